@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes on disk <-> tables: one module (or folder) per format."""

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of everything: one table model for NPU, GPU and CPU captures."""
+
+from stepscope.tables.facts import Facts
+from stepscope.tables.schema import TEXT, Column, SchemaError, Table
+from stepscope.tables.tableset import ALL_TABLES, Tables, lost, merged
+
+__all__ = ["ALL_TABLES", "TEXT", "Column", "Facts", "SchemaError", "Table", "Tables", "lost", "merged"]

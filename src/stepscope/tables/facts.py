@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings and circumstances of a capture, typed; stored as table `meta`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import orjson
+import polars as pl
+
+from stepscope.tables.capture_facts import META
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a capture says about itself; the defaults stand for "not said"."""
+
+    source: str = ""  # what it was read from: framework+msprof, ascend_text, ascend_db, kineto, …
+    framework: str = "pytorch"
+    device_kind: str = ""  # npu, cuda, rocm, cpu
+    generation: str = ""  # layout generation of parsed files: G1, G2, G3
+    rank: int = -1
+    host_name: str = ""
+    host_uid: str = ""
+    device_ids: tuple[int, ...] = ()
+    device_names: Mapping[str, str] = field(default_factory=dict)  # device id -> chip name
+    activities: tuple[str, ...] = ()  # CPU, NPU, CUDA
+    level: str = ""  # Level_none, Level0, Level1, Level2; empty when unknown
+    aic_metrics: str = ""
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    l2_cache: bool = False
+    mstx: bool = False
+    op_attr: bool = False
+    sys_io: bool = False
+    sys_interconnection: bool = False
+    host_sys: tuple[str, ...] = ()
+    gc_threshold: float | None = None
+    data_simplification: bool = False
+    export_type: tuple[str, ...] = ("text",)
+    schedule: Mapping[str, Any] | None = None
+    session_start_ns: int | None = None
+    session_end_ns: int | None = None
+    torch_npu_version: str = ""
+    cann_version: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # profiler_metadata.json, user keys included
+    profiler_info: Mapping[str, Any] = field(default_factory=dict)  # profiler_info*.json as it stands
+
+    def table(self) -> pl.DataFrame:
+        rows = [(key, orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()) for key, value in asdict(self).items()]
+        return pl.DataFrame(rows, schema=META.schema, orient="row")
+
+    @classmethod
+    def of(cls, meta: pl.DataFrame) -> Facts:
+        known = {item.name for item in fields(cls)}
+        values: dict[str, Any] = {key: orjson.loads(text) for key, text in meta.iter_rows() if key in known}
+        shaped: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        return cls(**shaped)
+
+    def but(self, **changes: Any) -> Facts:
+        return replace(self, **changes)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of what ran on the host: operators, Python frames, the task queue, runtime calls, marks, steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.tables.schema import TEXT, Column, Table, span, thread
+
+OPS = Table(
+    name="ops",
+    doc="One row per framework operator call, user range or step range. `row` references elsewhere mean the row number here.",
+    sorted_by=("start_ns",),
+    columns=(
+        *thread(),
+        *span("call"),
+        Column("name", TEXT, "Operator or range name."),
+        Column("seq", pl.Int64(), "Autograd sequence number; a forward operator and its backward node share it."),
+        Column(
+            "fwd_thread", pl.Int64(), "The framework's own number of the forward thread; null when this is not a backward range."
+        ),
+        Column("scope", pl.UInt8(), "Kind of range: 0 function, 1 backward, 2 TorchScript, 7 user range, others as in PyTorch."),
+        Column("is_async", pl.Boolean(), "The range may end on another thread than it began."),
+        Column("end_tid", pl.Int64(), "Thread on which the range ended."),
+        Column("shapes", TEXT, "Input shapes: `,` inside one input, `;` between inputs, empty for non-tensors."),
+        Column("dtypes", TEXT, "Input types, `;` between inputs."),
+        Column("stack", TEXT, "Python call stack, innermost frame first, `;` between frames."),
+        Column("modules", TEXT, "Module hierarchy as the framework wrote it."),
+        Column("flops", pl.Int64(), "Floating-point operations of the call.", "flop"),
+        Column("external_id", pl.Int64(), "Id by which device tasks of a Kineto trace name their operator."),
+        Column("parent", pl.Int64(), "Row of the enclosing operator on the same thread; null at the root."),
+    ),
+)
+
+OP_INPUTS = Table(
+    name="op_inputs",
+    doc="Tensors that went into an operator, as recorded text; kept apart because few readers need it.",
+    sorted_by=("op",),
+    columns=(
+        Column("op", pl.Int64(), "Row of `ops`."),
+        Column("tensors", pl.String(), "Tensor inputs in the grammar of the framework format."),
+        Column("tensor_lists", pl.String(), "Tensor-list inputs in the same grammar."),
+        Column("scalars", pl.String(), "Type words of scalar inputs."),
+    ),
+)
+
+PYTHON_CALLS = Table(
+    name="python_calls",
+    doc="One row per Python function, C function or module call.",
+    sorted_by=("tid", "start_ns"),
+    columns=(
+        *thread(),
+        *span("call"),
+        Column("name", TEXT, "`file(line): function`, the C function's text, or `nn.Module: Class_n`."),
+        Column("kind", TEXT, "python, c or module."),
+        Column("call_id", pl.Int64(), "Number of the call inside its thread."),
+        Column("parent_id", pl.Int64(), "`call_id` of the caller in the same thread; 0 at the root."),
+        Column("module_id", pl.Int64(), "Number of the module among those of its class; null for functions."),
+        Column("key", pl.UInt64(), "Key of the callee in the capture; joins `param_tensors`."),
+    ),
+)
+
+PARAM_TENSORS = Table(
+    name="param_tensors",
+    doc="Parameter tensors of modules and optimizers, as recorded text.",
+    columns=(
+        Column("key", pl.UInt64(), "Key of the call that showed them, as in `python_calls`."),
+        Column("kind", TEXT, "module or optimizer."),
+        Column("text", pl.String(), "Parameters in the grammar of the framework format."),
+    ),
+)
+
+QUEUE = Table(
+    name="queue",
+    doc="One row per interval in which a task was put into or taken from the host task queue.",
+    sorted_by=("start_ns",),
+    columns=(
+        *thread(),
+        *span("interval"),
+        Column("kind", TEXT, "enqueue or dequeue."),
+        Column("name", TEXT, "Task name, without the Enqueue@/Dequeue@ prefix; null when unknown."),
+        Column("correlation_id", pl.Int64(), "Task number; joins enqueue and dequeue."),
+    ),
+)
+
+API_CALLS = Table(
+    name="api_calls",
+    doc="One row per runtime API call on the host.",
+    sorted_by=("start_ns",),
+    columns=(
+        *thread(),
+        *span("call"),
+        Column("level", TEXT, "acl, model, node, communication, runtime; for GPUs cuda_runtime, cuda_driver and the like."),
+        Column("name", TEXT, "API name, without the level prefix."),
+        Column("connection_id", pl.Int64(), "Joins the call with the device tasks it launched."),
+        Column("mode", TEXT, "Mode argument of the vendor's timeline."),
+        Column("item_id", TEXT, "Item the call worked on, for launches the kernel name."),
+    ),
+)
+
+MARKS = Table(
+    name="marks",
+    doc="One row per mark or range that the user set (mstx, NVTX, annotations), with its device part where there is one.",
+    sorted_by=("start_ns",),
+    columns=(
+        *thread(),
+        *span("mark"),
+        Column("message", TEXT, "Text of the mark."),
+        Column("domain", TEXT, "Domain; null for the default one."),
+        Column("kind", TEXT, "marker, push/pop, start/end, marker_ex or annotation."),
+        Column("range_id", pl.Int64(), "Id of a start/end range."),
+        Column("category", pl.Int64(), "User's category number."),
+        Column("end_tid", pl.Int64(), "Thread that ended the range."),
+        Column("connection_id", pl.Int64(), "Joins host and device part; null without device part."),
+        Column("device", pl.Int32(), "Device of the device part."),
+        Column("stream", pl.Int64(), "Stream of the device part."),
+        Column("device_start_ns", pl.Int64(), "Start on the device.", "ns"),
+        Column("device_end_ns", pl.Int64(), "End on the device.", "ns"),
+    ),
+)
+
+STEPS = Table(
+    name="steps",
+    doc="One row per profiled step.",
+    sorted_by=("start_ns",),
+    columns=(
+        Column("step", pl.Int64(), "Step number."),
+        Column("pid", pl.Int64(), "Process of the step."),
+        *span("step on the host"),
+        Column("device_start_ns", pl.Int64(), "Start of the first device task the step launched.", "ns"),
+        Column("device_end_ns", pl.Int64(), "End of the last device task the step launched, not before the host's end.", "ns"),
+        Column("inflated", pl.Boolean(), "The profiler itself slowed this step (first or last one); averages may leave it out."),
+    ),
+)
+
+GC_PAUSES = Table(
+    name="gc_pauses",
+    doc="One row per Python garbage collection over the threshold.",
+    sorted_by=("start_ns",),
+    columns=(Column("pid", pl.Int64(), "Operating-system process."), *span("collection")),
+)
+
+FLOWS = Table(
+    name="flows",
+    doc="Arrows between two points of the timeline that no other table implies.",
+    columns=(
+        Column("kind", TEXT, "fwdbwd, or the category of a foreign trace."),
+        Column("id", pl.Int64(), "Id inside its kind."),
+        Column("from_pid", pl.Int64(), "Process of the start."),
+        Column("from_tid", pl.Int64(), "Thread of the start."),
+        Column("from_ns", pl.Int64(), "Time of the start.", "ns"),
+        Column("to_pid", pl.Int64(), "Process of the end."),
+        Column("to_tid", pl.Int64(), "Thread of the end."),
+        Column("to_ns", pl.Int64(), "Time of the end.", "ns"),
+    ),
+)
+
+HOST_TABLES = (OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All tables of one capture, as a mapping: absent tables are empty, never missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from stepscope.tables.capture_facts import FACT_TABLES, QUALITY
+from stepscope.tables.device import DEVICE_TABLES
+from stepscope.tables.facts import Facts
+from stepscope.tables.host import HOST_TABLES
+from stepscope.tables.memory import MEMORY_TABLES
+from stepscope.tables.schema import Table
+
+ALL_TABLES: dict[str, Table] = {table.name: table for table in (*HOST_TABLES, *DEVICE_TABLES, *MEMORY_TABLES, *FACT_TABLES)}
+
+
+class Tables(Mapping[str, pl.DataFrame]):
+    """Immutable set of frames by table name; `tables.ops` and `tables["ops"]` are the same."""
+
+    def __init__(self, frames: Mapping[str, pl.DataFrame] | None = None):
+        unknown = set(frames or ()) - set(ALL_TABLES)
+        if unknown:
+            raise KeyError(f"no such tables: {sorted(unknown)}")
+        self._frames = dict(frames or {})
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        frame = self._frames.get(name)
+        return ALL_TABLES[name].empty() if frame is None else frame
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> pl.DataFrame: ...
+
+    else:
+
+        def __getattr__(self, name):
+            if name in ALL_TABLES:
+                return self[name]
+            raise AttributeError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ALL_TABLES)
+
+    def __len__(self) -> int:
+        return len(ALL_TABLES)
+
+    @property
+    def facts(self) -> Facts:
+        return Facts.of(self["meta"])
+
+    def filled(self) -> list[str]:
+        """Names of the tables that have rows."""
+        return [name for name, frame in self._frames.items() if frame.height]
+
+    def but(self, **frames: pl.DataFrame) -> Tables:
+        """The same set with some tables replaced."""
+        return Tables({**self._frames, **frames})
+
+    def noting(self, *lost: pl.DataFrame) -> Tables:
+        """The same set with rows added to `quality`."""
+        return self.but(quality=pl.concat([self["quality"], *lost])) if lost else self
+
+    def check(self) -> Tables:
+        for name, frame in self._frames.items():
+            ALL_TABLES[name].check(frame)
+        return self
+
+
+def lost(source: str, issue: str, count: int, detail: str = "") -> pl.DataFrame:
+    """One row of `quality`, or none when nothing was lost."""
+    rows = [(source, issue, count, detail)] if count else []
+    return pl.DataFrame(rows, schema=QUALITY.schema, orient="row")
+
+
+def merged(parts: Iterable[Tables]) -> Tables:
+    """Union of what several sources of one capture gave; a table comes whole from the first source that has rows.
+
+    `quality` is kept from all of them.
+    """
+    frames: dict[str, pl.DataFrame] = {}
+    quality = []
+    for part in parts:
+        quality.append(part["quality"])
+        for name in part.filled():
+            frames.setdefault(name, part[name])
+    if quality:
+        frames["quality"] = pl.concat(quality)
+    return Tables(frames)
