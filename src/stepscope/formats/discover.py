@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What captures lie under a path, and which files each consists of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.errors import CaptureError
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+_PROF = re.compile(r"PROF_\d+_\d+_[0-9a-zA-Z]+")
+_TRACE_SUFFIXES = (".json", ".json.gz")
+_TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
+
+
+@dataclass(frozen=True)
+class CaptureFiles:
+    """One capture on disk. A folder capture has some of the parts; a single file is its own part."""
+
+    root: Path
+    framework: Path | None = None  # FRAMEWORK/
+    profs: tuple[Path, ...] = ()  # PROF_*/
+    output: Path | None = None  # ASCEND_PROFILER_OUTPUT/
+    trace: Path | None = None  # a Kineto or Chrome trace
+    database: Path | None = None  # a single .db
+    linked: tuple[Path, ...] = ()  # symbolic links that were not followed
+
+    @property
+    def has_text(self) -> bool:
+        return self.output is not None and any((self.output / name).is_file() for name in _TEXT_SIGNS)
+
+    @property
+    def databases(self) -> list[Path]:
+        """Profiler databases of the parsed output, those with a rank first."""
+        if self.output is None:
+            return []
+        return sorted(self.output.glob("ascend_pytorch_profiler*.db"), key=lambda path: (path.stem == "ascend_pytorch_profiler", path.name))
+
+    @property
+    def unparsed(self) -> list[Path]:
+        """PROF folders of which only the device's raw records are there."""
+        return [prof for prof in self.profs if not prof_timeline(prof) and not prof_database(prof)]
+
+
+def prof_timeline(prof: Path) -> bool:
+    return any((prof / "mindstudio_profiler_output").glob("*.*"))
+
+
+def prof_database(prof: Path) -> Path | None:
+    return next(iter(sorted(prof.glob("msprof_*.db"))), None)
+
+
+def find(path: Path) -> list[CaptureFiles]:
+    """Every capture at `path` itself, else directly below it, by name.
+
+    Raises:
+        CaptureError: the path does not exist, cannot be read, or holds no capture.
+    """
+    path = Path(os.path.expanduser(path))
+    if not path.exists():
+        raise CaptureError("no such file or folder", where=str(path), fix="check the path; a capture folder ends in _ascend_pt")
+    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+        raise CaptureError("cannot be read", where=str(path), cause="no permission", fix=f"chmod u+rX {path}")
+    found = _at(path)
+    if found:
+        return [found]
+    children = [item for item in (_at(child) for child in _listing(path)) if item] if path.is_dir() else []
+    if children:
+        return children
+    raise CaptureError(
+        "no capture here",
+        where=str(path),
+        cause=_why_none(path),
+        fix="give a *_ascend_pt folder, a folder of such folders, a PROF_* folder, a .json or .json.gz trace, or a profiler .db",
+    )
+
+
+def _at(path: Path) -> CaptureFiles | None:
+    if path.is_file():
+        return _single(path)
+    if not path.is_dir() or path.name.startswith("."):
+        return None
+    if path.name == OUTPUT:
+        return _folder(path.parent)
+    if _PROF.fullmatch(path.name):
+        return CaptureFiles(root=path, profs=(path,))
+    return _folder(path)
+
+
+def _single(path: Path) -> CaptureFiles | None:
+    if path.parent.name == OUTPUT:
+        return _folder(path.parent.parent)
+    if path.name.endswith(_TRACE_SUFFIXES) and not path.name.startswith("profiler_"):
+        return CaptureFiles(root=path, trace=path)
+    if path.suffix == ".db" and path.name != "analysis.db":
+        return CaptureFiles(root=path, database=path)
+    return None
+
+
+def _folder(path: Path) -> CaptureFiles | None:
+    entries = {entry.name: entry for entry in _listing(path)}
+    linked = tuple(entry for entry in entries.values() if entry.is_symlink())
+    real = {name: entry for name, entry in entries.items() if not entry.is_symlink() and entry.is_dir()}
+    found = CaptureFiles(
+        root=path,
+        framework=real.get("FRAMEWORK"),
+        profs=tuple(entry for name, entry in sorted(real.items()) if _PROF.match(name)),
+        output=real.get(OUTPUT),
+        linked=linked,
+    )
+    return found if found.framework or found.profs or found.output else None
+
+
+def _listing(path: Path) -> Iterable[Path]:
+    try:
+        return sorted(path.iterdir())
+    except OSError:
+        return ()
+
+
+def _why_none(path: Path) -> str:
+    if path.is_file():
+        return f"{path.name} is neither a trace (.json, .json.gz) nor a profiler database (.db)"
+    names = [child.name for child in _listing(path)]
+    if not names:
+        return "the folder is empty"
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"it holds {shown}; none is FRAMEWORK, PROF_*, {OUTPUT}, a trace or a database"

@@ -1,0 +1,68 @@
+"""The tree is the pipeline: imports point one way."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "stepscope"
+
+# What each layer may import of stepscope, besides itself and errors.
+ALLOWED = {
+    "errors": set(),
+    "tables": set(),
+    "formats": {"tables"},
+    "analysis": {"tables"},
+    "export": {"analysis", "tables"},
+    "capture": {"analysis", "formats", "tables"},
+    "analyse": {"capture", "export", "tables"},
+    "report": {"analysis", "capture", "tables"},
+    "cli": {"analyse", "analysis", "capture", "export", "report", "tables"},
+    "__init__": {"analyse", "capture"},
+    "__main__": {"cli"},
+}
+FORBIDDEN_ANYWHERE = {"torch", "torch_npu", "mindspore", "tensorflow"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            names.add(node.module or "")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    assert layer in ALLOWED, f"{layer} is a new layer: say what it may import"
+    for name in imported(path):
+        assert name.split(".")[0] not in FORBIDDEN_ANYWHERE, f"{path} imports {name}"
+        if name.startswith("stepscope."):
+            other = name.split(".")[1]
+            assert (
+                other in {layer, "errors"} | ALLOWED[layer]
+                or not (SOURCE / other).exists()
+                and not (SOURCE / f"{other}.py").exists()
+            ), f"{layer} must not import {other}"
+
+
+def test_broad_excepts_stand_at_the_borders_only():
+    broad = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler) and (
+                node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "Exception")
+            ):
+                broad.append(path.relative_to(SOURCE).as_posix())
+    assert sorted(broad) == ["analyse.py", "cli/__init__.py"]
