@@ -15,6 +15,7 @@ def _launch() -> Iterable[Column]:
         Column("connection_id", pl.Int64(), "Joins the task with the API call that launched it."),
         Column("launch_ns", pl.Int64(), "Host time of the launch.", "ns"),
         Column("launch_tid", pl.Int64(), "Host thread of the launch."),
+        Column("correlation_id", pl.Int64(), "Task number in the host task queue through which it was launched; joins `queue`."),
         Column("extra", pl.Boolean(), "A further task of a launch that already has one; it counts for no operator."),
         Column("op", pl.Int64(), "Row of `ops` that launched it; null when nothing did."),
     )

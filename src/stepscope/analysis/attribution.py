@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operator launched which device task (outputs.md 2.4, framework-raw.md 6.2).
+
+With a host task queue the launch happens on the thread that empties the queue: launch -> the dequeue that holds it ->
+its task number -> the enqueue -> the innermost operator there. Without one, the innermost operator on the launching
+thread. A Kineto task names its operator itself.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analysis.op_tree import innermost
+
+
+def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Series | None = None) -> pl.DataFrame:
+    """Fill launch_ns and launch_tid where the source left them empty, from the API call of the same connection id.
+
+    Args:
+        tasks: table `kernels` or `collectives`.
+        api_calls: table `api_calls`; of several calls with one id the operator launch counts, else the first.
+        unless: connection ids that launched something else of which these tasks are parts.
+    """
+    lacking = pl.col("launch_ns").is_null() & pl.col("connection_id").is_not_null()
+    wanted = tasks.filter(lacking).select(pl.col("connection_id").unique())
+    if not wanted.height or not api_calls.height:
+        return tasks
+    calls = api_calls.select("connection_id", "start_ns", "tid", "level", "name").join(wanted, on="connection_id", how="semi")
+    is_node = pl.col("level") == "node"
+    by_rank = [calls.filter(is_node & (pl.col("name") == "launch")), calls.filter(is_node), calls]
+    calls = pl.concat(by_rank).unique("connection_id", keep="first", maintain_order=True)
+    if unless is not None:
+        calls = calls.join(unless.drop_nulls().unique().to_frame("connection_id"), on="connection_id", how="anti")
+    found = tasks.select("connection_id").join(calls, on="connection_id", how="left", maintain_order="left")
+    empty = tasks["launch_ns"].is_null()
+    return tasks.with_columns(
+        launch_ns=pl.when(empty).then(found["start_ns"]).otherwise(pl.col("launch_ns")),
+        launch_tid=pl.when(empty).then(found["tid"]).otherwise(pl.col("launch_tid")),
+    )
+
+
+def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:
+    """Set correlation_id and op of `kernels` or `collectives`; further tasks of one launch (`extra`) get none.
+
+    Args:
+        tasks: with launch_ns and launch_tid.
+        ops: table `ops` with `parent`.
+        queue: table `queue`; empty when launches are direct.
+    """
+    counted = ~pl.col("extra").fill_null(False)
+    launches = tasks.select(time_ns=pl.when(counted).then("launch_ns"), tid="launch_tid")
+    correlation = _correlations(launches, queue)
+    # A launch outside every dequeue did not go through the queue: it stands in the operator around it.
+    direct = innermost(ops, launches.with_columns(time_ns=pl.when(correlation.is_null()).then("time_ns")), at_end=False)
+    owners = [_named(tasks, ops), _through_queue(correlation, ops, queue), direct]
+    op = pl.select(pl.coalesce(owners)).to_series()
+    return tasks.with_columns(correlation_id=correlation, op=pl.when(counted).then(op))
+
+
+def _named(tasks: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
+    """Operator that a Kineto task names by its external id."""
+    if "external_id" not in tasks.columns or tasks["external_id"].null_count() == tasks.height:
+        return pl.Series([None] * tasks.height, dtype=pl.Int64)
+    named = ops.select("external_id", op=pl.int_range(pl.len(), dtype=pl.Int64)).drop_nulls().unique("external_id", keep="first")
+    return tasks.select("external_id").join(named, on="external_id", how="left", maintain_order="left")["op"]
+
+
+def _correlations(launches: pl.DataFrame, queue: pl.DataFrame) -> pl.Series:
+    """Task number of the dequeue that holds each launch (`time_ns`, `tid`), both ends included."""
+    dequeues = queue.filter(pl.col("kind") == "dequeue").select("tid", "start_ns", "end_ns", "correlation_id")
+    numbered = launches.with_row_index("launch")
+    if not dequeues.height:
+        return pl.Series("correlation_id", [None] * launches.height, dtype=pl.Int64)
+    threads = dequeues["tid"].unique().implode()
+    known = numbered.filter(pl.col("tid").is_not_null())
+    # Some sources number the threads of the driver differently; then time alone must do.
+    if known.filter(pl.col("tid").is_in(threads)).height:
+        same_thread, any_thread = known, numbered.filter(pl.col("tid").is_null())
+    else:
+        same_thread, any_thread = known.clear(), numbered
+    found = pl.concat([_holding(same_thread, dequeues, ["tid"]), _holding(any_thread, dequeues, [])])
+    return numbered.select("launch").join(found, on="launch", how="left", maintain_order="left")["correlation_id"]
+
+
+def _holding(launches: pl.DataFrame, dequeues: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    return (
+        launches.drop_nulls("time_ns")
+        .sort("time_ns")
+        .join_asof(
+            dequeues,
+            left_on="time_ns",
+            right_on="start_ns",
+            by=by or None,
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("time_ns") <= pl.col("end_ns"))
+        .select("launch", "correlation_id")
+    )
+
+
+def _through_queue(correlation: pl.Series, ops: pl.DataFrame, queue: pl.DataFrame) -> pl.Series:
+    """Innermost operator around the enqueue of each task number."""
+    enqueues = queue.filter(pl.col("kind") == "enqueue").unique("correlation_id", keep="first", maintain_order=True)
+    points = enqueues.select("pid", "tid", time_ns="start_ns")
+    owners = enqueues.select("correlation_id", op=innermost(ops, points, by=("pid", "tid")))
+    return correlation.to_frame("correlation_id").join(owners, on="correlation_id", how="left", maintain_order="left")["op"]
+
+
+def launched(kernels: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
+    """What launches of the host caused on devices: kernels and collectives in one frame, each piece of work once.
+
+    Columns: table, row, device, stream, start_ns, end_ns, duration_ns, name, op, correlation_id, launch_ns,
+    connection_id, is_aicore.
+    """
+    columns = [
+        "device",
+        "stream",
+        "start_ns",
+        "end_ns",
+        "duration_ns",
+        "name",
+        "op",
+        "correlation_id",
+        "launch_ns",
+        "connection_id",
+    ]
+    # In old timelines vector kernels say AI_CORE as well, and the AICore columns count them (outputs.md 2.4).
+    is_aicore = (pl.coalesce("task_type", "core") == "AI_CORE").fill_null(False)
+    counted = ~pl.col("extra").fill_null(False)
+    row = pl.col("row").cast(pl.Int64)
+    tasks = kernels.with_row_index("row").filter(counted)
+    # A collective that is a single kernel is counted as that kernel.
+    operators = collectives.with_row_index("row").filter(counted & pl.col("kernel").is_null())
+    return pl.concat(
+        [
+            tasks.select(pl.lit("kernels").alias("table"), row, *columns, is_aicore=is_aicore),
+            operators.select(pl.lit("collectives").alias("table"), row, *columns, is_aicore=pl.lit(False)),
+        ]
+    ).with_columns(pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrows between what belongs together: forward and backward, operator and kernel, enqueue and dequeue (outputs.md 3.1)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analysis.attribution import launched
+from stepscope.tables import ALL_TABLES, Tables
+
+
+def forward_backward(ops: pl.DataFrame, *, same_thread: bool = False) -> pl.DataFrame:
+    """Forward operator and backward range of each sequence number: id (that number), forward, backward (rows of `ops`).
+
+    Of several with one number the last to start counts on either side.
+
+    Args:
+        ops: table `ops`.
+        same_thread: keep pairs on one thread; the trace has no arrow for them, the database links them.
+    """
+    numbered = ops.select("seq", "tid", "fwd_thread", row=pl.int_range(pl.len(), dtype=pl.Int64)).filter(pl.col("seq") >= 0)
+    is_backward = pl.col("fwd_thread").is_not_null() & (pl.col("fwd_thread") != 0)
+    # Rows are sorted by start, so the greatest row started last.
+    sides = [
+        numbered.filter(chosen).group_by("seq").agg(pl.col("row").max().alias(name), pl.col("tid").last().alias(f"{name}_tid"))
+        for name, chosen in (("forward", ~is_backward), ("backward", is_backward))
+    ]
+    pairs = sides[0].join(sides[1], on="seq").sort("seq")
+    if not same_thread:
+        pairs = pairs.filter(pl.col("forward_tid") != pl.col("backward_tid"))
+    return pairs.select(pl.col("seq").alias("id"), "forward", "backward")
+
+
+def forward_backward_flows(ops: pl.DataFrame) -> pl.DataFrame:
+    """The same pairs as rows of table `flows`, those that a trace shows."""
+    pairs = forward_backward(ops)
+    ends = [
+        ops.select(pl.col("pid", "tid", "start_ns").gather(pairs[side])).rename(
+            {"pid": f"{end}_pid", "tid": f"{end}_tid", "start_ns": f"{end}_ns"}
+        )
+        for side, end in (("forward", "from"), ("backward", "to"))
+    ]
+    flows = pl.concat([pairs.select("id", pl.lit("fwdbwd").alias("kind")), *ends], how="horizontal")
+    return ALL_TABLES["flows"].conform(flows)
+
+
+def operator_to_device(tables: Tables) -> pl.DataFrame:
+    """One row per task that an operator launched, in the order of operators, then of launches.
+
+    Columns: op, pid, tid, op_start_ns, table (kernels or collectives), row (there), device, stream, start_ns.
+    """
+    tasks = launched(tables.kernels, tables.collectives).drop_nulls("op")
+    tasks = tasks.sort("op", pl.coalesce("correlation_id", "launch_ns"), "launch_ns", "start_ns", maintain_order=True)
+    origin = tables.ops.select(pl.col("pid", "tid", "start_ns").gather(tasks["op"])).rename({"start_ns": "op_start_ns"})
+    return pl.concat([origin, tasks.select("op", "table", "row", "device", "stream", "start_ns")], how="horizontal").select(
+        "op", "pid", "tid", "op_start_ns", "table", "row", "device", "stream", "start_ns"
+    )
+
+
+def enqueue_to_dequeue(queue: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of table `queue` with one task number: correlation_id, enqueue, dequeue (rows of `queue`)."""
+    numbered = queue.select("correlation_id", "kind", row=pl.int_range(pl.len(), dtype=pl.Int64)).drop_nulls("correlation_id")
+    sides = [
+        numbered.filter(pl.col("kind") == kind)
+        .unique("correlation_id", keep="first")
+        .select("correlation_id", pl.col("row").alias(kind))
+        for kind in ("enqueue", "dequeue")
+    ]
+    return sides[0].join(sides[1], on="correlation_id").sort("enqueue")

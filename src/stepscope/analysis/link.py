@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fill in what no single source knows: who called, who launched, which step, which block belongs to whom."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analysis import attribution, flows, memory, op_tree, steps
+from stepscope.tables import Tables, lost
+
+SOURCE = "link"
+
+
+def link(tables: Tables) -> Tables:
+    """The same tables with every reference between them filled.
+
+    Sets ops.parent; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
+    forward-backward flows; allocations from raw memory events. What could not be matched is counted in `quality`. Linking
+    linked tables changes nothing.
+    """
+    ops = tables.ops.with_columns(parent=op_tree.parents(tables.ops))
+    # Tasks of a communication operator share its launch: their time counts once, through the operator.
+    of_operators = tables.collectives.filter(pl.col("kernel").is_null())["connection_id"]
+    kernels = attribution.with_launches(tables.kernels, tables.api_calls, unless=of_operators)
+    collectives = attribution.with_launches(tables.collectives, tables.api_calls)
+    kernels = attribution.attributed(kernels, ops, tables.queue)
+    collectives = attribution.attributed(collectives, ops, tables.queue)
+    marked = tables.steps if tables.steps.height else steps.from_ops(ops)
+    ranged = steps.ranged(marked, tables.queue, attribution.launched(kernels, collectives))
+    linked = tables.but(
+        ops=ops,
+        kernels=kernels,
+        collectives=collectives,
+        steps=steps.with_inflated(ranged),
+        flows=_with_forward_backward(tables.flows, ops),
+        quality=tables.quality.filter(pl.col("source") != SOURCE),
+    )
+    return _with_allocations(linked).noting(*_unmatched(linked))
+
+
+def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    if (known["kind"] == "fwdbwd").any():
+        return known
+    return pl.concat([known, flows.forward_backward_flows(ops)])
+
+
+def _with_allocations(tables: Tables) -> Tables:
+    if tables.allocations.height or tables.memory_events["ptr"].null_count() == tables.memory_events.height:
+        return tables
+    found, quality = memory.allocations(tables.memory_events, tables.ops, tables.queue)
+    return tables.but(allocations=found).noting(*quality)
+
+
+def _unmatched(tables: Tables) -> list[pl.DataFrame]:
+    if not tables.ops.height:
+        return []
+    ownerless = pl.col("op").is_null() & ~pl.col("extra").fill_null(False)
+    rows = []
+    for name, work in (("kernels", pl.col("kind") == "compute"), ("collectives", pl.col("kernel").is_null())):
+        without = tables[name].filter(work & ownerless)
+        never_launched = without["launch_ns"].null_count()
+        rows.append(lost(SOURCE, f"{name} without operator", without.height, f"{never_launched} of them without a known launch"))
+    return rows

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long each operator took on the host and on the device, with and without what it called (outputs.md 5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analysis.attribution import launched
+from stepscope.analysis.op_tree import Ints, child_sums, row_numbers, subtree_sums
+from stepscope.analysis.steps import is_step
+from stepscope.tables import Tables
+
+# Sources give durations with up to five digits below the nanosecond (outputs.md 16). Sums are made of whole units of that
+# size: exact in any order, up to 25 hours of device time.
+FINEST = 100_000
+
+
+def operator_times(tables: Tables) -> pl.DataFrame:
+    """One row per row of `ops`: host_self_ns, host_total_ns, device_self_ns, device_total_ns, aicore_self_ns, aicore_total_ns.
+
+    Self excludes the operators called directly inside, total includes everything below. Device times are those of the
+    launched tasks, however they overlap.
+    """
+    ops = tables.ops
+    total = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    tasks = launched(tables.kernels, tables.collectives).drop_nulls("op")
+    device = _sum_by_op(tasks, ops.height)
+    aicore = _sum_by_op(tasks.filter("is_aicore"), ops.height)
+    device_total, aicore_total = subtree_sums(ops["parent"], device, aicore)
+    return pl.DataFrame(
+        {
+            "host_self_ns": total - child_sums(ops["parent"], total),
+            "host_total_ns": total,
+            "device_self_ns": device / FINEST,
+            "device_total_ns": device_total / FINEST,
+            "aicore_self_ns": aicore / FINEST,
+            "aicore_total_ns": aicore_total / FINEST,
+        }
+    )
+
+
+def _sum_by_op(tasks: pl.DataFrame, ops: int) -> Ints:
+    units = (tasks["duration_ns"] * FINEST).round().cast(pl.Int64).to_numpy()
+    total = np.zeros(ops, dtype=np.int64)
+    np.add.at(total, tasks["op"].to_numpy(), units)
+    return total
+
+
+def operator_details(tables: Tables) -> pl.DataFrame:
+    """Rows of operator_details.csv, in order of start: op (row of `ops`), name, shapes, stack and the six times."""
+    named = tables.ops.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("op"), "name", "shapes", "stack")
+    return pl.concat([named, operator_times(tables)], how="horizontal").filter(~is_step())
+
+
+def operator_summary(tables: Tables) -> pl.DataFrame:
+    """One row per operator name, most device time first, then most host time.
+
+    Columns: name, calls, host_self_ns, host_total_ns, device_self_ns, device_total_ns, host_share, device_share. Totals
+    leave out calls inside a call of the same name. Shares are of the self times of all operators.
+    """
+    named = pl.concat([tables.ops.select("name"), operator_times(tables)], how="horizontal")
+    named = named.with_columns(outermost=pl.Series(_outermost(tables.ops))).filter(~is_step())
+    self_times = pl.col("host_self_ns", "device_self_ns").sum()
+    totals = pl.col("host_total_ns", "device_total_ns").filter("outermost").sum()
+    summed = named.group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"), self_times, totals)
+    shares = [(pl.col(f"{side}_self_ns") / pl.col(f"{side}_self_ns").sum()).alias(f"{side}_share") for side in ("host", "device")]
+    columns = ["name", "calls", "host_self_ns", "host_total_ns", "device_self_ns", "device_total_ns"]
+    ordered = summed.sort("device_self_ns", "host_self_ns", pl.col("name").cast(pl.String), descending=[True, True, False])
+    return ordered.select(*columns, *[share.fill_nan(0.0) for share in shares])
+
+
+def _outermost(ops: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether no operator around a call has the same name."""
+    names = ops["name"].to_physical().to_numpy()
+    parent = row_numbers(ops["parent"])
+    outermost = np.ones(ops.height, dtype=np.bool_)
+    rows = np.flatnonzero(parent >= 0)
+    above = parent[rows]
+    while rows.size:
+        same = names[above] == names[rows]
+        outermost[rows[same]] = False
+        above = parent[above]
+        going = ~same & (above >= 0)
+        rows, above = rows[going], above[going]
+    return outermost

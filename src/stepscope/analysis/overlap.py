@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a device did at each moment: computed, communicated, both or nothing (outputs.md 2.6).
+
+Spans are half-open. Every function works per group (`by`, such as the device): spans of different groups never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+COMPUTING = "Computing"
+COMMUNICATION = "Communication"
+NOT_OVERLAPPED = "Communication(Not Overlapped)"
+FREE = "Free"
+LAYERS = (COMPUTING, COMMUNICATION, NOT_OVERLAPPED, FREE)
+
+# Work that the first three layers stand for, and the profiler's own tasks: they do not stretch the range of Free.
+NO_FREE_RANGE = (
+    "KERNEL_AICORE", "KERNEL_AIVEC", "FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "PROFILING_ENABLE", "PROFILING_DISABLE",
+)  # fmt: skip
+
+
+def merge(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Join spans that overlap or touch; the result is sorted, disjoint and has no empty span."""
+    keys = list(by)
+    sorted_spans = spans.select(*keys, "start_ns", "end_ns").filter(pl.col("start_ns") < pl.col("end_ns")).sort(*keys, "start_ns")
+    reach = pl.col("end_ns").cum_max().shift(1)
+    new_island = (pl.col("start_ns") > (reach.over(keys) if keys else reach)).fill_null(True)
+    return (
+        sorted_spans.with_columns(island=new_island.cum_sum())
+        .group_by(*keys, "island", maintain_order=True)
+        .agg(pl.col("start_ns").first(), pl.col("end_ns").max())
+        .drop("island")
+    )
+
+
+def subtract(spans: pl.DataFrame, holes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Parts of `spans` that no hole covers."""
+    return _sweep(spans, holes, by, inside=False)
+
+
+def intersect(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Parts that both cover."""
+    return _sweep(spans, others, by, inside=True)
+
+
+def _sweep(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], *, inside: bool) -> pl.DataFrame:
+    keys = list(by)
+    bounds = [
+        merge(frame, keys).select(*keys, pl.col(bound).alias("time_ns"), ours=pl.lit(ours * sign), theirs=pl.lit((1 - ours) * sign))
+        for frame, ours in ((spans, 1), (others, 0))
+        for bound, sign in (("start_ns", 1), ("end_ns", -1))
+    ]
+    cuts = pl.concat(bounds).group_by(*keys, "time_ns").agg(pl.col("ours", "theirs").sum()).sort(*keys, "time_ns")
+    # Every group opens and closes all its spans, so running sums over all groups are zero between groups.
+    state = cuts.with_columns(pl.col("ours", "theirs").cum_sum(), end_ns=pl.col("time_ns").shift(-1))
+    kept = state.filter((pl.col("ours") > 0) & ((pl.col("theirs") > 0) == inside))
+    return merge(kept.rename({"time_ns": "start_ns"}), keys)
+
+
+def hull(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """One span per group, from the first start to the last end."""
+    bounds = [pl.col("start_ns").min(), pl.col("end_ns").max()]
+    return spans.group_by(*by, maintain_order=True).agg(bounds) if by else spans.select(bounds).drop_nulls()
+
+
+def computing(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Tasks that count as computing; the kernels by which AI CPU and vector cores drive communication do not."""
+    drives_communication = pl.col("name").cat.ends_with("AicpuKernel") | pl.col("name").cat.ends_with("AivKernel")
+    return kernels.filter((pl.col("kind") == "compute") & ~drives_communication.fill_null(False))
+
+
+def layers(
+    kernels: pl.DataFrame, collectives: pl.DataFrame, *, by: Sequence[str] = ("device",), whole_device: bool = True
+) -> pl.DataFrame:
+    """The four layers of the overlap analysis: columns of `by`, layer, start_ns, end_ns.
+
+    Args:
+        kernels: table `kernels`.
+        collectives: table `collectives`.
+        by: groups that are analysed apart.
+        whole_device: Free reaches from the first to the last task of any kind on the device; when false, only from the
+            first to the last computing or communicating one, as files before 2026 have it.
+    """
+    columns = [*by, "start_ns", "end_ns"]
+    compute = merge(computing(kernels).select(columns), by)
+    communication = merge(collectives.select(columns), by)
+    busy = pl.concat([compute, communication])
+    outer = busy
+    if whole_device:
+        outer = pl.concat([busy, kernels.filter(_stretches_free()).select(columns)])
+    parts = {
+        COMPUTING: compute,
+        COMMUNICATION: communication,
+        NOT_OVERLAPPED: subtract(communication, compute, by),
+        FREE: subtract(hull(outer, by), busy, by),
+    }
+    return pl.concat([part.with_columns(layer=pl.lit(name)) for name, part in parts.items()]).select(
+        *by, "layer", "start_ns", "end_ns"
+    )
+
+
+def _stretches_free() -> pl.Expr:
+    # Parsed timelines do not say what the host queued; there the kind of the task and its name tell.
+    said = ~pl.col("host_task_type").is_in(NO_FREE_RANGE)
+    guessed = (pl.col("kind") != "compute") & ~pl.col("name").is_in(NO_FREE_RANGE).fill_null(False)
+    return pl.when(pl.col("host_task_type").is_not_null()).then(said).otherwise(guessed).fill_null(False)

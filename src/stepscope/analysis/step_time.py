@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the time of each step went on each device (outputs.md 7).
+
+All results are whole nanoseconds. One row per (device, step), or per device with a null step when the capture has no
+step that reached the device.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, computing, layers
+from stepscope.analysis.steps import LAST, ranged_by_connection, step_of
+from stepscope.tables import Tables
+
+RECEIVE = "hcom_receive"
+KEY = ("device", "row")
+
+
+def step_trace_time(tables: Tables, *, whole_device: bool | None = None) -> pl.DataFrame:
+    """Rows of step_trace_time.csv: device, step, then the nine values in ns.
+
+    What a layer of the overlap analysis shows belongs to the step on whose device range it starts.
+
+    Args:
+        tables: linked tables.
+        whole_device: how far Free reaches, see `overlap.layers`; by default as the capture's own generation has it.
+    """
+    if whole_device is None:
+        whole_device = tables.facts.generation not in ("G1", "G2")
+    shown = layers(tables.kernels, tables.collectives, whole_device=whole_device)
+    ranges = _ranges(tables.steps)
+    shown = _inside(shown, ranges)
+    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, outer=shown)
+
+
+def step_trace_time_by_task(tables: Tables) -> pl.DataFrame:
+    """Rows of StepTraceTime in analysis.db, columns as `step_trace_time`.
+
+    A task belongs to the step on whose device range (that of database captures) it starts, and the overlap is that of the
+    step's own tasks; Free is what lies between them.
+    """
+    tasks = ["connection_id", "start_ns", "end_ns"]
+    both = pl.concat([tables.kernels.select(tasks), tables.collectives.select(tasks)])
+    ranges = _ranges(ranged_by_connection(tables.steps, tables.api_calls, both))
+    kernels = _inside(computing(tables.kernels), ranges)
+    collectives = _inside(tables.collectives, ranges)
+    shown = layers(kernels, collectives, by=KEY, whole_device=False)
+    busy = shown.filter(pl.col("layer") != FREE)
+    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, outer=busy)
+
+
+def _ranges(steps: pl.DataFrame) -> pl.DataFrame:
+    """Device ranges that items are sorted into; everything when no step reached the device."""
+    reached = steps.filter(pl.col("device_start_ns").is_not_null() & pl.col("device_end_ns").is_not_null())
+    if reached.height:
+        return reached.select("step", start_ns="device_start_ns", end_ns="device_end_ns", host_ns="start_ns")
+    return pl.DataFrame(
+        {"step": [None], "start_ns": [-LAST], "end_ns": [LAST], "host_ns": [None]},
+        schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64, "host_ns": pl.Int64},
+    )
+
+
+def _inside(items: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    return items.with_columns(row=step_of(items["start_ns"], ranges, closed="left")).drop_nulls("row")
+
+
+def _received(collectives: pl.DataFrame) -> pl.DataFrame:
+    return collectives.filter(pl.col("name").cat.starts_with(RECEIVE)).select("device", "start_ns", "end_ns")
+
+
+def _rows(
+    shown: pl.DataFrame, received: pl.DataFrame, ranges: pl.DataFrame, tables: Tables, *, outer: pl.DataFrame
+) -> pl.DataFrame:
+    length = pl.col("end_ns") - pl.col("start_ns")
+    sums = shown.group_by(KEY).agg(
+        computing_ns=length.filter(pl.col("layer") == COMPUTING).sum(),
+        communication_ns=length.filter(pl.col("layer") == COMMUNICATION).sum(),
+        not_overlapped_ns=length.filter(pl.col("layer") == NOT_OVERLAPPED).sum(),
+        free_ns=length.filter(pl.col("layer") == FREE).sum(),
+        first_ns=pl.col("start_ns").filter(pl.col("layer").is_in([COMPUTING, COMMUNICATION])).min(),
+    )
+    extent = outer.group_by(KEY).agg(extent_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
+    bubbles = received.group_by(KEY).agg(bubble_ns=length.sum())
+    devices = shown.select("device").unique()
+    frame = devices.join(ranges.with_row_index("row").cast({"row": pl.Int64}), how="cross")
+    for part in (sums, extent, bubbles):
+        frame = frame.join(part, on=KEY, how="left", nulls_equal=True)
+    values = [name for name in frame.columns if name.endswith("_ns") and name not in ("host_ns", "first_ns", "start_ns", "end_ns")]
+    frame = frame.with_columns(pl.col(values).fill_null(0)).sort("device", "step", "row")
+    not_overlapped, bubble = pl.col("not_overlapped_ns"), pl.col("bubble_ns")
+    began = pl.coalesce("host_ns", pl.lit(tables.ops["start_ns"].min(), pl.Int64))
+    return frame.select(
+        "device",
+        "step",
+        "computing_ns",
+        "not_overlapped_ns",
+        overlapped_ns=pl.col("communication_ns") - not_overlapped,
+        communication_ns=pl.col("communication_ns"),
+        free_ns=pl.col("free_ns"),
+        stage_ns=pl.col("extent_ns") - bubble,
+        bubble_ns=bubble,
+        not_overlapped_except_receive_ns=pl.max_horizontal(not_overlapped - bubble, 0),
+        preparing_ns=(pl.col("first_ns") - began).fill_null(0),
+    )

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time by module of the model and by Python stack."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.analysis import op_tree
+from stepscope.analysis.flows import forward_backward
+from stepscope.analysis.operators import operator_times
+from stepscope.tables import Tables
+
+MODULE_PREFIX = "nn.Module: "
+
+
+def module_view(tables: Tables) -> pl.DataFrame:
+    """One row per module path, parents before children.
+
+    Columns: path (names from the outermost module joined by `/`), depth, calls, host_self_ns, host_total_ns, device_self_ns,
+    device_total_ns, device_backward_ns. Host times are those of the module's calls. An operator belongs to the innermost module
+    call around it on its thread, and so do the device tasks it launched; what the backward of such an operator launched is in
+    `device_backward_ns` of the module (the total over the modules inside).
+    """
+    calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
+    parent = op_tree.parents(calls)
+    path, paths = _paths(calls, parent)
+    host = (calls["end_ns"] - calls["start_ns"]).to_numpy()
+    numbers = {
+        "calls": np.ones(calls.height, dtype=np.int64),
+        "host_self_ns": host - op_tree.child_sums(parent, host),
+        "host_total_ns": host,
+    }
+    summed = {name: _by_number(path, value, paths.height) for name, value in numbers.items()}
+    forward, backward = _module_of_ops(tables, calls, parent)
+    device = _whole_ns(operator_times(tables)["device_self_ns"])
+    own = [_by_number(_path_of(path, module), device, paths.height) for module in (forward, backward)]
+    totals = op_tree.subtree_sums(paths["parent"], *own)
+    device_times = {"device_self_ns": own[0], "device_total_ns": totals[0], "device_backward_ns": totals[1]}
+    return paths.select("path", "depth").with_columns(
+        **{name: pl.Series(value) for name, value in {**summed, **device_times}.items()}
+    )
+
+
+def _whole_ns(times: pl.Series) -> op_tree.Ints:
+    return np.asarray(times.round().cast(pl.Int64).to_numpy(), dtype=np.int64)
+
+
+def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[op_tree.Ints, pl.DataFrame]:
+    """Path number of each call, and the paths: path, depth, parent (number), sorted so that parents come first."""
+    above = op_tree.row_numbers(parent)
+    number = np.full(calls.height, -1, dtype=np.int64)
+    found = [pl.DataFrame(schema={"path": pl.String, "depth": pl.Int64, "parent": pl.Int64})]
+    names = calls["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX).fill_null("?")
+    known: dict[int, str] = {}
+    for depth, rows in enumerate(op_tree.levels(parent)):
+        outer = np.where(above[rows] >= 0, number[above[rows]], -1)
+        level = pl.DataFrame({"parent": outer, "name": names.gather(rows)})
+        distinct = level.unique(maintain_order=True).with_columns(number=pl.int_range(len(known), len(known) + pl.len()))
+        number[rows] = level.join(distinct, on=["parent", "name"], how="left", maintain_order="left")["number"].to_numpy()
+        texts = [f"{known[up]}/{name}" if up >= 0 else name for up, name in distinct.select("parent", "name").iter_rows()]
+        known.update(zip(distinct["number"].to_list(), texts, strict=True))
+        found.append(distinct.select(pl.Series("path", texts, dtype=pl.String), pl.lit(depth, pl.Int64).alias("depth"), "parent"))
+    paths = pl.concat(found).with_columns(parent=pl.when(pl.col("parent") >= 0).then("parent"))
+    return number, paths
+
+
+def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[op_tree.Ints, op_tree.Ints]:
+    """Row of the module call of each operator: that around it, and for backward ranges that around the forward operator."""
+    ops = tables.ops
+    around = op_tree.innermost(calls, ops.select("pid", "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
+    forward = op_tree.row_numbers(around)
+    pairs = forward_backward(ops, same_thread=True)
+    backward = np.full(ops.height, -1, dtype=np.int64)
+    backward[pairs["backward"].to_numpy()] = forward[pairs["forward"].to_numpy()]
+    above = op_tree.row_numbers(ops["parent"])
+    for rows in op_tree.levels(ops["parent"])[1:]:
+        backward[rows] = np.where(backward[rows] >= 0, backward[rows], backward[above[rows]])
+    # A module call around the operator itself is nearer than the one around its forward operator.
+    backward[forward >= 0] = -1
+    return forward, backward
+
+
+def _path_of(path: op_tree.Ints, call: op_tree.Ints) -> op_tree.Ints:
+    return np.where(call >= 0, path[call], -1) if path.size else call
+
+
+def _by_number(number: op_tree.Ints, value: op_tree.Ints, count: int) -> op_tree.Ints:
+    total = np.zeros(count, dtype=np.int64)
+    known = number >= 0
+    np.add.at(total, number[known], value[known])
+    return total
+
+
+def stack_view(tables: Tables) -> pl.DataFrame:
+    """One row per distinct call stack, most device time first, then most host time.
+
+    Columns: stack (as in `ops`), calls, host_self_ns, device_self_ns of the operators called from there.
+    """
+    stacked = pl.concat([tables.ops.select("stack"), operator_times(tables)], how="horizontal").drop_nulls("stack")
+    summed = stacked.group_by("stack", maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("calls"), pl.col("host_self_ns", "device_self_ns").sum()
+    )
+    return summed.sort("device_self_ns", "host_self_ns", descending=True, maintain_order=True)
