@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads wanted columns of a csv file by name, whatever else the file holds, and counts what is damaged."""
+
+from __future__ import annotations
+
+import csv
+import mmap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.tables import TEXT, lost
+
+Kind = Literal["text", "shapes", "count", "number", "time"]
+Quality = list[pl.DataFrame]
+
+_DTYPE: dict[str, pl.DataType] = {
+    "text": TEXT, "shapes": pl.String(), "count": pl.Int64(), "number": pl.Float64(), "time": pl.String(),
+}  # fmt: skip
+_RESULT: dict[str, pl.DataType] = {
+    "text": TEXT, "shapes": TEXT, "count": pl.Int64(), "number": pl.Float64(), "time": pl.Int64(),
+}  # fmt: skip
+_MISSING = ["N/A", ""]
+_NONE = 4294967295  # outputs.md 1: "none" of an unsigned number
+_LINE_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One wanted column: the name it gets, the names it may have (best first) and the factor to the wanted unit."""
+
+    to: str
+    kind: Kind
+    names: Mapping[str, float]
+    needed: bool = False
+
+
+def cell(to: str, kind: Kind, *names: str, needed: bool = False) -> Cell:
+    """A wanted column that keeps its unit."""
+    return Cell(to, kind, dict.fromkeys(names, 1.0), needed)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    index: int
+    name: str
+    to: str
+    kind: Kind
+    factor: float
+    needed: bool
+
+    @property
+    def column(self) -> str:
+        return f"column_{self.index + 1}"
+
+
+@dataclass(frozen=True)
+class Further:
+    """Columns beyond the named ones: which of them are wanted, and as what."""
+
+    wanted: Callable[[str], bool]
+    rename: Callable[[str], tuple[str, float]] = field(default=lambda name: (name, 1.0))
+
+
+def read_cells(paths: Iterable[Path], cells: Sequence[Cell], *, quality: Quality, further: Further | None = None) -> pl.DataFrame:
+    """One frame of the wanted columns from all files, in order; a column that no file has is null."""
+    schema = {item.to: _RESULT[item.kind] for item in cells}
+    frames = [pl.DataFrame(schema=schema)]
+    frames += [frame for path in paths if (frame := _read_file(path, cells, further, quality)) is not None]
+    return pl.concat(frames, how="diagonal")
+
+
+def header(path: Path) -> list[str]:
+    """Names of the columns; empty when the file has none."""
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+    except OSError:
+        return []
+    return _names(line)
+
+
+def to_ns(text: pl.Expr) -> pl.Expr:
+    """Exact nanoseconds of decimal microseconds; float64 would lose a quarter of a microsecond (outputs.md 1)."""
+    parts = text.str.strip_chars().str.splitn(".", 2).struct
+    fraction = parts.field("field_1").fill_null("").str.pad_end(3, "0").str.slice(0, 3)
+    return parts.field("field_0").cast(pl.Int64, strict=False) * 1000 + fraction.cast(pl.Int64, strict=False)
+
+
+def to_duration_ns(microseconds: pl.Expr) -> pl.Expr:
+    """Nanoseconds of decimal microseconds; the rounding removes what the binary product adds (55.161 * 1000)."""
+    return (microseconds * 1000.0).round(6)
+
+
+def _names(line: bytes) -> list[str]:
+    text = line.decode("utf-8-sig", errors="replace").replace("\0", "")
+    return [name.strip() for name in next(csv.reader([text]), [])]
+
+
+def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quality: Quality) -> pl.DataFrame | None:
+    names = header(path)
+    if not any(names):
+        quality.append(lost(path.name, "empty file", 1, "no header line"))
+        return None
+    chosen, missing = _choose(names, cells, further)
+    if missing:
+        quality.append(lost(path.name, "columns missing", len(missing), f"file not read: it has no {', '.join(missing)}"))
+        return None
+    body = _whole_lines(path, len(names), quality)
+    lines = _count_lines(body if body is not None else path) - 1
+    try:
+        raw = _parse(body if body is not None else path, len(names), {item.column: _DTYPE[item.kind] for item in chosen})
+    except pl.exceptions.PolarsError:
+        raw = None
+    if raw is None or raw.height != max(lines, 0):
+        raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
+    return None if raw is None else _shape(path.name, raw, chosen, cells, quality)
+
+
+def _choose(names: list[str], cells: Sequence[Cell], further: Further | None) -> tuple[list[_Chosen], list[str]]:
+    """The columns to read, and the needed ones that are not there."""
+    place = {name: index for index, name in reversed(list(enumerate(names)))}
+    chosen, missing = [], []
+    for item in cells:
+        found = next((name for name in item.names if name in place), None)
+        if found is not None:
+            chosen.append(_Chosen(place[found], found, item.to, item.kind, item.names[found], item.needed))
+        elif item.needed:
+            missing.append(" / ".join(item.names))
+    if further is not None:
+        taken = {item.index for item in chosen}
+        for name, index in place.items():
+            if index not in taken and further.wanted(name):
+                to, factor = further.rename(name)
+                chosen.append(_Chosen(index, name, to, "number", factor, needed=False))
+    return sorted(chosen, key=lambda item: item.index), missing
+
+
+def _whole_lines(path: Path, width: int, quality: Quality) -> bytes | None:
+    """The file without a last line that was cut off; None when the file is good as it stands."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        end = data.rfind(b"\n") + 1
+        tail = data[end:]
+        if not tail or end == 0:
+            return None
+        whole = tail.count(b'"') % 2 == 0 and b"\0" not in tail and len(_names(tail)) == width
+        if whole:
+            return None
+        quality.append(lost(path.name, "last line cut off", 1, f"{len(tail)} bytes after the last line end"))
+        return data[:end]
+
+
+def _count_lines(source: Path | bytes) -> int:
+    if isinstance(source, bytes):
+        return source.count(b"\n") + (not source.endswith(b"\n"))
+    count, last = 0, b"\n"
+    with source.open("rb") as stream:
+        while block := stream.read(_LINE_BLOCK):
+            count += int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))
+            last = block[-1:]
+    return count + (last != b"\n")
+
+
+def _parse(source: Path | bytes, width: int, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    # Own names for all columns: the header may repeat a name, and a projection needs unique ones.
+    schema = {f"column_{index + 1}": wanted.get(f"column_{index + 1}", pl.String()) for index in range(width)}
+    return pl.read_csv(
+        source, has_header=False, skip_rows=1, schema=schema, columns=list(wanted), null_values=_MISSING, missing_columns="insert"
+    )
+
+
+def _mend(name: str, body: bytes, names: list[str], chosen: list[_Chosen], quality: Quality) -> pl.DataFrame | None:
+    """Read a damaged file as text, line by line: no line may spoil its neighbours."""
+    lines = pl.Series("line", body.decode("utf-8", errors="replace").replace("\0", "").splitlines()[1:], dtype=pl.String)
+    broken = (lines.str.count_matches('"', literal=True) % 2 == 1) | lines.str.contains("\ufffd", literal=True)
+    quality.append(lost(name, "lines damaged", int(broken.sum()), "an open quote, or bytes that are no text"))
+    lines = lines.filter(~broken)
+    if not lines.len():
+        return pl.DataFrame(schema={item.column: pl.String() for item in chosen})
+    spare = f"column_{len(names) + 1}"
+    text = "\n".join(["", *lines.to_list(), ""]).encode()
+    schema = {f"column_{index + 1}": pl.String() for index in range(len(names) + 1)}
+    try:
+        raw = pl.read_csv(
+            text, has_header=False, skip_rows=1, schema=schema, null_values=_MISSING, missing_columns="insert",
+            truncate_ragged_lines=True,
+        )  # fmt: skip
+    except pl.exceptions.PolarsError as error:
+        quality.append(lost(name, "file not readable", 1, str(error).splitlines()[0]))
+        return None
+    quality.append(lost(name, "lines with too many cells", int(raw[spare].is_not_null().sum()), f"more than {len(names)}"))
+    return raw.select(item.column for item in chosen)
+
+
+def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], cells: Sequence[Cell], quality: Quality) -> pl.DataFrame:
+    frame = raw.select(_value(item, raw.schema[item.column]).alias(item.to) for item in chosen)
+    _count_unread(name, raw, frame, chosen, quality)
+    needed = [item.to for item in chosen if item.needed]
+    if needed:
+        kept = frame.drop_nulls(needed)
+        titles = ", ".join(item.name for item in chosen if item.needed)
+        quality.append(lost(name, "rows incomplete", frame.height - kept.height, f"without one of {titles}"))
+        frame = kept
+    absent = [item for item in cells if item.to not in frame.columns]
+    return frame.with_columns(pl.lit(None, dtype=_RESULT[item.kind]).alias(item.to) for item in absent)
+
+
+def _value(item: _Chosen, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(item.column)
+    as_text = column.str.strip_chars() if dtype == pl.String else column
+    match item.kind:
+        case "time":
+            return to_ns(column)
+        case "shapes":  # outputs.md 1: the value carries its own quotes
+            return as_text.str.strip_chars('"').replace("N/A", None).cast(TEXT)
+        case "text":
+            return as_text.cast(TEXT)
+        case "count":
+            number = as_text.cast(pl.Int64, strict=False)
+            if dtype == pl.String:
+                number = number.fill_null(as_text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False))
+            return pl.when(number != _NONE).then(number)
+        case "number":
+            number = as_text.cast(pl.Float64, strict=False).fill_nan(None)
+            if item.factor == 1000.0:
+                return to_duration_ns(number)
+            return number if item.factor == 1.0 else number * item.factor
+
+
+def _count_unread(name: str, raw: pl.DataFrame, frame: pl.DataFrame, chosen: list[_Chosen], quality: Quality) -> None:
+    """Cells that have a text but gave no value; those of needed columns are counted with their row."""
+    for item in chosen:
+        if item.kind in ("text", "shapes") or item.needed or (item.kind != "time" and raw.schema[item.column] != pl.String):
+            continue
+        filled = raw[item.column].is_not_null()
+        if item.kind == "count":
+            filled &= raw[item.column] != str(_NONE)
+        unread = int((filled & frame[item.to].is_null()).sum())
+        quality.append(lost(name, "cells not understood", unread, f"column {item.name}"))

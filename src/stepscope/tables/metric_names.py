@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a hardware counter is called: in table `kernel_metrics` (no unit, times in ns) and in the csv files of Ascend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+# Two totals have another stem in the csv than in the database (outputs.md 4, enums.md 5).
+_CSV_STEM = {"aic_total_time": "aicore_time", "aiv_total_time": "aiv_time"}
+_STEM = {stem: name for name, stem in _CSV_STEM.items()}
+
+_UNIT = re.compile(r"\([^()]*\)$")
+_METRIC = re.compile(r"[a-z][A-Za-z0-9_]*(\((us|GB/s|%|KB|MB/s)\))?")
+
+
+def _pairs(core: str, parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{core}_{part}_{kind}" for part in parts for kind in ("time(us)", "ratio"))
+
+
+def _each(core: str, parts: Iterable[str], suffix: str) -> tuple[str, ...]:
+    return tuple(f"{core}_{part}{suffix}" for part in parts)
+
+
+_AIC = ("aicore_time(us)", "aic_total_cycles")
+_AIV = ("aiv_time(us)", "aiv_total_cycles")
+_CACHE = (
+    "write_cache_hit", "write_cache_miss_allocate", "r0_read_cache_hit", "r0_read_cache_miss_allocate",
+    "r1_read_cache_hit", "r1_read_cache_miss_allocate",
+)  # fmt: skip
+_ACCESS = ("read_main_memory", "write_main_memory", "GM_to_L1", "L0C_to_L1", "L0C_to_GM", "GM_to_UB", "UB_to_GM")
+
+# outputs.md 4: the columns after `Context ID`, by the setting `aic_metrics`.
+CSV_COLUMNS: dict[str, tuple[str, ...]] = {
+    "PipeUtilization": (
+        *_AIC, *_pairs("aic", ("mac", "scalar", "mte1", "mte2", "fixpipe")), "aic_icache_miss_rate",
+        *_AIV, *_pairs("aiv", ("vec", "scalar", "mte2", "mte3")), "aiv_icache_miss_rate",
+        "cube_utilization(%)",
+    ),
+    "ArithmeticUtilization": (
+        *_AIC, "aic_mac_fp16_ratio", "aic_mac_int8_ratio", "aic_cube_fops",
+        *_AIV, *_each("aiv", ("vec_fp32", "vec_fp16", "vec_int32", "vec_misc"), "_ratio"), "aiv_vector_fops",
+    ),
+    "Memory": (
+        *_AIC,
+        *_each("aic", ("l1_read", "l1_write", "main_mem_read", "main_mem_write", "l2_read", "l2_write"), "_bw(GB/s)"),
+        *_AIV,
+        *_each("aiv", ("ub_read", "ub_write", "main_mem_read", "main_mem_write", "l2_read", "l2_write"), "_bw(GB/s)"),
+    ),
+    "MemoryL0": (
+        *_AIC,
+        *_each("aic", ("l0a_read_bw", "l0a_write_bw", "l0b_read_bw", "l0b_write_bw", "l0c_read_bw_cube", "l0c_write_bw_cube"),
+               "(GB/s)"),
+        *_AIV, *_each("aiv", ("l0c_read", "l0c_write"), "_bw(GB/s)"),
+    ),
+    "MemoryUB": (
+        *_AIC, *_each("aic", ("ub_read", "ub_write"), "_bw_scalar(GB/s)"),
+        *_AIV, *_each("aiv", ("ub_read_bw_vector", "ub_write_bw_vector", "ub_read_bw_scalar", "ub_write_bw_scalar"), "(GB/s)"),
+    ),
+    "ResourceConflictRatio": (*_AIC, *_AIV, *_each("aiv", ("vec_bankgroup", "vec_bank", "vec_resc"), "_cflt_ratio")),
+    "L2Cache": (*_AIC, *_each("aic", _CACHE, ""), *_AIV, *_each("aiv", _CACHE, "")),
+    "MemoryAccess": (*_AIC, *_each("aic", _ACCESS, "_datas(KB)"), *_AIV, *_each("aiv", _ACCESS, "_datas(KB)")),
+    "AiCoreNone": (),
+}  # fmt: skip
+
+# enums.md 5: how the setting is stored in profiler_info.
+_SETTING = {
+    "ACL_AICORE_NONE": "AiCoreNone",
+    "ACL_AICORE_PIPE_UTILIZATION": "PipeUtilization",
+    "ACL_AICORE_ARITHMETIC_UTILIZATION": "ArithmeticUtilization",
+    "ACL_AICORE_MEMORY_BANDWIDTH": "Memory",
+    "ACL_AICORE_L0B_AND_WIDTH": "MemoryL0",
+    "ACL_AICORE_MEMORY_UB": "MemoryUB",
+    "ACL_AICORE_RESOURCE_CONFLICT_RATIO": "ResourceConflictRatio",
+    "ACL_AICORE_L2_CACHE": "L2Cache",
+    "ACL_AICORE_MEMORY_ACCESS": "MemoryAccess",
+    "PipeUtilizationExct": "PipeUtilization",
+}
+
+
+def is_metric(csv_name: str) -> bool:
+    """Whether a csv column of a kernel is a counter: those are snake case, all others start with a capital."""
+    return _METRIC.fullmatch(csv_name) is not None
+
+
+def to_canonical(csv_name: str) -> tuple[str, float]:
+    """The name in `kernel_metrics` and the factor: value = cell * factor."""
+    stem = _UNIT.sub("", csv_name)
+    return _STEM.get(stem, stem), 1000.0 if csv_name.endswith("(us)") else 1.0
+
+
+def to_csv(name: str) -> tuple[str, float]:
+    """The csv column of a metric and the factor of `to_canonical`: cell = value / factor."""
+    stem = _CSV_STEM.get(name, name)
+    if stem.endswith("_time"):
+        return f"{stem}(us)", 1000.0
+    if re.search(r"_bw(_cube|_vector|_scalar)?$", stem):
+        return f"{stem}(GB/s)", 1.0
+    if stem.endswith("_datas"):
+        return f"{stem}(KB)", 1.0
+    return (f"{stem}(%)" if stem == "cube_utilization" else stem), 1.0
+
+
+def csv_columns(aic_metrics: str, metrics: Collection[str] = ()) -> tuple[str, ...]:
+    """The csv columns of a metric set in their order.
+
+    The set is the one of the setting (`PipeUtilization`, `ACL_AICORE_PIPE_UTILIZATION`, …); where the
+    setting is unknown, the one that most of the given metrics belong to.
+    """
+    named = _SETTING.get(aic_metrics, aic_metrics)
+    if named in CSV_COLUMNS:
+        return CSV_COLUMNS[named]
+    known = set(metrics)
+    return max(
+        CSV_COLUMNS.values(), key=lambda columns: sum(to_canonical(column)[0] in known for column in columns) or -len(columns)
+    )
