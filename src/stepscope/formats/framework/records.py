@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The raw records of a FRAMEWORK folder as frames, read and written: what `write` writes, `read_records` gives back.
+
+Frames and their columns are declared in `layouts.KINDS`; times are ticks as stored. Reading accepts every
+known generation, writing makes the current one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from stepscope.formats.framework import tlv
+from stepscope.formats.framework.layouts import HEADER, KINDS, Layout, RecordKind, detect
+from stepscope.formats.framework.text_views import text_column
+from stepscope.tables import ALL_TABLES, lost
+
+_DETECT_AMONG = 64
+_ROWS_PER_CHUNK = 1 << 17
+# What a writer means that leaves a column out; everything else is 0.
+_ABSENT = {"sequence_number": -1}
+
+
+def read_records(folder: Path) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
+    """All current record kinds of a FRAMEWORK folder by name, and what could not be read as rows of `quality`."""
+    frames, quality = {}, [ALL_TABLES["quality"].empty()]
+    for name, kind in KINDS.items():
+        frames[name], losses = read_kind(folder, kind)
+        quality.append(losses)
+    return frames, pl.concat(quality)
+
+
+def read_kind(folder: Path, kind: RecordKind) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The records of one kind: all files whose name begins with one of its prefixes, in the order of their names."""
+    parts, quality = [pl.DataFrame(schema=kind.schema)], [ALL_TABLES["quality"].empty()]
+    for path in _files(folder, kind):
+        try:
+            data = _mapped(path)
+        except OSError as fault:
+            quality.append(lost(path.name, "unreadable file", 1, fault.strerror or str(fault)))
+            continue
+        frame, losses = decode(kind, data, path.name)
+        parts.append(frame)
+        quality += losses
+    filled = [part for part in parts if part.height]
+    return pl.concat(filled) if filled else parts[0], pl.concat(quality)
+
+
+def _files(folder: Path, kind: RecordKind) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.startswith(kind.prefixes) and path.is_file())
+
+
+def _mapped(path: Path) -> tlv.Bytes:
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def decode(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """One file's bytes as a frame, and what could not be read (framework-raw.md 3.3)."""
+    if kind.outer_type is None:
+        return _decode_flat(kind, data, source)
+    outer = tlv.records(data, min(layout.fixed.itemsize for layout in kind.layouts))
+    layout = _layout(kind, data, outer)
+    size = layout.fixed.itemsize
+    whole = outer.lengths >= size
+    offsets, lengths = outer.offsets[whole], outer.lengths[whole]
+    losses = [_torn_tail(source, outer.stopped, data.size), _too_short(source, outer, ~whole, size)]
+    columns: dict[str, pl.Series] = {}
+    for name, (dtype, at, *_) in (layout.fixed.fields or {}).items():
+        columns[name] = pl.Series(name, tlv.take(data, dtype, offsets + at))
+    if layout.texts and offsets.size:
+        found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
+        torn = np.flatnonzero(found.torn)
+        if torn.size:
+            losses.append(
+                lost(source, "torn field", torn.size, f"first in the record at byte {offsets[torn[0]] - HEADER.itemsize}")
+            )
+        for field in found.offsets:
+            name = layout.texts[field]
+            columns[name], bad = text_column(data, found.offsets[field], found.lengths[field])
+            losses.append(lost(source, "text is not UTF-8", bad, f"{name}: shown as missing"))
+    return _frame(kind, columns, offsets.size), losses
+
+
+def _decode_flat(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    fixed = kind.layouts[0].fixed
+    count = data.size // fixed.itemsize
+    rows = data[: count * fixed.itemsize].view(fixed)
+    columns = {name: pl.Series(name, np.ascontiguousarray(rows[name])) for name in fixed.names or ()}
+    return _frame(kind, columns, count), [_torn_tail(source, count * fixed.itemsize, data.size)]
+
+
+def _frame(kind: RecordKind, columns: dict[str, pl.Series], height: int) -> pl.DataFrame:
+    absent = {
+        name: pl.Series(name, [None], dtype=dtype).new_from_index(0, height)
+        for name, dtype in kind.schema.items()
+        if name not in columns
+    }
+    given = {**columns, **absent}
+    return pl.DataFrame([given[name].alias(name) for name in kind.schema])
+
+
+def _layout(kind: RecordKind, data: tlv.Bytes, outer: tlv.Outer) -> Layout:
+    """The first record that tells its generation speaks for its file; when none does, it is the current one."""
+    for offset, length in zip(outer.offsets[:_DETECT_AMONG].tolist(), outer.lengths[:_DETECT_AMONG].tolist(), strict=True):
+        layout = detect(kind, data.data[offset : offset + length])
+        if layout is not None:
+            return layout
+    return kind.layouts[0]
+
+
+def _torn_tail(source: str, stopped: int, size: int) -> pl.DataFrame:
+    return lost(source, "truncated record", int(stopped < size), f"at byte {stopped}: {size - stopped} bytes lost")
+
+
+def _too_short(source: str, outer: tlv.Outer, short: NDArray[np.bool_], needed: int) -> pl.DataFrame:
+    rows = np.flatnonzero(short)
+    if not rows.size:
+        return ALL_TABLES["quality"].empty()
+    gone = int(outer.lengths[rows].sum()) + HEADER.itemsize * rows.size
+    first = int(outer.offsets[rows[0]]) - HEADER.itemsize
+    detail = f"first at byte {first}: shorter than the {needed} bytes of its fixed part; {gone} bytes lost"
+    return lost(source, "record too short", rows.size, detail)
+
+
+def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = False) -> list[Path]:
+    """Write frames by record kind into a FRAMEWORK folder; an empty frame makes no file. Returns the files written.
+
+    Columns may be left out: text fields are then absent, numbers 0 (`sequence_number` -1). Text may be
+    String or Categorical. `append` adds to files that exist, so a capture can be written in pieces.
+    """
+    make_folder(folder)
+    written = []
+    for name, frame in records.items():
+        if not frame.height:
+            continue
+        path = folder / KINDS[name].file_name
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+        with os.fdopen(os.open(path, flags, 0o640), "wb") as file:
+            for chunk in encode(KINDS[name], frame):
+                file.write(chunk)
+        written.append(path)
+    return written
+
+
+def make_folder(folder: Path) -> None:
+    """Create every missing level with mode 0750 (framework-raw.md 1.3)."""
+    for level in (*reversed(folder.parents), folder):
+        level.mkdir(mode=0o750, exist_ok=True)
+
+
+def encode(kind: RecordKind, frame: pl.DataFrame) -> Iterator[memoryview]:
+    """The bytes of the records of a frame, in the current layout, in bounded pieces."""
+    unknown = set(frame.columns) - set(kind.schema)
+    if unknown:
+        raise KeyError(f"{kind.name} has no columns {sorted(unknown)}")
+    for start in range(0, frame.height, _ROWS_PER_CHUNK):
+        yield _encode_chunk(kind, frame.slice(start, _ROWS_PER_CHUNK))
+
+
+def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
+    layout = kind.layouts[0]
+    header = [] if kind.outer_type is None else HEADER.descr
+    rows = np.zeros(frame.height, np.dtype(header + layout.fixed.descr))
+    for name in layout.fixed.names or ():
+        absent = _ABSENT.get(name, 0)
+        rows[name] = frame[name].fill_null(absent).to_numpy() if name in frame.columns else absent
+    if kind.outer_type is None:
+        return memoryview(rows.tobytes())
+    texts = {field: frame[name].cast(pl.String).cast(pl.Binary) for field, name in layout.texts.items() if name in frame.columns}
+    length = np.full(frame.height, layout.fixed.itemsize, np.int64)
+    parts: list[Any] = []
+    for field, text in texts.items():
+        size = text.bin.size()
+        length += (size.cast(pl.Int64) + HEADER.itemsize).fill_null(0).to_numpy()
+        parts += [_field_headers(field, size), text.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())]
+    rows["type"], rows["length"] = kind.outer_type, length
+    if not parts:
+        return memoryview(rows.tobytes())
+    joined = pc.binary_join_element_wise(
+        _fixed_binary(rows), *parts, pa.scalar(b"", pa.large_binary()), null_handling="replace", null_replacement=""
+    )
+    _, ends, data = joined.buffers()
+    return memoryview(data)[: np.frombuffer(ends, np.int64)[frame.height]]
+
+
+def _field_headers(field: int, size: pl.Series) -> pa.Array:
+    """The header of an inner field in each record; null where the record has no such field."""
+    rows = np.zeros(size.len(), HEADER)
+    rows["type"], rows["length"] = field, size.fill_null(0).to_numpy()
+    return _fixed_binary(rows, size.is_not_null().to_numpy())
+
+
+def _fixed_binary(rows: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
+    ends = np.arange(rows.size + 1, dtype=np.int64) * rows.itemsize
+    validity = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(pa.large_binary(), rows.size, [validity, pa.py_buffer(ends), pa.py_buffer(rows)])

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that lies somewhere in a file as a polars column, without copying it: Arrow views into the mapped bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from stepscope.formats.framework.tlv import Bytes, Offsets, take
+
+_INLINE = 12  # a view holds texts up to this length itself
+_STEP = 1 << 30  # views have 32-bit offsets: buffers of 2 GiB begin at every GiB, so each text of up to 1 GiB is whole in one
+_U8, _U4 = np.dtype("<u8"), np.dtype("<u4")
+_VIEW = np.dtype([("length", "<i4"), ("head", _U8), ("rest", _U4)])
+_HEAD_MASK = np.array([(1 << 8 * min(length, 8)) - 1 for length in range(_INLINE + 1)], _U8)
+_REST_MASK = np.array([(1 << 8 * max(length - 8, 0)) - 1 for length in range(_INLINE + 1)], _U4)
+
+
+def text_column(data: Bytes, offsets: Offsets, lengths: Offsets) -> tuple[pl.Series, int]:
+    """Texts at the offsets; null where the length is negative. Also the number of texts lost: not UTF-8, or over 1 GiB."""
+    present = (lengths >= 0) & (lengths <= _STEP)
+    count = lengths.size
+    if not present.any():
+        return pl.Series([None], dtype=pl.String).new_from_index(0, count), int((lengths > _STEP).sum())
+    views = _views(data, offsets, np.where(present, lengths, 0))
+    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    buffers = [pa.py_buffer(data[start : start + 2 * _STEP - 1]) for start in range(0, data.size, _STEP)]
+    array = pa.Array.from_buffers(pa.binary_view(), count, [validity, pa.py_buffer(views), *buffers])
+    column = pl.Series("", array).cast(pl.String, strict=False)
+    return column, column.null_count() - count + int((lengths >= 0).sum())
+
+
+def _views(data: Bytes, offsets: Offsets, lengths: Offsets) -> NDArray[Any]:
+    views = np.empty(lengths.size, _VIEW)
+    views["length"] = lengths
+    # The last bytes of the file are read from a padded copy, so that twelve can be read everywhere.
+    near_end = np.flatnonzero(offsets > data.size - _INLINE)
+    safe = offsets.copy()
+    safe[near_end] = 0
+    head, rest = _first_twelve(data, safe) if data.size >= _INLINE else (np.zeros(offsets.size, _U8), np.zeros(offsets.size, _U4))
+    tail_start = max(data.size - _INLINE, 0)
+    tail = np.concatenate([data[tail_start:], np.zeros(_INLINE, np.uint8)])
+    head[near_end], rest[near_end] = _first_twelve(tail, offsets[near_end] - tail_start)
+    inside = np.minimum(lengths, _INLINE)
+    views["head"] = head & _HEAD_MASK[inside]
+    views["rest"] = rest & _REST_MASK[inside]
+    long = np.flatnonzero(lengths > _INLINE)
+    where = offsets[long]
+    # Of a long text the view holds four bytes, then buffer and offset: two 32-bit numbers that share `head` and `rest`.
+    views["head"][long] = head[long] & 0xFFFFFFFF | (where // _STEP).astype(_U8) << 32
+    views["rest"][long] = where % _STEP
+    return views
+
+
+def _first_twelve(data: Bytes, offsets: Offsets) -> tuple[NDArray[Any], NDArray[Any]]:
+    return take(data, _U8, offsets), take(data, _U4, offsets + 8)
