@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of NDJSON that a strict parser refuses, made readable or left out; every change is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import orjson
+
+Note = Callable[[str, int, str], None]
+
+
+def mended(lines: bytes, note: Note, *, all_lines: bool = False) -> bytes:
+    """Return the lines that are objects, values that JSON does not know replaced by null.
+
+    `all_lines` rewrites good lines too, for a parser that refuses what this one accepts.
+    """
+    kept = []
+    for line in lines.split(b"\n"):
+        good = None if all_lines or not _is_event(line) else line
+        fixed = good or _rewritten(line, note)
+        if fixed:
+            kept.append(fixed)
+    return b"\n".join(kept)
+
+
+def _is_event(line: bytes) -> bool:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(event, dict) and isinstance(event.get("args", {}), dict)
+
+
+def _rewritten(line: bytes, note: Note) -> bytes | None:
+    if not line.strip():
+        return None
+    constants: list[str] = []
+    try:
+        # The standard parser takes what others refuse: NaN, Infinity, lone surrogates, control characters.
+        text = line.decode("utf-8", "replace")
+        event = json.loads(text, strict=False, parse_constant=lambda word: constants.append(word))
+    except (ValueError, RecursionError):
+        note("event not readable", 1, "no valid JSON; left out")
+        return None
+    if not isinstance(event, dict):
+        note("event not readable", 1, "a list element that is no object; left out")
+        return None
+    if not isinstance(event.get("args") or {}, dict):
+        note("args not readable", 1, "the args of an event are no object; set to null")
+        event["args"] = None
+    if "\ufffd" in text:
+        note("text not UTF-8", 1, "events with bytes that are no UTF-8; shown as U+FFFD")
+    infinite: list[float] = []
+    cleaned = orjson.dumps(_plain(event, infinite))
+    note("value is NaN or infinite", len(constants) + len(infinite), "set to null")
+    return cleaned
+
+
+def _plain(value: Any, infinite: list[float]) -> Any:
+    """The value with what cannot be written as strict JSON turned to null or text."""
+    if isinstance(value, dict):
+        return {_plain(key, infinite): _plain(item, infinite) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, infinite) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        infinite.append(value)
+        return None
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value

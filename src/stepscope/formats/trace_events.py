@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of a Chrome trace, as frames of bounded size with exact times.
+
+Reads a plain list of events (Ascend) and an object with `traceEvents` (Kineto), pretty-printed or compact, gzip or not.
+Memory depends on the size of a chunk, not on that of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from stepscope.errors import CaptureError
+from stepscope.formats.event_borders import by_brackets, by_pattern, flatten, separator
+from stepscope.formats.event_repair import mended
+from stepscope.formats.inflate import blocks
+from stepscope.tables import lost
+
+CHUNK_BYTES = 32 << 20
+_HEAD_BYTES = 1 << 20
+# A list that begins so late, or an event so long, is damage and not data.
+_PATIENCE_BYTES = 64 << 20
+
+_FIELDS = ("ph", "name", "cat", "id", "bp", "s", "pid", "tid", "ts", "dur")
+_OPENING = re.compile(rb'[{,]\s*"traceEvents"\s*:\s*\[')
+# Above 2^43 us a double no longer tells neighbouring nanoseconds apart, so such numbers must be read as text.
+_INEXACT_NS = (1 << 43) * 1000
+_LONG_NUMBER = re.compile(rb'([{,]\s*"ts"\s*:\s*)(-?\d{13,}\.\d+)')
+_ENCODING_MARK = b"\xef\xbb\xbf"
+
+
+def read_events(
+    path: Path,
+    args: Mapping[str, pl.DataType],
+    *,
+    quality: list[pl.DataFrame],
+    header: dict[str, Any] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[pl.DataFrame]:
+    """Yield the events of a trace in file order, some tens of megabytes of JSON at a time.
+
+    Columns: ph, name, cat, id, bp, s (String); pid, tid (Int64) and pid_text, tid_text where they are no numbers;
+    ts_ns (Int64, exact); dur_ns (Float64); and `args.<key>` for each key of `args`, null where the value does not fit the
+    type. Lists and objects asked for as String come as JSON text.
+
+    Args:
+        path: the trace, plain or gzip.
+        args: argument keys wanted, with their types (String, Boolean or a number).
+        quality: receives what was lost, once the last frame has been taken.
+        header: receives the keys beside `traceEvents`, once the last frame has been taken.
+        chunk_bytes: bytes of JSON read at a time.
+    """
+    reading = _Reading(path, args, chunk_bytes)
+    events = 0
+    for frame in reading.frames():
+        events += frame.height
+        yield frame
+    if not events and reading.lost:
+        what = "; ".join(f"{issue}: {count}" for (issue, _), count in reading.lost.items())
+        raise CaptureError("the trace holds no whole event", where=str(path), cause=what, fix="capture again; the file is damaged")
+    quality += [lost(path.name, issue, count, detail) for (issue, detail), count in reading.lost.items()]
+    if header is not None:
+        header.update(reading.header)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the keys beside `traceEvents`, whether they stand before or after the events; empty for a plain list."""
+    start, end = b"", b""
+    opening = None
+    for block in blocks(path, CHUNK_BYTES, lambda *_: None):
+        if opening is None:
+            start += block
+            opening = _OPENING.search(start)
+            if start.removeprefix(_ENCODING_MARK).lstrip()[:1] != b"{" or (opening is None and len(start) > _PATIENCE_BYTES):
+                return {}
+        end = (end + block)[-4 * _HEAD_BYTES :]
+    if opening is None:
+        return _without_events(start)
+    head = start[: opening.end()]
+    # Only the bracket that closes the list of events leaves a rest that completes the outer object.
+    for close in re.finditer(rb'\](?=\s*(?:\}\s*$|,\s*"))', end):
+        if found := _without_events(head + end[close.start() :]):
+            return found
+    return _without_events(head + b"]}")
+
+
+def _without_events(text: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text.removeprefix(_ENCODING_MARK))
+    except orjson.JSONDecodeError:
+        return {}
+    return {key: value for key, value in found.items() if key != "traceEvents"} if isinstance(found, dict) else {}
+
+
+class _Reading:
+    """One pass over one trace: what is left of the bytes, and what was lost so far."""
+
+    def __init__(self, path: Path, args: Mapping[str, pl.DataType], chunk_bytes: int):
+        self.path, self.args, self.chunk_bytes = path, args, chunk_bytes
+        self.lost: dict[tuple[str, str], int] = {}
+        self.header: dict[str, Any] = {}
+        self._schema: dict[str, pl.DataType] = {name: pl.String() for name in _FIELDS}
+        if args:
+            self._schema["args"] = pl.Struct({key: pl.String() for key in args})
+        self._head = b""  # everything up to the opening bracket of the list
+        self._pattern_failures = 0
+        self._long_numbers = False
+
+    def note(self, issue: str, count: int, detail: str = "") -> None:
+        if count:
+            self.lost[issue, detail] = self.lost.get((issue, detail), 0) + count
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        stream = blocks(self.path, self.chunk_bytes, self.note)
+        data = flatten(self._opened(stream))
+        border: bytes | None = None
+        block = next(stream, None)
+        while block is not None:
+            border = border or separator(data[:_HEAD_BYTES])
+            if border and self._pattern_failures < 2 and (pieces := by_pattern(data, border)):
+                frame = self._strict(pieces.lines)
+                if frame is not None:
+                    yield frame
+                    data, block = pieces.rest + flatten(block), next(stream, None)
+                    continue
+                self._pattern_failures += 1
+            pieces = by_brackets(data)
+            yield from self._tolerant(pieces.lines)
+            self.note("bytes between events", pieces.strange, "neither comma nor blank; skipped")
+            if pieces.closed:
+                yield from self._after_list(pieces.rest + self._remaining(block, stream), border)
+                return
+            data = pieces.rest
+            if len(data) > _PATIENCE_BYTES:
+                yield from self._salvaged(data, border)
+                data = b""
+            data, block = data + flatten(block), next(stream, None)
+        pieces = by_brackets(data)
+        yield from self._tolerant(pieces.lines)
+        self.note("bytes between events", pieces.strange, "neither comma nor blank; skipped")
+        border = border or separator(data)
+        if pieces.closed:
+            yield from self._after_list(pieces.rest, border)
+        else:
+            yield from self._cut_off(pieces.rest, border)
+
+    def _opened(self, stream: Iterator[bytes]) -> bytes:
+        """Read up to the first event; returns what was read from there on."""
+        start = b""
+        for block in stream:
+            start = (start + block).removeprefix(_ENCODING_MARK).lstrip() if not start else start + block
+            if start[:1] == b"[":
+                self._head = b"["
+                return start[1:]
+            if start and start[:1] != b"{":
+                raise self._unusable("it is no JSON", f"it begins with {start[:20]!r}")
+            if opening := _OPENING.search(start):
+                self._head = start[: opening.end()]
+                return start[opening.end() :]
+            if len(start) > _PATIENCE_BYTES:
+                break
+        if not start:
+            raise self._unusable("the file is empty", "the capture was stopped before anything was written")
+        raise self._unusable("it has no list of events", 'a JSON object without "traceEvents", or cut off before them')
+
+    def _unusable(self, what: str, cause: str) -> CaptureError:
+        return CaptureError(
+            f"not a trace: {what}",
+            where=str(self.path),
+            cause=cause,
+            fix="give a Chrome trace: a JSON list of events, or an object with traceEvents",
+        )
+
+    @staticmethod
+    def _remaining(block: bytes, stream: Iterator[bytes]) -> bytes:
+        return block + b"".join(stream)
+
+    def _after_list(self, tail: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
+        """What follows the bracket that closes the list: nothing, the rest of the header, or damage."""
+        if self._head == b"[":
+            if not tail[1:].strip():
+                return
+        elif header := _without_events(self._head + tail):
+            self.header = header
+            return
+        else:
+            self.header = _without_events(self._head + b"]}")
+            if tail[1:].strip() == b"}":
+                return
+        if border and border in tail:
+            self.note("list of events closed early", 1, "a damaged event looks like the end of the list")
+            yield from self._salvaged(tail, border)
+        else:
+            self.note("bytes after the events", len(tail) - 1, "bytes that complete no JSON; skipped")
+
+    def _cut_off(self, rest: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
+        """The file ended inside the list."""
+        self.header = _without_events(self._head + b"]}") if self._head != b"[" else {}
+        self.note("list of events not closed", 1, "the file ends early; all whole events were read")
+        if border and border in rest:
+            yield from self._salvaged(rest, border)
+        else:
+            self.note("event cut off", len(rest.strip(b" ,")), "bytes of an event that is not whole")
+
+    def _salvaged(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
+        """Events around a damaged one: whatever stands between two separators and is an object."""
+        pieces = by_pattern(data + b" " + border, border) if border else None
+        if pieces is None:
+            self.note("event not readable", 1, "no end found; skipped to the end of the block")
+        else:
+            yield from self._tolerant(mended(pieces.lines, self.note))
+
+    def _strict(self, lines: bytes) -> pl.DataFrame | None:
+        """The frame of these lines; None when one of them is no event."""
+        if self._long_numbers:
+            lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
+        try:
+            events = pl.read_ndjson(BytesIO(lines), schema=self._schema)
+        except pl.exceptions.PolarsError:
+            return None
+        frame = self._typed(events)
+        if not self._long_numbers and self._inexact(frame, lines):
+            self._long_numbers = True
+            return self._strict(lines)
+        for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):
+            unread = frame[read].null_count() - events[name].null_count()
+            self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
+        return frame
+
+    @staticmethod
+    def _inexact(frame: pl.DataFrame, lines: bytes) -> bool:
+        latest = frame["ts_ns"].max()
+        if not isinstance(latest, int) or latest < _INEXACT_NS:
+            return False
+        quoted = lines.count(b'"ts": "') + lines.count(b'"ts":"')
+        return quoted < frame["ts_ns"].count() and _LONG_NUMBER.search(lines) is not None
+
+    def _tolerant(self, lines: bytes) -> Iterator[pl.DataFrame]:
+        """The frames of these lines, those left out that cannot be read."""
+        if not lines.strip():
+            return
+        frame = self._strict(lines)
+        for all_lines in (False, True):
+            if frame is None:
+                # Long numbers are quoted before the repair, which reads numbers as doubles.
+                lines = mended(_LONG_NUMBER.sub(rb'\1"\2"', lines), self.note, all_lines=all_lines)
+                frame = self._strict(lines)
+        if frame is None:
+            self.note("event not readable", lines.count(b"\n") + 1, "refused by the JSON parser; left out")
+        elif frame.height:
+            yield frame
+
+    def _typed(self, events: pl.DataFrame) -> pl.DataFrame:
+        columns = [events[name] for name in ("ph", "name", "cat", "id", "bp", "s")]
+        for name in ("pid", "tid"):
+            number = _integers(events[name])
+            columns += [number, _where_no_number(events[name], number)]
+        time = events["ts"].cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
+        # Thousandths of a nanosecond as an integer: the division is then the only rounding.
+        length = events["dur"].cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Float64) / 1000
+        columns += [time.alias("ts_ns"), length.alias("dur_ns")]
+        if self.args:
+            fields = events["args"].struct
+            columns += [_as_type(fields.field(key), kind).alias(f"args.{key}") for key, kind in self.args.items()]
+        return pl.DataFrame(columns)
+
+
+def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:
+    if kind == pl.String():
+        return text
+    if kind == pl.Boolean():
+        words = {"true": True, "false": False, "1": True, "0": False}
+        truth: pl.Series = text.replace_strict(words, default=None, return_dtype=pl.Boolean())
+        return truth
+    value: pl.Series = (_integers(text) if kind.is_integer() else text).cast(kind, strict=False)
+    return value
+
+
+def _integers(text: pl.Series) -> pl.Series:
+    whole: pl.Series = text.cast(pl.Int64, strict=False)
+    if whole.null_count() == text.null_count():
+        return whole
+    # 12.0 is the integer 12; what is beyond 64 bits or no number stays null.
+    rounded = text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+    return pl.select(pl.coalesce(whole, rounded).alias(text.name)).to_series()
+
+
+def _where_no_number(text: pl.Series, number: pl.Series) -> pl.Series:
+    name = f"{text.name}_text"
+    if number.null_count() == text.null_count():
+        return pl.repeat(None, text.len(), dtype=pl.String(), eager=True).alias(name)
+    return pl.select(pl.when(number.is_null()).then(text).alias(name)).to_series()
