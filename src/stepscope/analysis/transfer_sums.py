@@ -38,16 +38,13 @@ def times(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
     early = (pl.col("row") < pl.col("first_move")).fill_null(True)
     wait = waits.group_by("collective").agg(pl.col("ms").sum().alias("wait_ms"), pl.col("ms").filter(early).sum().alias("sync_ms"))
     told = tasks.join(master.select("collective", pl.col("plane").alias("master"), "told"), on="collective", how="left")
-    extent = (
-        told.filter(~pl.col("told") | (pl.col("plane") == pl.col("master")))
-        .with_columns((pl.col("start_ns") - pl.col("start_ns").min().over("collective")).alias("since_ns"))
-        .group_by("collective")
-        .agg(
-            pl.col("start_ns").min().alias("first_ns"),
-            (_divided(pl.col("since_ns"), _NS_PER_MS) + pl.col("ms")).max().alias("elapse_ms"),
-            pl.col("told").first(),
-        )
+    shown = told.filter(~pl.col("told") | (pl.col("plane") == pl.col("master")))
+    first = shown.group_by("collective").agg(pl.col("start_ns").min().alias("first_ns"), pl.col("told").first())
+    since = _divided(pl.col("start_ns") - pl.col("first_ns"), _NS_PER_MS)
+    ends = (
+        shown.drop("told").join(first, on="collective", how="left").select("collective", (since + pl.col("ms")).alias("elapse_ms"))
     )
+    extent = first.join(ends.group_by("collective").agg(pl.col("elapse_ms").max()), on="collective", how="left")
     frame = (
         _named(extent, collectives)
         .join(transit, on="collective", how="left")
@@ -162,10 +159,19 @@ def _named(frame: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
 
 def _master_planes(tasks: pl.DataFrame) -> pl.DataFrame:
     """Plane that stands for each operator, and whether the source told it (`told`) or we assume it."""
-    plane = pl.col("plane")
-    said = plane.filter(pl.col("is_master").fill_null(False)).first()
-    assumed = pl.when((plane == 1).any()).then(pl.lit(1, dtype=pl.Int64)).otherwise(plane.min())
-    return tasks.group_by("collective").agg(pl.coalesce(said, assumed).alias("plane"), said.is_not_null().alias("told"))
+    said = tasks.filter(pl.col("is_master")).unique("collective", keep="first", maintain_order=True)
+    assumed = (
+        tasks.select("collective", "plane")
+        .unique()
+        .with_columns((pl.col("plane") != 1).alias("not_one"))
+        .sort("collective", "not_one", "plane")
+        .unique("collective", keep="first", maintain_order=True)
+        .join(said, on="collective", how="anti")
+    )
+    return pl.concat([
+        said.select("collective", "plane", pl.lit(True).alias("told")),
+        assumed.select("collective", "plane", pl.lit(False).alias("told")),
+    ])  # fmt: skip
 
 
 def _tasks(collectives: pl.DataFrame, transfers: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
 from stepscope.analysis.communication import TRANSPORTS, matrix_tags, of_tables, stepped
@@ -34,7 +34,7 @@ def write(tables: Tables, folder: Path) -> list[Path]:
         if not document:
             continue
         with replacing(folder / name) as handle:
-            handle.write(json.dumps(document, ensure_ascii=False).encode())
+            handle.write(orjson.dumps(document))
         written.append(folder / name)
     return written
 
@@ -51,9 +51,12 @@ def communication_json(tables: Tables) -> Document:
             "Communication Time Info": {"Start Timestamp(us)": row["start_us"], **times, **_ratios(times)},
             "Communication Bandwidth Info": {transport: bandwidth.get(transport) or _no_packets() for transport in TRANSPORTS},
         }
-        place = document.setdefault(row["step"], {kind: {} for kind in _KINDS})
-        place[row["kind"]][f"{row['name']}@{row['group'] or ''}"] = info
-        _add(totals.setdefault((row["step"], row["kind"]), _no_total()), info)
+        step, kind = row["step"], row["kind"]
+        place = document.setdefault(step, {name: {} for name in _KINDS})
+        place[kind][f"{row['name']}@{row['group'] or ''}"] = info
+        if (step, kind) not in totals:
+            totals[step, kind] = _no_total()
+        _add(totals[step, kind], info)
     for (step, kind), total in totals.items():
         times = total["Communication Time Info"]
         times.update(_ratios(times))
