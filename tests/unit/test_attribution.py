@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 from capture_rows import (
-    DEQUEUE, MAIN, WORKER, api, api_calls, collective, collectives, kernels, op, ops, queue, queued, tables, task,
-)  # fmt: skip
+    DEQUEUE,
+    MAIN,
+    WORKER,
+    api,
+    api_calls,
+    collective,
+    collectives,
+    kernels,
+    op,
+    ops,
+    queue,
+    queued,
+    tables,
+    task,
+)
 
 from stepscope.analysis.attribution import attributed, launched, with_launches
 from stepscope.analysis.link import link
@@ -120,9 +133,10 @@ def test_operator_launch_is_preferred_to_other_calls_of_its_connection():
     assert found["launch_tid"].to_list() == [DEQUEUE, DEQUEUE, None]
 
 
-def test_known_launches_are_kept():
-    found = with_launches(kernels(task(500, 510, connection_id=5, launch_ns=11, launch_tid=3)), api_calls(api(12, 30, 5)))
-    assert found.select("launch_ns", "launch_tid").row(0) == (11, 3)
+def test_a_source_with_launches_has_them_all():
+    tasks = kernels(task(500, 510, connection_id=5, launch_ns=11, launch_tid=3), task(520, 530, connection_id=6, kind="event"))
+    found = with_launches(tasks, api_calls(api(12, 30, 5), api(32, 50, 6)))
+    assert found.select("launch_ns", "launch_tid").rows() == [(11, 3), (None, None)]
 
 
 def test_tasks_of_a_collective_count_once():

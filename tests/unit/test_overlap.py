@@ -123,3 +123,8 @@ def test_devices_apart():
 
 def test_nothing_ran():
     assert layers(kernels(), collectives()).height == 0
+
+
+def test_ends_are_rounded_to_the_nearest_nanosecond():
+    tasks = kernels(task(0, 10, duration_ns=10.4), task(20, 30, duration_ns=10.5), task(40, 50, duration_ns=99.0))
+    assert shown(layers(tasks, collectives()), "Computing") == [(0, 10), (20, 31), (40, 50)]

@@ -14,16 +14,18 @@ from stepscope.analysis.op_tree import innermost
 
 
 def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Series | None = None) -> pl.DataFrame:
-    """Fill launch_ns and launch_tid where the source left them empty, from the API call of the same connection id.
+    """Fill launch_ns and launch_tid of a source without launches from the API call of the same connection id.
+
+    A timeline draws an arrow for every launch that counts, so when any launch is known nothing is added: the events of
+    old timelines have a connection id but no arrow, and count for no operator (outputs.md 3.3).
 
     Args:
         tasks: table `kernels` or `collectives`.
         api_calls: table `api_calls`; of several calls with one id the operator launch counts, else the first.
         unless: connection ids that launched something else of which these tasks are parts.
     """
-    lacking = pl.col("launch_ns").is_null() & pl.col("connection_id").is_not_null()
-    wanted = tasks.filter(lacking).select(pl.col("connection_id").unique())
-    if not wanted.height or not api_calls.height:
+    wanted = tasks.select(pl.col("connection_id").drop_nulls().unique())
+    if tasks["launch_ns"].null_count() < tasks.height or not wanted.height or not api_calls.height:
         return tasks
     calls = api_calls.select("connection_id", "start_ns", "tid", "level", "name").join(wanted, on="connection_id", how="semi")
     is_node = pl.col("level") == "node"
@@ -32,11 +34,7 @@ def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Se
     if unless is not None:
         calls = calls.join(unless.drop_nulls().unique().to_frame("connection_id"), on="connection_id", how="anti")
     found = tasks.select("connection_id").join(calls, on="connection_id", how="left", maintain_order="left")
-    empty = tasks["launch_ns"].is_null()
-    return tasks.with_columns(
-        launch_ns=pl.when(empty).then(found["start_ns"]).otherwise(pl.col("launch_ns")),
-        launch_tid=pl.when(empty).then(found["tid"]).otherwise(pl.col("launch_tid")),
-    )
+    return tasks.with_columns(launch_ns=found["start_ns"], launch_tid=found["tid"])
 
 
 def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:

@@ -76,22 +76,27 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     Columns: level, name, total_ns, count, avg_ns (rounded), min_ns, max_ns, variance_us2 (of the population, around the
     rounded mean).
     """
-    length = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
-    calls = tables.api_calls.select("level", "name", length)
+    spent = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
     length = pl.col("length")
-    mean = (length.sum() / pl.len()).round().cast(pl.Int64)
-    return (
-        calls.group_by("level", "name")
+    groups = (
+        tables.api_calls.select("level", "name", spent)
+        .group_by("level", "name")
         .agg(
             length.sum().alias("total_ns"),
             pl.len().cast(pl.Int64).alias("count"),
-            mean.alias("avg_ns"),
             length.min().alias("min_ns"),
             length.max().alias("max_ns"),
-            (((length - mean) / 1000) ** 2).mean().alias("variance_us2"),
+            length.mean().alias("mean"),
+            length.var(ddof=0).alias("variance"),
         )
         .sort(pl.col("name").cast(pl.String), pl.col("level").cast(pl.String))
     )
+    # Halves go where the microsecond value stands in binary, as in the reference; rounding whole numbers cannot do that.
+    means = [round(round(total / 1000 / count, 3) * 1000) for total, count in groups.select("total_ns", "count").iter_rows()]
+    groups = groups.with_columns(avg_ns=pl.Series(means, dtype=pl.Int64))
+    # Squares around another point than the mean are larger by the square of the distance.
+    variance = (pl.col("variance") + (pl.col("mean") - pl.col("avg_ns")) ** 2) / 1e6
+    return groups.select("level", "name", "total_ns", "count", "avg_ns", "min_ns", "max_ns", variance.alias("variance_us2"))
 
 
 def kernel_summary(tables: Tables) -> pl.DataFrame:
