@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the events of an Ascend timeline to tables.
+
+What other events imply (overlap lanes, step lanes, arrows of the framework) is not read: it is computed again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.formats.ascend_trace import communication_rows as communication
+from stepscope.formats.ascend_trace import counter_rows as counter
+from stepscope.formats.ascend_trace import device_rows as device
+from stepscope.formats.ascend_trace import host_rows as host
+from stepscope.formats.ascend_trace import lanes as lane
+from stepscope.formats.ascend_trace import mark_rows as mark
+from stepscope.formats.trace_events import read_events
+from stepscope.tables import lost
+
+ARGS: dict[str, pl.DataType] = {**lane.ARGS, **host.ARGS, **device.ARGS, **communication.ARGS, **mark.ARGS, **counter.ARGS}
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Tables of a timeline by name (all conformed, absent when empty) and what the timeline says about the capture.
+
+    `generation` is "G1" or "G3" (G2 timelines read as G3), or "" when nothing in it tells. `pids` are the processes
+    of the operating system. Kernels are not yet told apart: `kernels.kind` is memcpy, event or other.
+    """
+
+    frames: dict[str, pl.DataFrame]
+    device_ids: tuple[int, ...]
+    pids: tuple[int, ...]
+    generation: str
+
+
+# Kinds of events, and the columns that are kept of each. What is not listed is dropped.
+_KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "meta": lane.metadata,
+    "cpu_op": host.op_rows,
+    "queue": host.queue_rows,
+    "python_function": host.python_rows,
+    "GC": host.gc_rows,
+    "api": host.api_rows,
+    "task": device.task_rows,
+    "communication": communication.communication_rows,
+    "mark": mark.mark_rows,
+    "counter": counter.counter_rows,
+    "HostToDevice": device.flow_rows,
+    "MsTx": device.flow_rows,
+    "pending": lambda events: events,
+    "unplaced": lambda events: events.select("pid"),
+}
+
+_LAYERS = {lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication")}
+_FRAMEWORK = {"cpu_op": "cpu_op", "enqueue": "queue", "dequeue": "queue", "python_function": "python_function", "GC": "GC"}
+_ARROWS = ("HostToDevice", "MsTx")
+
+
+def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Timeline:
+    """Read one timeline, which may be cut into several files.
+
+    Args:
+        paths: trace_view.json, or msprof_*.json with all its slices.
+        quality: what cannot be read or placed is appended here.
+    """
+    parts: dict[str, list[pl.DataFrame]] = defaultdict(list)
+    unknown_counters = 0
+    for path in paths:
+        for events in read_events(path, ARGS, quality=quality):
+            unknown_counters += _collect(events, parts, finished=False)
+    # A layer may be named after its events.
+    for events in parts.pop("pending", []):
+        _collect(events.drop("kind"), parts, finished=True)
+    source = ", ".join(path.name for path in paths)
+    quality.append(lost(source, "counters without a known value", unknown_counters, "their arguments have other names"))
+    return _tables(parts, source, quality)
+
+
+def _collect(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], *, finished: bool) -> int:
+    """Sort the events of a chunk into `parts`; return the number of counters without a known value."""
+    meta = events.lazy().filter(pl.col("ph") == "M").pipe(lane.metadata).collect()
+    if meta.height:
+        parts["meta"].append(meta)
+    layers = lane.layer_names(pl.concat(parts["meta"])) if parts["meta"] else {}
+    marked = events.with_columns(_kind(layers, finished=finished).alias("kind"))
+    kinds = [kind for kind in marked["kind"].unique().to_list() if kind in _KEPT and kind != "meta"]
+    found = pl.collect_all([_KEPT[kind](marked.lazy().filter(pl.col("kind") == kind)) for kind in kinds])
+    unknown = 0
+    for kind, rows in zip(kinds, found, strict=True):
+        if kind == "counter":
+            rows, unknown = counter.samples(rows)
+        parts[kind].append(rows)
+    return unknown
+
+
+def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
+    """What an event is, by phase, category and the layer of its pid."""
+    kinds = {pid: _LAYERS.get(name, "foreign") for pid, name in layers.items()}
+    unnamed = "unplaced" if finished else "pending"
+    layer = pl.col("pid").replace_strict(kinds, default=unnamed, return_dtype=pl.String) if kinds else pl.lit(unnamed)
+    # The layer of marks bears the name of the user's program; its events are known by their type.
+    is_mark = pl.col("args.event_type").is_not_null() & layer.is_in(["foreign", unnamed])
+    placed = pl.when(is_mark).then(pl.lit("mark")).when(layer == "foreign").then(pl.lit("unplaced")).otherwise(layer)
+    by_category = pl.col("cat").replace_strict(_FRAMEWORK, default=None, return_dtype=pl.String)
+    phase = pl.col("ph")
+    return (
+        pl.when(phase == "X")
+        .then(pl.coalesce(by_category, placed))
+        .when(phase.is_in(["s", "f"]) & pl.col("cat").is_in(_ARROWS))
+        .then(pl.col("cat"))
+        .when(phase == "C")
+        .then(pl.lit("counter"))
+        .when(phase == "M")
+        .then(pl.lit("meta"))
+        .otherwise(pl.lit("derived"))
+    )
+
+
+def _tables(parts: dict[str, list[pl.DataFrame]], source: str, quality: list[pl.DataFrame]) -> Timeline:
+    def rows(kind: str) -> pl.DataFrame | None:
+        found = parts.pop(kind, [])
+        return pl.concat(found) if found else None
+
+    meta = rows("meta")
+    lanes = lane.lanes(meta if meta is not None else _NO_EVENTS.pipe(lane.metadata).collect())
+    _count_unplaced(rows("unplaced"), lanes, source, quality)
+    frames: dict[str, pl.DataFrame] = {}
+    frames |= _host_tables(rows, lanes)
+    frames |= _device_tables(rows, lanes, source, quality)
+    samples = rows("counter")
+    if samples is not None:
+        frames["counters"] = counter.counters(samples, lanes)
+    return Timeline(
+        {name: frame for name, frame in frames.items() if frame.height}, lanes.device_ids(), lanes.os_pids(), lanes.generation
+    )
+
+
+_NO_EVENTS = pl.LazyFrame(
+    schema={
+        **dict.fromkeys(("ph", "name", "cat", "id"), pl.String()),
+        **dict.fromkeys(("pid", "tid", "ts_ns"), pl.Int64()),
+        "dur_ns": pl.Float64(),
+        **{f"args.{key}": dtype for key, dtype in ARGS.items()},
+    }
+)
+
+_Rows = Callable[[str], pl.DataFrame | None]
+
+
+def _host_tables(rows: _Rows, lanes: lane.Lanes) -> dict[str, pl.DataFrame]:
+    frames = {}
+    if (found := rows("cpu_op")) is not None:
+        frames["ops"] = host.ops(found)
+        frames["steps"] = host.steps(frames["ops"])
+    if (found := rows("queue")) is not None:
+        frames["queue"] = host.queue(found)
+    if (found := rows("python_function")) is not None:
+        frames["python_calls"] = host.python_calls(found)
+    if (found := rows("GC")) is not None:
+        frames["gc_pauses"] = host.gc_pauses(found)
+    if (found := rows("api")) is not None:
+        frames["api_calls"] = host.api_calls(found, lanes)
+    return frames
+
+
+def _device_tables(rows: _Rows, lanes: lane.Lanes, source: str, quality: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    def or_none(kind: str) -> pl.DataFrame:
+        found = rows(kind)
+        return found if found is not None else _KEPT[kind](_NO_EVENTS).collect()
+
+    flows = or_none("HostToDevice")
+    launches, mark_arrows = device.arrows(flows), device.arrows(or_none("MsTx"))
+    tasks = device.without_step_lanes(or_none("task"), lanes)
+    on_device, tasks = mark.device_part(tasks, mark_arrows)
+    collectives, transfers = communication.communication(or_none("communication"), launches, lanes)
+    orphans = int((~flows["is_start"]).sum()) - launches.height
+    quality.append(lost(source, "launch arrows without a start", orphans, "the launch of these tasks is unknown"))
+    return {
+        "kernels": device.kernels(tasks, launches, lanes),
+        "collectives": collectives,
+        "transfers": transfers,
+        "marks": mark.marks(or_none("mark"), on_device, mark_arrows, lanes),
+    }
+
+
+def _count_unplaced(rows: pl.DataFrame | None, lanes: lane.Lanes, source: str, quality: list[pl.DataFrame]) -> None:
+    if rows is None:
+        return
+    names = (
+        rows.join(lanes.processes, on="pid", how="left")
+        .group_by("layer")
+        .len()
+        .sort("len", "layer", descending=[True, False], nulls_last=True)
+    )
+    detail = ", ".join(f"{layer or 'unnamed layer'}: {count}" for layer, count in names.select("layer", "len").iter_rows())
+    quality.append(lost(source, "events of a layer that is not read", rows.height, detail))
