@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from capture_rows import DEQUEUE, MAIN, WORKER, collective, collectives, kernels, op, ops, queue, queued, tables, task
 
-from stepscope.analysis.flows import enqueue_to_dequeue, forward_backward, forward_backward_flows, operator_to_device
+from stepscope.analysis.flows import (
+    enqueue_to_dequeue,
+    forward_backward,
+    forward_backward_flows,
+    forward_backward_links,
+    operator_to_device,
+)
 from stepscope.analysis.link import link
 
 PASSES = ops(
@@ -14,6 +20,9 @@ PASSES = ops(
     op("bwd", 60, 70, WORKER, seq=5, fwd_thread=1),
     op("same thread fwd", 30, 31, seq=6),
     op("same thread bwd", 80, 81, seq=6, fwd_thread=1),
+    op("outer fwd", 22, 29, seq=9),
+    op("inner fwd", 23, 28, seq=9),
+    op("other bwd", 92, 93, WORKER, seq=9, fwd_thread=1),
     op("no backward", 32, 33, seq=7),
     op("no forward", 90, 91, WORKER, seq=8, fwd_thread=1),
     op("no number", 34, 35, seq=-1),
@@ -25,15 +34,19 @@ def names(pairs):
 
 
 def test_last_of_each_side_on_different_threads():
-    assert names(forward_backward(PASSES)) == [(5, "fwd", "bwd")]
+    assert names(forward_backward(PASSES)) == [(5, "fwd", "bwd"), (9, "inner fwd", "other bwd")]
 
 
-def test_database_keeps_pairs_on_one_thread():
-    assert names(forward_backward(PASSES, same_thread=True)) == [(5, "fwd", "bwd"), (6, "same thread fwd", "same thread bwd")]
+def test_database_takes_the_last_to_end_and_keeps_pairs_on_one_thread():
+    assert names(forward_backward_links(PASSES)) == [
+        (5, "fwd", "bwd"),
+        (6, "same thread fwd", "same thread bwd"),
+        (9, "outer fwd", "other bwd"),
+    ]
 
 
 def test_flow_goes_from_start_to_start():
-    assert forward_backward_flows(PASSES).rows() == [("fwdbwd", 5, 7, MAIN, 10, 7, WORKER, 60)]
+    assert forward_backward_flows(PASSES).rows()[0] == ("fwdbwd", 5, 7, MAIN, 10, 7, WORKER, 60)
 
 
 def test_operator_to_device_in_order_of_operators_then_of_launches():

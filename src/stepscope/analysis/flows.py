@@ -9,26 +9,39 @@ from stepscope.analysis.attribution import launched
 from stepscope.tables import ALL_TABLES, Tables
 
 
-def forward_backward(ops: pl.DataFrame, *, same_thread: bool = False) -> pl.DataFrame:
-    """Forward operator and backward range of each sequence number: id (that number), forward, backward (rows of `ops`).
+def forward_backward(ops: pl.DataFrame) -> pl.DataFrame:
+    """Forward operator and backward range of each sequence number, as a trace connects them.
 
-    Of several with one number the last to start counts on either side.
+    Of several with one number the last to start counts on either side; pairs on one thread are left out.
 
-    Args:
-        ops: table `ops`.
-        same_thread: keep pairs on one thread; the trace has no arrow for them, the database links them.
+    Returns:
+        id (the sequence number), forward and backward (rows of `ops`).
     """
-    numbered = ops.select("seq", "tid", "fwd_thread", row=pl.int_range(pl.len(), dtype=pl.Int64)).filter(pl.col("seq") >= 0)
-    is_backward = pl.col("fwd_thread").is_not_null() & (pl.col("fwd_thread") != 0)
     # Rows are sorted by start, so the greatest row started last.
+    return _pairs(ops, pl.col("row")).filter(pl.col("forward_tid") != pl.col("backward_tid")).select("id", "forward", "backward")
+
+
+def forward_backward_links(ops: pl.DataFrame) -> pl.DataFrame:
+    """The same as a database connects them: the last to end counts, and pairs on one thread are kept.
+
+    The reference takes the last record of the file, and records are written when their range ends.
+    """
+    return _pairs(ops, pl.col("end_ns")).select("id", "forward", "backward")
+
+
+def _pairs(ops: pl.DataFrame, last: pl.Expr) -> pl.DataFrame:
+    numbered = ops.select("seq", "tid", "fwd_thread", "end_ns", row=pl.int_range(pl.len(), dtype=pl.Int64)).filter(
+        pl.col("seq") >= 0
+    )
+    is_backward = pl.col("fwd_thread").is_not_null() & (pl.col("fwd_thread") != 0)
     sides = [
-        numbered.filter(chosen).group_by("seq").agg(pl.col("row").max().alias(name), pl.col("tid").last().alias(f"{name}_tid"))
+        numbered.filter(chosen)
+        .filter(last == last.max().over("seq"))
+        .unique("seq", keep="first", maintain_order=True)
+        .select(pl.col("seq").alias("id"), pl.col("row").alias(name), pl.col("tid").alias(f"{name}_tid"))
         for name, chosen in (("forward", ~is_backward), ("backward", is_backward))
     ]
-    pairs = sides[0].join(sides[1], on="seq").sort("seq")
-    if not same_thread:
-        pairs = pairs.filter(pl.col("forward_tid") != pl.col("backward_tid"))
-    return pairs.select(pl.col("seq").alias("id"), "forward", "backward")
+    return sides[0].join(sides[1], on="id").sort("id")
 
 
 def forward_backward_flows(ops: pl.DataFrame) -> pl.DataFrame:

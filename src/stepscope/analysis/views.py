@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis import op_tree
-from stepscope.analysis.flows import forward_backward
+from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.operators import operator_times
 from stepscope.tables import Tables
 
@@ -70,7 +70,7 @@ def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tu
     ops = tables.ops
     around = op_tree.innermost(calls, ops.select("pid", "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
     forward = op_tree.row_numbers(around)
-    pairs = forward_backward(ops, same_thread=True)
+    pairs = forward_backward_links(ops)
     backward = np.full(ops.height, -1, dtype=np.int64)
     backward[pairs["backward"].to_numpy()] = forward[pairs["forward"].to_numpy()]
     above = op_tree.row_numbers(ops["parent"])
