@@ -31,7 +31,7 @@ test: check
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/core
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
 
 docs: $(VENV)/core
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md

@@ -1,4 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where every step of an AI training or inference run goes, on NPU, GPU or CPU."""
+"""Where every step of an AI training or inference run goes, on NPU, GPU or CPU.
+
+`stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["analyse", "open", "open_all"]
+
+if TYPE_CHECKING:
+    from stepscope.analyse import analyse
+    from stepscope.capture import open_all
+    from stepscope.capture import open_capture as open
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: `stepscope --version` and a training script that only marks steps need no columnar engine.
+    if name == "analyse":
+        from stepscope.analyse import analyse
+
+        return analyse
+    if name in ("open", "open_all"):
+        from stepscope import capture
+
+        return capture.open_capture if name == "open" else capture.open_all
+    raise AttributeError(f"module 'stepscope' has no attribute {name!r}")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.errors import CaptureError
@@ -27,7 +29,8 @@ class CaptureFiles:
     output: Path | None = None  # ASCEND_PROFILER_OUTPUT/
     trace: Path | None = None  # a Kineto or Chrome trace
     database: Path | None = None  # a single .db
-    linked: tuple[Path, ...] = ()  # symbolic links that were not followed
+    linked: tuple[Path, ...] = ()  # symbolic links inside that were not followed
+    alias: Path | None = None  # the symbolic link by which the user named it
 
     @property
     def has_text(self) -> bool:
@@ -38,7 +41,9 @@ class CaptureFiles:
         """Profiler databases of the parsed output, those with a rank first."""
         if self.output is None:
             return []
-        return sorted(self.output.glob("ascend_pytorch_profiler*.db"), key=lambda path: (path.stem == "ascend_pytorch_profiler", path.name))
+        return sorted(
+            self.output.glob("ascend_pytorch_profiler*.db"), key=lambda path: (path.stem == "ascend_pytorch_profiler", path.name)
+        )
 
     @property
     def unparsed(self) -> list[Path]:
@@ -54,6 +59,15 @@ def prof_database(prof: Path) -> Path | None:
     return next(iter(sorted(prof.glob("msprof_*.db"))), None)
 
 
+def is_ascend_timeline(trace: Path) -> bool:
+    """Whether a trace is a bare array of events, as Ascend tools write it; Kineto wraps the array in an object."""
+    with gzip.open(trace) if trace.suffix == ".gz" else trace.open("rb") as file:
+        try:
+            return file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+        except (OSError, EOFError, zlib.error):
+            return False
+
+
 def find(path: Path) -> list[CaptureFiles]:
     """Every capture at `path` itself, else directly below it, by name.
 
@@ -65,9 +79,11 @@ def find(path: Path) -> list[CaptureFiles]:
         raise CaptureError("no such file or folder", where=str(path), fix="check the path; a capture folder ends in _ascend_pt")
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         raise CaptureError("cannot be read", where=str(path), cause="no permission", fix=f"chmod u+rX {path}")
+    alias = path if path.is_symlink() else None
+    path = path.resolve() if alias else path
     found = _at(path)
     if found:
-        return [found]
+        return [replace(found, alias=alias)]
     children = [item for item in (_at(child) for child in _listing(path)) if item] if path.is_dir() else []
     if children:
         return children

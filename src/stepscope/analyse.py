@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analyse captures: raw or parsed data in, every documented file out, several captures side by side."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stepscope.capture import Capture, Progress, open_all
+from stepscope.errors import CaptureError
+from stepscope.export.analysis_db import write_analysis_db
+from stepscope.export.ascend_db import write_profiler_db
+from stepscope.export.parquet import write_parquet
+from stepscope.export.perfetto import write_perfetto
+from stepscope.export.text_files import write_text
+from stepscope.simplify import simplify
+from stepscope.tables import Tables
+
+EXPORTS = ("text", "db", "perfetto", "parquet")
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+# Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
+MEMORY_PER_SOURCE_BYTE = 2.5
+
+
+class Result(NamedTuple):
+    """How the analysis of one capture went."""
+
+    path: str
+    ok: bool
+    error: str | None
+    folder: str | None = None
+    files: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to do with each capture."""
+
+    exports: tuple[str, ...] | None = None  # None: what the capture itself asks for
+    out: Path | None = None
+    source: str = "auto"
+    parallel: bool = True
+    simplify: bool = True
+    progress: Callable[[str], None] = field(default=lambda stage: None, compare=False)
+
+
+def analyse(
+    profiler_path: str, max_process_number: int | None = None, export_type: str | Sequence[str] | None = None
+) -> list[Result]:
+    """Analyse the capture at `profiler_path`, or every capture directly below it, in parallel processes.
+
+    Wrong values of the two options fall back to their defaults with a warning. A capture that fails does not stop
+    the others. Results are written to `ASCEND_PROFILER_OUTPUT` in each capture, logs to `logs`.
+
+    Args:
+        profiler_path: a `*_ascend_pt` folder or a folder of such folders.
+        max_process_number: captures analysed at the same time; half the cores unless given.
+        export_type: `text` (json, csv and both databases), `db` (databases only) or a list of them; by default what
+            each capture's profiler_info.json says.
+
+    Returns:
+        One `Result` per capture.
+    """
+    captures = open_all(profiler_path)
+    return analyse_captures(captures, Request(exports=_exports(export_type)), jobs=_jobs(max_process_number))
+
+
+def analyse_captures(
+    captures: Sequence[Capture], request: Request, *, jobs: int, on_result: Callable[[Result], None] = lambda result: None
+) -> list[Result]:
+    """Analyse each capture; one alone in this process, several in worker processes."""
+    _refuse_collisions(captures, request)
+    jobs = min(jobs, len(captures))
+    if jobs <= 1:
+        return [_told(_guarded(capture, request), on_result) for capture in captures]
+    quiet = Request(request.exports, request.out, request.source, request.parallel, request.simplify)
+    # Spawned, not forked: the columnar engine's threads do not survive a fork.
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = {pool.submit(_guarded_path, str(capture.path), quiet): index for index, capture in enumerate(captures)}
+        done = {waiting[future]: _told(future.result(), on_result) for future in as_completed(waiting)}
+    return [done[index] for index in range(len(captures))]
+
+
+def jobs_within(captures: Sequence[Capture], jobs: int, max_memory: int | None) -> int:
+    """How many of these captures may run at once without passing `max_memory` bytes."""
+    if max_memory is None:
+        return jobs
+    largest = max(source_bytes(capture) for capture in captures)
+    return max(1, min(jobs, int(max_memory / max(1.0, largest * MEMORY_PER_SOURCE_BYTE))))
+
+
+def source_bytes(capture: Capture) -> int:
+    return sum(path.stat().st_size for path in capture.source_files())
+
+
+def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
+    """Write the chosen files; databases and text at the same time, since one waits for SQLite and the other does not."""
+    wanted = set(exports)
+    tasks: list[Callable[[], list[Path]]] = []
+    if wanted & {"text", "db"}:
+        tasks.append(lambda: _databases(tables, folder, progress))
+    if "text" in wanted:
+        tasks.append(lambda: _said(progress, "writing json and csv", lambda: write_text(tables, folder)))
+    if "perfetto" in wanted:
+        tasks.append(
+            lambda: _said(
+                progress, "writing the Perfetto trace", lambda: [write_perfetto(tables, folder / "perfetto_trace.json.gz")]
+            )
+        )
+    if "parquet" in wanted:
+        tasks.append(lambda: _said(progress, "writing Parquet", lambda: write_parquet(tables, folder / "parquet")))
+    with ThreadPoolExecutor(2 if parallel else 1) as pool:
+        return [path for files in pool.map(lambda task: task(), tasks) for path in files]
+
+
+def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    progress("writing the databases")
+    rank = tables.facts.rank
+    profiler = folder / (f"ascend_pytorch_profiler_{rank}.db" if rank >= 0 else "ascend_pytorch_profiler.db")
+    write_profiler_db(tables, profiler)
+    written = [profiler]
+    if write_analysis_db(tables, folder / "analysis.db"):
+        written.append(folder / "analysis.db")
+    return written
+
+
+def _said(progress: Progress, stage: str, work: Callable[[], list[Path]]) -> list[Path]:
+    progress(stage)
+    return work()
+
+
+def _guarded_path(path: str, request: Request) -> Result:
+    return _guarded(open_all(path, source=request.source)[0], request)
+
+
+def _guarded(capture: Capture, request: Request) -> Result:
+    """The border between one capture and the others: whatever goes wrong here stays here."""
+    started = time.perf_counter()
+    log = None
+    try:
+        target = _target(capture, request)
+        log = _log_file(target.parent if target.name == OUTPUT else target)
+        files = _analyse(capture, request, target)
+    except CaptureError as problem:
+        _log(log, logging.ERROR, str(problem))
+        return Result(str(capture.path), False, str(problem), seconds=time.perf_counter() - started)
+    except Exception as problem:  # noqa: BLE001 - the worker border
+        _log(log, logging.ERROR, "analysis failed", problem)
+        where = f"\n  where: the traceback is in {log}" if log else ""
+        return Result(
+            str(capture.path), False, f"{type(problem).__name__}: {problem}{where}", seconds=time.perf_counter() - started
+        )
+    seconds = time.perf_counter() - started
+    _log(log, logging.INFO, f"analysed in {seconds:.2f} s, {len(files)} files in {target}")
+    return Result(str(capture.path), True, None, str(target), tuple(files), seconds)
+
+
+def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
+    databases_only = request.exports is not None and set(request.exports) <= {"db"}
+    capture = Capture(capture.files, source=request.source, databases_first=databases_only)
+    tables = capture.load(request.progress, parallel=request.parallel)
+    exports = request.exports or tables.facts.export_type or ("text",)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.building-", dir=target.parent))
+    try:
+        os.chmod(building, 0o750)
+        written = export(tables, exports, building, request.progress, parallel=request.parallel)
+        names = sorted(str(path.relative_to(building)) for path in written)
+        if target.name == OUTPUT:
+            (building / "analyse.done").touch(mode=0o640)
+        _replace(target, building)
+    except OSError as problem:
+        shutil.rmtree(building, ignore_errors=True)
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CaptureError(
+                "no space left while writing the results",
+                where=str(target),
+                cause=os.strerror(problem.errno or 0),
+                fix="free some space or pass --out DIR on another disk; what was there before is untouched",
+            ) from problem
+        raise
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    if request.out is not None:
+        _copy_settings(capture, target.parent)
+    elif request.simplify and capture.source == "raw":
+        simplify(capture.files, everything=tables.facts.data_simplification)
+    return names
+
+
+def _target(capture: Capture, request: Request) -> Path:
+    """Where the results go. Parsed files that are the only source are never written over."""
+    folder = capture.path if capture.path.is_dir() else None
+    name = capture.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db")
+    if request.out is not None:
+        return request.out / name / OUTPUT if folder else request.out / name
+    if folder is None:
+        target = capture.path.parent / f"{name}_stepscope"
+    elif capture.source == "raw":
+        target = folder / OUTPUT
+    else:
+        raise CaptureError(
+            "only the parsed files of this capture are left, and the results would replace them",
+            where=str(folder / OUTPUT),
+            fix="pass --out DIR to derive all files anew in another folder",
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise CaptureError(
+            "the capture's folder is read-only", where=str(target.parent), cause="no permission to write", fix="pass --out DIR"
+        )
+    return target
+
+
+def _replace(target: Path, building: Path) -> None:
+    """The old results stay whole until the new ones are."""
+    if target.is_symlink():
+        raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
+    old = None
+    if target.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
+        os.rename(target, old / target.name)
+    os.rename(building, target)
+    if old:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _copy_settings(capture: Capture, folder: Path) -> None:
+    """profiler_*.json beside the results, so that the folder is a capture of its own."""
+    if capture.path.is_dir():
+        for path in capture.path.glob("profiler_*.json"):
+            shutil.copyfile(path, folder / path.name)
+            os.chmod(folder / path.name, 0o640)
+
+
+def _refuse_collisions(captures: Sequence[Capture], request: Request) -> None:
+    if request.out is None:
+        return
+    targets: dict[Path, Capture] = {}
+    for capture in captures:
+        target = _target(capture, request)
+        if target in targets:
+            raise CaptureError(
+                "two captures would be written to the same folder",
+                where=str(target),
+                cause=f"{targets[target].path} and {capture.path} have the same name",
+                fix="analyse them with two --out folders",
+            )
+        targets[target] = capture
+
+
+def _told(result: Result, on_result: Callable[[Result], None]) -> Result:
+    on_result(result)
+    return result
+
+
+def _exports(export_type: Any) -> tuple[str, ...] | None:
+    if export_type is None:
+        return None
+    words = [export_type] if isinstance(export_type, str) else export_type
+    if not isinstance(words, (list, tuple, set)) or not words or not set(words) <= {"text", "db"}:
+        warnings.warn(
+            f"export_type {export_type!r} is not text, db or a list of them; the capture's own setting is used", stacklevel=3
+        )
+        return None
+    return tuple(dict.fromkeys(words))
+
+
+def _jobs(max_process_number: Any) -> int:
+    cores = os.cpu_count() or 1
+    default = max(1, cores // 2)
+    if max_process_number is None:
+        return default
+    if not isinstance(max_process_number, int) or isinstance(max_process_number, bool) or max_process_number < 1:
+        warnings.warn(f"max_process_number {max_process_number!r} is not a positive whole number; {default} is used", stacklevel=3)
+        return default
+    if max_process_number > cores:
+        warnings.warn(f"max_process_number {max_process_number} is more than the {cores} cores; {cores} is used", stacklevel=3)
+        return cores
+    return max_process_number
+
+
+def _log_file(folder: Path) -> Path | None:
+    try:
+        logs = folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True, mode=0o750)
+        return logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_Analyse.log"
+    except OSError:
+        return None
+
+
+def _log(path: Path | None, level: int, message: str, problem: BaseException | None = None) -> None:
+    if path is None:
+        return
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    info = (type(problem), problem, problem.__traceback__) if problem else None
+    handler.emit(logging.LogRecord("stepscope", level, __file__, 0, message, None, info))
+    handler.close()
+    os.chmod(path, 0o640)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open a capture: choose its sources, read them, link the tables and keep them in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from stepscope.analysis.link import link
+from stepscope.errors import CaptureError
+from stepscope.formats import ascend_db, ascend_text, framework, kineto, msprof_output
+from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_timeline
+from stepscope.formats.framework.clock import read_clock
+from stepscope.formats.profiler_info import read_facts
+from stepscope.tables import Facts, Tables, lost
+from stepscope.tables.stack import stacked
+from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
+
+SOURCES = ("auto", "raw", "text", "db")
+Progress = Callable[[str], None]
+
+
+def _quiet(stage: str) -> None:
+    del stage
+
+
+class Capture:
+    """One capture whose tables are polars frames: `capture.ops`, `capture.kernels`, …
+
+    The tables are read when first asked for, then kept in a store beside the capture (or in the user's cache
+    when that folder is read-only) and opened from there the next time.
+    """
+
+    def __init__(self, files: CaptureFiles, *, source: str = "auto", databases_first: bool = False):
+        self.path = files.root
+        self.files = files
+        self.source = _choose(files, source)
+        self.databases_first = databases_first
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> pl.DataFrame: ...
+
+    else:
+
+        def __getattr__(self, name):
+            return getattr(self.tables, name)
+
+    def __repr__(self) -> str:
+        return f"Capture({str(self.path)!r}, source={self.source!r})"
+
+    @cached_property
+    def tables(self) -> Tables:
+        return self.load()
+
+    @property
+    def facts(self) -> Facts:
+        return self.tables.facts
+
+    def source_files(self) -> list[Path]:
+        """The files the tables are read from."""
+        return _source_files(self.files, self.source, self.databases_first)
+
+    def load(self, progress: Progress = _quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
+        """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
+        sources = fingerprint(self.source_files(), self.path)
+        folder = store_folder(self.path)
+        stored = read_store(folder, sources)
+        if stored is not None:
+            progress("opening the store")
+            return stored
+        tables = link_tables(_read(self.files, self.source, self.databases_first, progress, parallel), progress)
+        if keep:
+            progress("writing the store")
+            tables = _kept(folder, tables, sources)
+        return tables
+
+
+def open_capture(path: str | Path, *, source: str = "auto") -> Capture:
+    """Open the one capture at `path`.
+
+    Args:
+        path: a capture folder, a PROF_* folder, a trace file, a database, or a folder with exactly one of them.
+        source: `raw` records, parsed `text`, parsed `db`, or `auto` for the best that is there.
+    """
+    found = find(Path(path))
+    if len(found) > 1:
+        names = ", ".join(files.root.name for files in found[:4]) + (" …" if len(found) > 4 else "")
+        raise CaptureError(
+            f"{len(found)} captures here, one expected", where=str(path), cause=names, fix="name one of them, or use open_all"
+        )
+    return Capture(found[0], source=source)
+
+
+def open_all(path: str | Path, *, source: str = "auto") -> list[Capture]:
+    """Every capture at or directly below `path`."""
+    return [Capture(files, source=source) for files in find(Path(path))]
+
+
+def link_tables(tables: Tables, progress: Progress = _quiet) -> Tables:
+    progress("linking operators and kernels")
+    return link(tables)
+
+
+def _choose(files: CaptureFiles, source: str) -> str:
+    if source not in SOURCES:
+        raise CaptureError(f"unknown source {source!r}", where=str(files.root), fix=f"use one of {', '.join(SOURCES)}")
+    if files.trace or files.database:
+        return "trace" if files.trace else "db"
+    readable = [prof for prof in files.profs if prof not in files.unparsed]
+    there = {
+        "raw": bool(files.framework or readable),
+        "text": files.has_text,
+        "db": bool(files.databases),
+    }
+    if source != "auto":
+        if not there[source]:
+            names = [name for name, present in there.items() if present]
+            raise CaptureError(
+                f"no {source} data", where=str(files.root), fix=f"use --source {names[0]}" if names else "capture again"
+            )
+        return source
+    if there["raw"] and not files.unparsed:
+        return "raw"
+    for name in ("text", "db", "raw"):
+        if there[name]:
+            return name
+    raise CaptureError(
+        "nothing readable in this capture",
+        where=str(files.root),
+        cause="only raw device records are there" if files.unparsed else "the folder has the right name but no data",
+        fix="parse the PROF_* folder with the vendor's msprof first, or capture again",
+    )
+
+
+def _source_files(files: CaptureFiles, source: str, databases_first: bool) -> list[Path]:
+    single = files.trace or files.database
+    if single:
+        return [single]
+    chosen = sorted(files.root.glob("profiler_*.json"))
+    if source == "raw":
+        chosen += sorted(files.framework.glob("*")) if files.framework else []
+        for prof in files.profs:
+            database = prof_database(prof)
+            if database and (databases_first or not prof_timeline(prof)):
+                chosen += [database, *prof.glob("analyze/*.db")]
+            else:
+                chosen += [*prof.glob("mindstudio_profiler_output/*"), *prof.glob("analyze/*.json")]
+    elif source == "text" and files.output:
+        chosen += [path for path in files.output.iterdir() if path.suffix in (".json", ".csv")]
+    elif files.output:
+        chosen += sorted(files.output.glob("*.db"))
+    return [path for path in chosen if path.is_file()]
+
+
+def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Progress, parallel: bool) -> Tables:
+    notes = [lost(str(link), "symbolic link not followed", 1, "captures are read without following links") for link in files.linked]
+    if files.alias:
+        notes.append(lost(str(files.alias), "path is a symbolic link", 1, f"read from {files.root}"))
+    if files.trace:
+        progress(f"reading {files.trace.name}")
+        tables = ascend_text.read_trace(files.trace) if is_ascend_timeline(files.trace) else kineto.read(files.trace)
+        return tables.noting(*notes)
+    if files.database:
+        progress(f"reading {files.database.name}")
+        return ascend_db.read(files.database, Facts(source="ascend_db")).noting(*notes)
+    facts, lost_info = read_facts(files.root, raw=source == "raw")
+    notes.append(lost_info)
+    if source == "raw":
+        return _read_raw(files, facts, databases_first, progress, parallel).noting(*notes)
+    progress(f"reading {files.output}")
+    assert files.output is not None
+    if source == "text":
+        return ascend_text.read(files.output, facts).noting(*notes)
+    if len(files.databases) > 1:
+        notes.append(
+            lost(str(files.output), "further databases not read", len(files.databases) - 1, files.databases[0].name + " was read")
+        )
+    return ascend_db.read(files.databases[0], facts).noting(*notes)
+
+
+def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress: Progress, parallel: bool) -> Tables:
+    """FRAMEWORK and PROF side by side: the first is mostly Python's time, the second mostly the columnar engine's."""
+    progress("reading " + " and ".join(part for part, there in (("FRAMEWORK", files.framework), ("PROF", files.profs)) if there))
+    reads: list[Callable[[], Tables]] = []
+    if files.framework:
+        clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
+        folder = files.framework
+        reads.append(lambda: framework.read(folder, clock))
+    readable = [prof for prof in files.profs if prof not in files.unparsed]
+    reads += [_prof_reader(prof, facts, databases_first) for prof in readable]
+    with ThreadPoolExecutor(2 if parallel else 1) as pool:
+        parts = list(pool.map(lambda read: read(), reads))
+    notes = [
+        lost(str(prof), "raw device records not read", 1, "not parsed yet: run the vendor's msprof on it, then analyse again")
+        for prof in files.unparsed
+    ]
+    return stacked([Tables({"meta": facts.table()}), *parts]).noting(*notes)
+
+
+def _prof_reader(prof: Path, facts: Facts, databases_first: bool) -> Callable[[], Tables]:
+    database = prof_database(prof)
+    if database and (databases_first or not prof_timeline(prof)):
+        chosen = database
+        return lambda: ascend_db.read(chosen, facts)
+    return lambda: msprof_output.read(prof)
+
+
+def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:
+    try:
+        write_store(folder, tables, sources)
+    except OSError as problem:
+        # The tables are good; only the next opening will be slower.
+        return tables.noting(lost(str(folder), "store not written", 1, str(problem)))
+    return read_store(folder, None) or tables

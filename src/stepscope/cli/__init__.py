@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `stepscope` command: each sub-command translates its arguments into one call."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+
+from stepscope import __version__
+from stepscope.cli import analyse, info, top
+from stepscope.errors import CaptureError
+
+COMMANDS = {"analyse": analyse, "info": info, "top": top}
+GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="stepscope", description="Where every step of an AI training or inference run goes.")
+    parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        doc = (module.__doc__ or "").split(": ", 1)[1].strip()
+        module.configure(commands.add_parser(name, help=doc.split("\n")[0], description=doc))
+    args = parser.parse_args(arguments)
+    warnings.showwarning = lambda message, *_rest: print(f"warning: {message}", file=sys.stderr)
+    try:
+        return int(COMMANDS[args.command].run(args))
+    except CaptureError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return BAD_CAPTURE
+    except BrokenPipeError:
+        # The reader of our output (head, say) has gone; that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return GOOD
+    except KeyboardInterrupt:
+        print("stopped; nothing half-written was left", file=sys.stderr)
+        return 130
+    except Exception:  # noqa: BLE001 - the process border
+        traceback.print_exc()
+        print("error: this is a fault of stepscope, not of your data\n  do this: report it with the lines above", file=sys.stderr)
+        return OUR_BUG

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepscope analyse`: write every documented file of one or more captures."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from stepscope.analyse import EXPORTS, Request, Result, analyse_captures, jobs_within
+from stepscope.capture import SOURCES, open_all
+from stepscope.cli.show import Stages, note, size_text
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "captures", type=Path, nargs="+", metavar="PATH", help="capture folder, folder of captures, trace or database"
+    )
+    parser.add_argument("--export", type=_words, help=f"comma-separated: {', '.join(EXPORTS)} (default: what the capture asks for)")
+    parser.add_argument("--out", type=Path, help="write below this folder and leave the captures untouched")
+    parser.add_argument("--jobs", type=_positive, help="captures analysed at the same time (default: half the cores)")
+    parser.add_argument("--max-memory", type=_bytes, help="memory to stay within, such as 4g")
+    parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
+
+
+def run(args: argparse.Namespace) -> int:
+    captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
+    jobs = jobs_within(captures, args.jobs or max(1, (os.cpu_count() or 1) // 2), args.max_memory)
+    request = Request(exports=args.export, out=args.out, source=args.source, parallel=args.max_memory is None)
+    with Stages(len(captures)) as stages:
+        request = replace(request, progress=stages.stage)
+        results = analyse_captures(captures, request, jobs=jobs, on_result=lambda result: stages.done(Path(result.path).name))
+    for result in results:
+        _print(result)
+    failed = [result for result in results if not result.ok]
+    if failed:
+        note(f"{len(failed)} of {len(results)} captures failed")
+        return 3
+    note(f"next: stepscope top {results[0].path}")
+    return 0
+
+
+def _print(result: Result) -> None:
+    if not result.ok or result.folder is None:
+        note(f"error: {result.path}: {result.error}")
+        return
+    total = sum((Path(result.folder) / name).stat().st_size for name in result.files)
+    print(f"{result.folder}: {len(result.files)} files, {size_text(total)}, {result.seconds:.1f} s")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    unknown = [word for word in words if word not in EXPORTS]
+    if unknown or not words:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not among {', '.join(EXPORTS)}")
+    return words
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)i?b?", text.strip().lower())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 800m or 4g")
+    return int(float(match[1]) * _UNITS[match[2]])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How results and progress appear: results on stdout, progress on stderr, nothing but results when piped."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+import orjson
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def show(frame: pl.DataFrame, *, as_json: bool, title: str = "") -> None:
+    """Print a result: JSON lines, a drawn table on a terminal, tab-separated text in a pipe."""
+    if as_json:
+        for row in frame.iter_rows(named=True):
+            print(orjson.dumps(row).decode())
+        return
+    if not sys.stdout.isatty():
+        print(frame.write_csv(separator="\t", float_precision=3), end="")
+        return
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for name, dtype in frame.schema.items():
+        table.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
+    for row in frame.iter_rows():
+        table.add_row(*map(_cell, row))
+    Console().print(table)
+
+
+def size_text(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+class Stages:
+    """Progress of one analysis (its stages) or of several (how many are done); silent when stderr is no terminal."""
+
+    def __init__(self, captures: int):
+        self._many = captures > 1
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            *([BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if self._many else []),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task("starting", total=captures)
+
+    def stage(self, text: str) -> None:
+        if not self._many:
+            self._bar.update(self._task, description=text)
+
+    def done(self, name: str) -> None:
+        self._bar.update(self._task, advance=1, description=f"analysed {name}")
+
+    def __enter__(self) -> Stages:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()

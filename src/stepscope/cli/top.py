@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepscope top`: where the time goes, by operator, kernel, module or step."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stepscope.capture import SOURCES, open_capture
+from stepscope.cli.show import note, show
+from stepscope.report import TOP, top
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("capture", type=Path, metavar="PATH", help="capture folder, trace or database")
+    parser.add_argument("--by", choices=list(TOP), default="op", help="what to add up (default: op)")
+    parser.add_argument("--limit", type=int, default=20, help="rows shown (default: 20; 0 for all)")
+    parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
+    parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
+
+
+def run(args: argparse.Namespace) -> int:
+    capture = open_capture(args.capture, source=args.source)
+    frame = top(capture.tables, by=args.by)
+    shown = frame.head(args.limit) if args.limit > 0 else frame
+    show(shown, as_json=args.json, title=f"{capture.path.name}: by {args.by}")
+    if shown.height < frame.height and not args.json:
+        note(f"{frame.height - shown.height} more rows: --limit 0")
+    elif not frame.height:
+        note(f"nothing to show by {args.by}: the capture has no such records")
+    return 0

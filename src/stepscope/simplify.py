@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove what an analysis no longer needs (data_simplification), never the only copy of anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepscope.formats.discover import CaptureFiles
+
+_LOG = re.compile(r"msprof_analysis_\d+\.log")
+
+
+def simplify(files: CaptureFiles, *, everything: bool) -> list[Path]:
+    """Remove intermediate files below every PROF folder and return what was removed.
+
+    Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`. The
+    vendor's parsed output stays: it is what this analysis was made from, and is needed to make it again.
+    """
+    removed = []
+    for prof in files.profs:
+        for path in _intermediate(prof, everything):
+            if path.is_symlink() or not path.exists():
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            removed.append(path)
+    return removed
+
+
+def _intermediate(prof: Path, everything: bool) -> Iterator[Path]:
+    parts = [part for part in (prof / "host", *sorted(prof.glob("device_*"))) if part.is_dir() and not part.is_symlink()]
+    for part in parts:
+        yield part / "sqlite"
+        if everything:
+            yield from (part / "summary", part / "timeline")
+    if everything:
+        yield prof / "mindstudio_profiler_log"
+        yield from (path for path in prof.glob("msprof_analysis_*.log") if _LOG.fullmatch(path.name))
