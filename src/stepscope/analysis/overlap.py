@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 COMPUTING = "Computing"
@@ -25,15 +27,14 @@ NO_FREE_RANGE = (
 def merge(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Join spans that overlap or touch; the result is sorted, disjoint and has no empty span."""
     keys = list(by)
-    sorted_spans = spans.select(*keys, "start_ns", "end_ns").filter(pl.col("start_ns") < pl.col("end_ns")).sort(*keys, "start_ns")
-    reach = pl.col("end_ns").cum_max().shift(1)
-    new_island = (pl.col("start_ns") > (reach.over(keys) if keys else reach)).fill_null(True)
-    return (
-        sorted_spans.with_columns(island=new_island.cum_sum())
-        .group_by(*keys, "island", maintain_order=True)
-        .agg(pl.col("start_ns").first(), pl.col("end_ns").max())
-        .drop("island")
-    )
+    ordered = spans.select(*keys, "start_ns", "end_ns").filter(pl.col("start_ns") < pl.col("end_ns")).sort(*keys, "start_ns")
+    reach = pl.col("end_ns").cum_max()
+    ordered = ordered.with_columns(reach=reach.over(keys) if keys else reach)
+    before = pl.col("reach").shift(1)
+    ordered = ordered.with_columns(opens=(pl.col("start_ns") > (before.over(keys) if keys else before)).fill_null(True))
+    # The reach of the last span of an island is its end; this spares a group per island.
+    ends = ordered.filter(pl.col("opens").shift(-1).fill_null(True)).select(end_ns="reach")
+    return pl.concat([ordered.filter("opens").select(*keys, "start_ns"), ends], how="horizontal")
 
 
 def subtract(spans: pl.DataFrame, holes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -47,17 +48,28 @@ def intersect(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = ())
 
 
 def _sweep(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], *, inside: bool) -> pl.DataFrame:
-    keys = list(by)
-    bounds = [
-        merge(frame, keys).select(*keys, pl.col(bound).alias("time_ns"), ours=pl.lit(ours * sign), theirs=pl.lit((1 - ours) * sign))
-        for frame, ours in ((spans, 1), (others, 0))
-        for bound, sign in (("start_ns", 1), ("end_ns", -1))
-    ]
-    cuts = pl.concat(bounds).group_by(*keys, "time_ns").agg(pl.col("ours", "theirs").sum()).sort(*keys, "time_ns")
-    # Every group opens and closes all its spans, so running sums over all groups are zero between groups.
-    state = cuts.with_columns(pl.col("ours", "theirs").cum_sum(), end_ns=pl.col("time_ns").shift(-1))
-    kept = state.filter((pl.col("ours") > 0) & ((pl.col("theirs") > 0) == inside))
-    return merge(kept.rename({"time_ns": "start_ns"}), keys)
+    sets = [merge(spans, by), merge(others, by)]
+    groups = pl.concat([merged.select(by) for merged in sets]).unique().sort(*by) if by else pl.DataFrame({"all": [True]})
+    group = np.concatenate([np.tile(_group_numbers(merged, groups, by), 2) for merged in sets])
+    time = np.concatenate([merged[bound].to_numpy() for merged in sets for bound in ("start_ns", "end_ns")])
+    step = np.concatenate([np.repeat(np.array([1, -1], dtype=np.int64), merged.height) for merged in sets])
+    is_ours = np.arange(time.size) < 2 * sets[0].height
+    # A stable sort of a few sorted runs is all but linear.
+    order = np.lexsort((time, group)) if groups.height > 1 else np.argsort(time, kind="stable")
+    ours, theirs = np.cumsum(np.where(is_ours, step, 0)[order]), np.cumsum(np.where(is_ours, 0, step)[order])
+    start, end = time[order], np.append(time[order][1:], 0)
+    # Every group closes all its spans, so nothing is open between groups. Neighbouring pieces cannot both be kept: bounds of
+    # one set never meet, because the set is merged.
+    kept = np.flatnonzero((ours > 0) & ((theirs > 0) == inside) & (start < end))
+    return groups[group[order][kept]].select(*by, start_ns=pl.Series(start[kept]), end_ns=pl.Series(end[kept]))
+
+
+def _group_numbers(frame: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> npt.NDArray[np.int64]:
+    if groups.height == 1:
+        return np.zeros(frame.height, dtype=np.int64)
+    numbered = groups.with_row_index("number")
+    found = frame.select(by).join(numbered, on=list(by), how="left", nulls_equal=True, maintain_order="left")
+    return np.asarray(found["number"].to_numpy(), dtype=np.int64)
 
 
 def hull(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
