@@ -19,7 +19,7 @@ _NONE = -1  # row number that stands for "no row" inside this module
 
 # Ranges the runtime wraps around every allocation; they name no operator of the user (outputs.md 8.2).
 _ALLOCATION_RANGES = ("empty_tensor", "malloc_workspace")
-_MALLOC, _FREE, _BLOCK_FREE, _UNKNOWN = 0, 1, 2, 3
+MALLOC, FREE, BLOCK_FREE, UNKNOWN = 0, 1, 2, 3  # what an allocator event does, as `actions` gives it
 _TOTALS = ("total_allocated", "total_reserved", "total_active")
 
 
@@ -38,7 +38,7 @@ def allocations(events: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) ->
         Table `allocations`, and what was left out as frames of `quality`.
     """
     usable = events.filter(pl.col("ptr").is_not_null() & pl.col("inner").fill_null(True))
-    action = _actions(usable)
+    action = actions(usable)
     malloc, free, block_free, quality = _paired(usable, action)
     if not malloc.size:
         return ALL_TABLES["allocations"].empty(), quality
@@ -108,24 +108,25 @@ def _sum(one: pl.Expr, other: pl.Series) -> pl.Expr:
     return pl.when(one.is_null()).then(other).when(other.is_null()).then(one).otherwise(one + other)
 
 
-def _actions(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+def actions(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """What each event does: MALLOC, FREE, BLOCK_FREE or UNKNOWN."""
     named = pl.col("action")
     signed = pl.col("device_type").ne_missing("npu") & pl.col("op_name").is_null()
     code = (
         # framework-raw.md 4.3: host records say malloc in both directions, only the sign tells.
-        pl.when(signed & (pl.col("bytes") > 0)).then(_MALLOC)
-        .when(signed & (pl.col("bytes") < 0) & (named.is_null() | (named == "malloc"))).then(_FREE)
-        .when(named == "malloc").then(_MALLOC)
-        .when(named == "free").then(_FREE)
-        .when(named == "block_free").then(_BLOCK_FREE)
-        .otherwise(_UNKNOWN)
+        pl.when(signed & (pl.col("bytes") > 0)).then(MALLOC)
+        .when(signed & (pl.col("bytes") < 0) & (named.is_null() | (named == "malloc"))).then(FREE)
+        .when(named == "malloc").then(MALLOC)
+        .when(named == "free").then(FREE)
+        .when(named == "block_free").then(BLOCK_FREE)
+        .otherwise(UNKNOWN)
     )  # fmt: skip
     return events.select(code.cast(pl.Int8)).to_series().to_numpy()
 
 
 def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, Rows, Rows, list[pl.DataFrame]]:
     """Rows of malloc, free and block_free per block, in malloc order; -1 where there is none."""
-    known = np.flatnonzero(action != _UNKNOWN)
+    known = np.flatnonzero(action != UNKNOWN)
     # Runtime (GE) records reuse addresses between operators: there the operator belongs to the key (outputs.md 8.3).
     place = _codes([events], ["pid", "device_type", "device", "op_name"])[0][known]
     ptr = events["ptr"].to_numpy()[known]
@@ -136,7 +137,7 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
     new_key = np.ones(row.size, dtype=bool)
     new_key[1:] = (ptr[1:] != ptr[:-1]) | (place[1:] != place[:-1])
     key_start = np.maximum.accumulate(np.where(new_key, position, 0))
-    block_start = np.maximum.accumulate(np.where(kind == _MALLOC, position, _NONE))
+    block_start = np.maximum.accumulate(np.where(kind == MALLOC, position, _NONE))
     stray = block_start < key_start
     depth = position - block_start
     # At most one free and one block_free belong to a block, so its second release must differ from the first.
@@ -149,14 +150,14 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
         lost("memory_events", "repeated release of a block", int((~stray & ~member).sum()), "only the first one counts"),
     ]
     releases = {}
-    for release in (_FREE, _BLOCK_FREE):
+    for release in (FREE, BLOCK_FREE):
         of_kind = member & (kind == release)
         rows = np.full(row.size, _NONE, dtype=np.int64)
         rows[block_start[of_kind]] = row[of_kind]
         releases[release] = rows
-    starts = np.flatnonzero(kind == _MALLOC)
+    starts = np.flatnonzero(kind == MALLOC)
     starts = starts[np.argsort(row[starts], kind="stable")]
-    return row[starts], releases[_FREE][starts], releases[_BLOCK_FREE][starts], [frame for frame in quality if frame.height]
+    return row[starts], releases[FREE][starts], releases[BLOCK_FREE][starts], [frame for frame in quality if frame.height]
 
 
 def _owners(taken: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> Rows:
