@@ -6,7 +6,7 @@ The layout is that of the current generation; `OLD_COLUMNS` holds what earlier o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 SCHEMA_VERSION = "1.2.0"
@@ -210,6 +210,10 @@ _MODULES = _numbered(
     "BBOX AIVECTOR TBE FV - TUNE HSS FFTS OP UDF HICAID TSYNC AUDIO TPRT ASCENDCKERNEL ASYS ATRACE RTC SYSMONITOR AMP ADETECT "
     "MBUFF CUSTOM"
 )
+_OLD_MODULES = (
+    "MDCFUSION", "MDCLOCATION", "MDCPERCEPTION", "MDCFSM", "MDCCOMMON", "MDCMONITOR", "MDCBSWP", "MDCDEFAULT", "MDCSC", "MDCPNC",
+    "MLL",
+)  # fmt: skip
 _NONE = {65534: "N/A", 65535: "INVALID_TYPE"}
 
 ENUMS: dict[str, dict[int, str]] = {
@@ -256,13 +260,25 @@ ENUMS: dict[str, dict[int, str]] = {
     "ENUM_MODULE": _MODULES,
 }
 
-# RDMA types of the first generation that the current enumeration no longer names; read, never written.
-OLD_RDMA_TYPES = {2: "RDMA_PAYLOAD_PREPARE", 3: "RDMA_PAYLOAD_CHECK", 4: "RDMA_PAYLOAD_ACK", 5: "RDMA_SEND_OP"}
+# Names of the first generation that the current enumerations no longer have.
+OLD_ENUMS: dict[str, dict[int, str]] = {
+    "ENUM_HCCL_RDMA_TYPE": {2: "RDMA_PAYLOAD_PREPARE", 3: "RDMA_PAYLOAD_CHECK", 4: "RDMA_PAYLOAD_ACK", 5: "RDMA_SEND_OP"},
+    "ENUM_MODULE": {
+        2: "IDEDH",
+        5: "HIAIENGINE",
+        **{11 + number: name for number, name in enumerate(_OLD_MODULES)},
+        26: "ASCENDDK",
+        46: "MDCFUSA",
+        59: "MDCMAP",
+    },
+}
 # Words that an old fixture stores as numbers where real databases store string ids (enums.md 1, ENUM_MEMORY).
 OLD_MEMORY_WORDS = {0: "app", 1: "device", 3: "read", 4: "write", 5: "allocate", 6: "release"}
 # Texts of enumerations and string columns that stand for "nothing".
 NOTHING = ("N/A", "INVALID_TYPE", "RESERVED")
 
 
-def enum_ddl(name: str) -> str:
-    return f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, name TEXT)"
+def enum_with(name: str, used: Iterable[str]) -> dict[int, str]:
+    """The current enumeration; where `used` has a name of an earlier one, that name stands at its number."""
+    needed = set(used) - set(ENUMS[name].values())
+    return {**ENUMS[name], **{number: old for number, old in OLD_ENUMS.get(name, {}).items() if old in needed}}

@@ -16,14 +16,14 @@ from stepscope.formats.ascend_db.database import Database
 from stepscope.formats.ascend_db.device import read_collectives, read_kernels, read_metrics, read_tasks, read_transfers
 from stepscope.formats.ascend_db.host import read_api_calls, read_framework, read_gc_pauses, read_marks
 from stepscope.formats.ascend_db.memory import read_memory
-from stepscope.tables import Facts, Tables
+from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.ascend_db_schema import PROFILER_DB, WITHOUT_HOME
 
 __all__ = ["attached", "read", "read_analysis"]
 
 
 def read(db: Path, facts: Facts) -> Tables:
-    """Everything a database holds that has a place in our tables.
+    """Everything a database holds that has a place in our tables, and the vendor's analysis where it lies beside it.
 
     Damaged tables, missing columns and rows without times are counted in `quality`.
 
@@ -61,7 +61,20 @@ def read(db: Path, facts: Facts) -> Tables:
         frames["api_calls"], quality = calls.result()
         for name in WITHOUT_HOME:
             file.lost("table not read", int(file.has(name)), name)
-        return Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*file.quality, *quality)
+        tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*file.quality, *quality)
+    return _with_analysis(tables, db)
+
+
+def _with_analysis(tables: Tables, db: Path) -> Tables:
+    """Add what the vendor's analysis beside the database says about communication operators."""
+    # Beside the profiler's database, and in the folder that msprof itself writes.
+    for path in (db.with_name("analysis.db"), db.parent / "analyze" / "communication_analyzer.db"):
+        if path.is_file() and not path.is_symlink():
+            try:
+                return attached(tables, read_analysis(path))
+            except CaptureError as error:
+                tables = tables.noting(lost(str(path), "database not read", 1, str(error.cause)))
+    return tables
 
 
 def _api_calls(db: Path) -> tuple[pl.DataFrame, list[pl.DataFrame]]:

@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.formats.ascend_db.database import Database
 from stepscope.formats.ascend_db.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT
-from stepscope.tables.ascend_db_schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_RDMA_TYPES
+from stepscope.tables.ascend_db_schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
 
 _SPAN = ("startNs", "endNs")
 # enums.md 2: the core that runs a task of this host type.
@@ -196,7 +196,7 @@ def read_collectives(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
         pl.when(is_hash).then("groupName").alias("group"),
         pl.when(~is_hash).then("groupName").alias("group_name"),
         pl.col("opId").alias("comm_op_id"),
-        enumerated(rows["dataType"], types, NOTHING).alias("data_type"),
+        enumerated(rows["dataType"], types, ("N/A",)).alias("data_type"),
         pl.col("algType").alias("alg_type"),
         "count",
         pl.when(pl.col("rankSize") != NO_ID).then("rankSize").alias("rank_size"),
@@ -233,10 +233,14 @@ def _devices(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
 def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     rows = db.frame("COMMUNICATION_TASK_INFO", required=("globalTaskId",))
     rows = rows.with_columns(
-        enumerated(rows["rdmaType"], db.enum("ENUM_HCCL_RDMA_TYPE", {**OLD_RDMA_TYPES, **ENUMS["ENUM_HCCL_RDMA_TYPE"]}), NOTHING),
-        enumerated(rows["transportType"], db.enum("ENUM_HCCL_TRANSPORT_TYPE", ENUMS["ENUM_HCCL_TRANSPORT_TYPE"]), NOTHING),
-        enumerated(rows["linkType"], db.enum("ENUM_HCCL_LINK_TYPE", ENUMS["ENUM_HCCL_LINK_TYPE"]), NOTHING),
-        enumerated(rows["dataType"], db.enum("ENUM_HCCL_DATA_TYPE", ENUMS["ENUM_HCCL_DATA_TYPE"]), NOTHING),
+        enumerated(
+            rows["rdmaType"],
+            db.enum("ENUM_HCCL_RDMA_TYPE", {**OLD_ENUMS["ENUM_HCCL_RDMA_TYPE"], **ENUMS["ENUM_HCCL_RDMA_TYPE"]}),
+            NOTHING,
+        ),
+        enumerated(rows["transportType"], db.enum("ENUM_HCCL_TRANSPORT_TYPE", ENUMS["ENUM_HCCL_TRANSPORT_TYPE"]), ("N/A",)),
+        enumerated(rows["linkType"], db.enum("ENUM_HCCL_LINK_TYPE", ENUMS["ENUM_HCCL_LINK_TYPE"]), ("N/A",)),
+        enumerated(rows["dataType"], db.enum("ENUM_HCCL_DATA_TYPE", ENUMS["ENUM_HCCL_DATA_TYPE"]), ("N/A",)),
     )
     number = collectives.select(pl.col("comm_op_id").alias("opId"), pl.int_range(pl.len()).alias("collective"))
     timed = tasks.drop("taskType", "connectionId")

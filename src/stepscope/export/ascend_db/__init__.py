@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ascend_pytorch_profiler[_n].db from tables, in the current layout (outputs.md 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from stepscope.export.ascend_db.counters import counter_rows
+from stepscope.export.ascend_db.device import device_rows, metric_rows, overlap_rows
+from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, mark_rows, step_rows
+from stepscope.export.ascend_db.memory import memory_rows
+from stepscope.export.sqlite_file import building
+from stepscope.export.string_ids import StringIds
+from stepscope.tables import Facts, Tables
+from stepscope.tables.ascend_db_schema import ENUMS, PROFILER_DB, SCHEMA_VERSION, DbColumn, DbTable, enum_with
+
+__all__ = ["write_profiler_db"]
+
+_ENUM_COLUMNS = (DbColumn("id", "I", key=True), DbColumn("name", "T"))
+
+
+def write_profiler_db(tables: Tables, path: Path) -> None:
+    """Write the database of one capture; `path` is replaced as a whole or left as it was.
+
+    Args:
+        tables: linked tables.
+        path: its folder must exist.
+
+    Raises:
+        CaptureError: the folder or the disk does not take it.
+    """
+    strings = StringIds()
+    with building(path) as file:
+        for name in ENUMS:
+            names = enum_with(name, _used(tables, name))
+            file.fill(DbTable(name, _ENUM_COLUMNS), pl.DataFrame({"id": list(names), "name": list(names.values())}))
+        for name, rows in _all_rows(tables, strings):
+            file.fill(PROFILER_DB[name], rows)
+        file.fill(PROFILER_DB["STRING_IDS"], strings.table())
+
+
+def _used(tables: Tables, enum: str) -> list[str]:
+    """Names of an enumeration that the capture has; old captures have some that are gone."""
+    if enum == "ENUM_MODULE":
+        names = tables["counters"].filter(pl.col("source") == "NPU Module Mem")["name"]
+    elif enum == "ENUM_HCCL_RDMA_TYPE":
+        names = tables["transfers"]["rdma_type"]
+    else:
+        return []
+    return list(names.unique().drop_nulls().cast(pl.String))
+
+
+def _all_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Name and rows of every table, a few at a time: a large capture's tables do not all fit beside each other."""
+    yield from _capture_rows(tables)
+    yield from device_rows(tables, strings).items()
+    yield "TASK_PMU_INFO", metric_rows(tables, strings)
+    yield from api_rows(tables, strings).items()
+    yield "MSTX_EVENTS", mark_rows(tables, strings)
+    yield "OVERLAP_ANALYSIS", overlap_rows(tables)
+    yield from counter_rows(tables, strings)
+    yield from memory_rows(tables, strings).items()
+    yield from framework_rows(tables, strings).items()
+    yield "STEP_TIME", step_rows(tables)
+    yield "GC_RECORD", gc_rows(tables)
+
+
+def _capture_rows(tables: Tables) -> Iterator[tuple[str, pl.DataFrame]]:
+    facts = tables.facts
+    yield "META_DATA", _meta(facts)
+    yield "HOST_INFO", pl.DataFrame({"hostUid": [facts.host_uid], "hostName": [facts.host_name]})
+    devices = sorted({*facts.device_ids, *tables["kernels"]["device"].unique().drop_nulls()})
+    yield "RANK_DEVICE_MAP", pl.DataFrame({"rankId": [facts.rank] * max(1, len(devices)), "deviceId": devices or [-1]})
+    names = {int(number): name for number, name in facts.device_names.items()}
+    yield (
+        "NPU_INFO",
+        pl.DataFrame(
+            {"id": devices, "name": [names.get(device, "") for device in devices]}, schema={"id": pl.Int64, "name": pl.String}
+        ),
+    )
+    start, end = facts.session_start_ns, facts.session_end_ns
+    if start is None:
+        start, end = _extent(tables)
+    if start is not None:
+        # outputs.md 12.2: a session without end lasted 30 minutes.
+        yield (
+            "SESSION_TIME_INFO",
+            pl.DataFrame({"startTimeNs": [start], "endTimeNs": [end if end is not None else start + 30 * 60 * 10**9]}),
+        )
+
+
+def _meta(facts: Facts) -> pl.DataFrame:
+    major, minor, micro = SCHEMA_VERSION.split(".")
+    rows = {
+        "SCHEMA_VERSION": SCHEMA_VERSION,
+        "SCHEMA_VERSION_MAJOR": major,
+        "SCHEMA_VERSION_MINOR": minor,
+        "SCHEMA_VERSION_MICRO": micro,
+        **{key: orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode() for key, value in facts.metadata.items()},
+    }
+    return pl.DataFrame({"name": list(rows), "value": list(rows.values())})
+
+
+def _extent(tables: Tables) -> tuple[int | None, int | None]:
+    spans = [
+        tables[name].select(pl.col("start_ns").min(), pl.col("end_ns").max())
+        for name in ("ops", "api_calls", "kernels", "collectives")
+    ]
+    both = pl.concat(spans).drop_nulls()
+    return (both["start_ns"].to_numpy().min().item(), both["end_ns"].to_numpy().max().item()) if both.height else (None, None)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sampled series back into the tables of the profiler database (outputs.md 12.2, 13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import polars as pl
+
+from stepscope.export.string_ids import StringIds
+from stepscope.tables import TEXT, Tables
+from stepscope.tables.ascend_db_counters import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
+from stepscope.tables.ascend_db_schema import ENUMS, OLD_ENUMS, PROFILER_DB
+
+_TIME = "timestampNs"
+
+
+def counter_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Name and rows of every table of samples that has any."""
+    counters = tables["counters"].with_columns(pl.col("source", "name", "series").cast(pl.String))
+    parts = {str(key[0]): rows for key, rows in counters.partition_by("source", as_dict=True).items()}
+    for layout in COUNTER_TABLES:
+        if layout.source in parts:
+            rows = _samples(parts[layout.source], layout)
+            if rows is not None:
+                yield layout.table, _typed(rows, layout.table, strings)
+    for table, source in PORT_TABLES.items():
+        if source in parts:
+            yield table, _typed(_ports(parts[source]), table, strings)
+
+
+def _samples(counters: pl.DataFrame, layout: CounterTable) -> pl.DataFrame | None:
+    """One row per moment and key, one column per series that shares it."""
+    found = [part for series in layout.series if (part := _values(counters, layout, series)).height]
+    if not found:
+        return None
+    long = pl.concat(found, how="diagonal")
+    keys = [name for name in long.columns if name not in ("column", "value")]
+    values = sorted(set(long["column"]))
+    # Two samples of one key at the same moment are two rows.
+    turn = pl.int_range(pl.len()).over([*keys, "column"]).alias("turn")
+    wide = long.with_columns(turn).pivot(
+        on="column", on_columns=values, index=[*keys, "turn"], values="value", aggregate_function="first", maintain_order=True
+    )
+    return wide.drop("turn").sort(_TIME, maintain_order=True)
+
+
+def _values(counters: pl.DataFrame, layout: CounterTable, series: Series) -> pl.DataFrame:
+    name, label = _pattern(series.name), _pattern(series.series)
+    rows = counters.filter(pl.col("name").str.contains(name) & pl.col("series").str.contains(label))
+    keys = [
+        pl.col(source).str.extract(pattern, index).alias(key)
+        for source, pattern, template in (("name", name, series.name), ("series", label, series.series))
+        for index, key in enumerate(re.findall(r"{(\w+)}", template), start=1)
+    ]
+    fixed = [pl.lit(text).alias(column) for column, text in series.where.items() if text is not None]
+    place = [pl.col("device").cast(pl.Int64).alias("deviceId")] if layout.has_device else []
+    instance = [pl.col("instance").alias(layout.instance)] if layout.instance else []
+    return rows.select(
+        *place,
+        pl.col("time_ns").alias(_TIME),
+        *instance,
+        *keys,
+        *fixed,
+        pl.lit(series.column).alias("column"),
+        (pl.col("value") * series.scale).alias("value"),
+    )
+
+
+def _pattern(template: str) -> str:
+    pieces = template.replace("}", "{").split("{")
+    body = "".join("(.+)" if index % 2 else re.escape(piece) for index, piece in enumerate(pieces))
+    return f"^{body}$"
+
+
+def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
+    """Columns with the types of the database: words to string ids, whole numbers rounded."""
+    columns = []
+    for column in PROFILER_DB[table].columns:
+        if column.name not in rows.columns:
+            continue
+        values = rows[column.name]
+        if column.name == "moduleId":
+            numbers = {name: number for part in (OLD_ENUMS, ENUMS) for number, name in part["ENUM_MODULE"].items()}
+            named = values.replace_strict(numbers, default=None, return_dtype=pl.Int64)
+            numbered = values.str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
+            columns.append(rows.select(pl.coalesce(named, numbered).fill_null(-1).alias("moduleId")).to_series())
+        elif column.is_string_id:
+            columns.append(strings.of(values.cast(TEXT), 0, missing="N/A"))
+        elif column.kind in "IK":
+            whole = values.cast(pl.Float64, strict=False).round() if values.dtype != pl.Int64 else values
+            columns.append(whole.cast(pl.Int64))
+        else:
+            columns.append(values)
+    return pl.DataFrame(columns)
+
+
+def _ports(counters: pl.DataFrame) -> pl.DataFrame:
+    """Counts of a port from its rates; what the timeline does not show stays null (outputs.md 10)."""
+    port = pl.coalesce(pl.col("name").str.extract(r"^Port (\d+)").cast(pl.Int64), "instance").fill_null(0)
+    wide = counters.with_columns(port.alias("funcId")).pivot(
+        on="series", index=["device", "time_ns", "funcId"], values="value", aggregate_function="first", maintain_order=True
+    )
+
+    def value(*names: str) -> pl.Expr:
+        there = [pl.col(name) for name in names if name in wide.columns]
+        return pl.coalesce(there) if there else pl.lit(None, pl.Float64)
+
+    capacity = value("Bandwidth(MB/s)") * float(1 << 20) / 8
+    counts = []
+    for way in ("rx", "tx"):
+        shown = way.capitalize()
+        packets = value(f"{shown} Packets", f"{way}Packet/s")
+        counts += [
+            packets.alias(f"{way}Packets"),
+            (packets * value(f"{shown} Error Rate", f"{way}Error rate(%)")).alias(f"{way}Errors"),
+            (packets * value(f"{shown} Dropped Rate", f"{way}Dropped rate(%)")).alias(f"{way}Dropped"),
+            (capacity * value(f"{shown} Bandwidth Efficiency", f"{shown} Bandwidth efficiency(%)")).alias(f"{way}Bytes"),
+        ]
+    return wide.select(
+        pl.col("device").cast(pl.Int64).alias("deviceId"),
+        pl.col("time_ns").alias(_TIME),
+        value("Bandwidth(MB/s)").alias("bandwidth"),
+        *counts,
+        "funcId",
+    )

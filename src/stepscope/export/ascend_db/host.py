@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Framework and host tables of the profiler database: rows from tables (outputs.md 12.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.analysis.flows import forward_backward_links
+from stepscope.export.ascend_db.numbers import after
+from stepscope.export.string_ids import StringIds
+from stepscope.tables import TEXT, Tables
+from stepscope.tables.ascend_db_schema import (
+    ENUMS,
+    FRAMEWORK_CONNECTIONS,
+    FRAMEWORK_STRINGS,
+    NO_DEVICE_MARK,
+    NO_ID,
+    OP,
+    PROFILER_DB,
+    QUEUE,
+    TRACE,
+)
+
+_API = PROFILER_DB["PYTORCH_API"].names
+
+
+def global_tid(pid: str = "pid", tid: str = "tid") -> pl.Expr:
+    """outputs.md 1: globalTid = pid * 2^32 + tid."""
+    return pl.col(pid) * (1 << 32) + pl.col(tid)
+
+
+def framework_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
+    """PYTORCH_API with its connections and call chains."""
+    ops, queue = tables["ops"], tables["queue"]
+    calls = tables["python_calls"]
+    numbers, connections = _connections(tables)
+    chains, chain_rows = _call_chains(ops["stack"], strings)
+    op_rows = ops.select(
+        *_span(),
+        global_tid().alias("globalTid"),
+        numbers.alias("connectionId"),
+        strings.of(ops["name"], FRAMEWORK_STRINGS, missing="").alias("name"),
+        pl.col("seq").fill_null(-1).alias("sequenceNumber"),
+        pl.col("fwd_thread").fill_null(0).alias("fwdThreadId"),
+        strings.of(ops["dtypes"], FRAMEWORK_STRINGS, change=_many_lines).alias("inputDtypes"),
+        strings.of(ops["shapes"], FRAMEWORK_STRINGS, change=_many_lines).alias("inputShapes"),
+        chains.alias("callchainId"),
+        pl.lit(OP, pl.Int64).alias("type"),
+    )
+    parts = [
+        calls.select(
+            *_span(),
+            global_tid().alias("globalTid"),
+            strings.of(calls["name"], FRAMEWORK_STRINGS, missing="").alias("name"),
+            pl.lit(TRACE, pl.Int64).alias("type"),
+        ),
+        *_queue_rows(queue, strings),
+        op_rows,
+    ]
+    nothing = pl.DataFrame(schema=dict.fromkeys(_API, pl.Int64()))
+    return {
+        "PYTORCH_API": pl.concat([nothing, *(part for part in parts if part.height)], how="diagonal"),
+        "CONNECTION_IDS": connections,
+        "PYTORCH_CALLCHAINS": chain_rows,
+    }
+
+
+def _span() -> tuple[pl.Expr, pl.Expr]:
+    return pl.col("start_ns").alias("startNs"), pl.col("end_ns").alias("endNs")
+
+
+def _many_lines(text: pl.Expr) -> pl.Expr:
+    # The profiler puts every input on a line of its own.
+    return text.str.replace_all(";", ";\r\n", literal=True)
+
+
+def _queue_rows(queue: pl.DataFrame, strings: StringIds) -> list[pl.DataFrame]:
+    """Enqueues, then dequeues; an enqueue takes its name from the dequeue with its number (outputs.md 2.2)."""
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    numbered = queue.with_columns(pl.when(pl.col("correlation_id").is_not_null()).then(row).alias("connectionId"))
+    taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", pl.col("name").alias("taken")).drop_nulls()
+    taken = taken.unique("correlation_id", keep="first", maintain_order=True)
+    parts = []
+    for kind, change in (("enqueue", _enqueued), ("dequeue", _dequeued)):
+        rows = numbered.filter(pl.col("kind") == kind)
+        if kind == "enqueue":
+            rows = rows.join(taken, on="correlation_id", how="left", maintain_order="left")
+            rows = rows.with_columns(pl.coalesce("name", "taken").alias("name"))
+        parts.append(
+            rows.select(
+                *_span(),
+                global_tid().alias("globalTid"),
+                "connectionId",
+                strings.of(rows["name"], FRAMEWORK_STRINGS, missing=kind.capitalize(), change=change).alias("name"),
+                pl.lit(QUEUE, pl.Int64).alias("type"),
+            )
+        )
+    return parts
+
+
+def _enqueued(text: pl.Expr) -> pl.Expr:
+    return "Enqueue@" + text
+
+
+def _dequeued(text: pl.Expr) -> pl.Expr:
+    return "Dequeue@" + text
+
+
+def _connections(tables: Tables) -> tuple[pl.Series, pl.DataFrame]:
+    """Connection number of each operator, and CONNECTION_IDS of queue rows and operators (outputs.md 12.1)."""
+    ops, queue = tables["ops"], tables["queue"]
+    of_queue = queue.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), (pl.col("correlation_id") + FRAMEWORK_CONNECTIONS).alias("connectionId")
+    ).drop_nulls()
+    pairs = forward_backward_links(ops)
+    fresh = FRAMEWORK_CONNECTIONS + after(queue.filter(pl.col("kind") == "enqueue")["correlation_id"])
+    paired = pairs.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("pair") + fresh)
+    ends = [paired.select(pl.col(side).alias("op"), pl.col("pair").alias("connectionId")) for side in ("forward", "backward")]
+    launched = [
+        tables[name]
+        .filter(work & ~pl.col("extra").fill_null(False))
+        .select("op", pl.col("connection_id").alias("connectionId"))
+        .drop_nulls()
+        for name, work in (("kernels", pl.col("kind") == "compute"), ("collectives", pl.lit(True)))
+    ]
+    of_ops = pl.concat([*ends, *launched]).unique(maintain_order=True).sort("op", maintain_order=True)
+    related = of_ops["op"].unique().sort()
+    number = np.full(ops.height, -1, dtype=np.int64)
+    number[related.to_numpy()] = np.arange(queue.height, queue.height + len(related))
+    numbers = pl.Series("connectionId", number)
+    rows = of_ops.select(numbers.gather(of_ops["op"]).alias("id"), "connectionId")
+    return numbers.set(numbers < 0, None), pl.concat([of_queue, rows])
+
+
+def _call_chains(stacks: pl.Series, strings: StringIds) -> tuple[pl.Series, pl.DataFrame]:
+    """Call chain of each operator, and PYTORCH_CALLCHAINS; equal stacks share one chain."""
+    distinct = stacks.unique(maintain_order=True).drop_nulls()
+    if not len(distinct):
+        return pl.repeat(None, len(stacks), dtype=pl.Int64, eager=True), pl.DataFrame()
+    codes = distinct.to_physical().to_numpy()
+    chain_of = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    chain_of[codes] = np.arange(codes.size)
+    physical = stacks.to_physical()
+    chains = pl.Series(chain_of[physical.fill_null(codes[0]).to_numpy()])
+    frames = pl.DataFrame({"stack": distinct.cast(pl.String).str.split(";")}).with_row_index("id").explode("stack")
+    frames = frames.with_columns(pl.col("stack").str.strip_chars().cast(TEXT))
+    rows = frames.select(
+        pl.col("id").cast(pl.Int64),
+        strings.of(frames["stack"], FRAMEWORK_STRINGS, missing="").alias("stack"),
+        pl.int_range(pl.len(), dtype=pl.Int64).over("id").alias("stackDepth"),
+    )
+    return chains.set(physical.is_null(), None), rows
+
+
+def api_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
+    """CANN_API, and OSRT_API for calls of the operating system."""
+    calls = tables["api_calls"]
+    system = calls.filter(pl.col("level") == "os")
+    runtime = calls.filter(pl.col("level").ne_missing("os")) if system.height else calls
+    types = {name: number for number, name in ENUMS["ENUM_API_TYPE"].items()}
+    # Calls of other vendors' runtimes have no number of their own.
+    level = runtime["level"].cast(pl.String).replace_strict(types, default=types["runtime"], return_dtype=pl.Int64)
+    return {
+        "CANN_API": runtime.select(
+            *_span(),
+            level.alias("type"),
+            global_tid().alias("globalTid"),
+            _unique_connections(runtime).alias("connectionId"),
+            strings.of(runtime["name"], 0, missing="N/A").alias("name"),
+        ),
+        "OSRT_API": system.select(
+            strings.of(system["name"], 0, missing="N/A").alias("name"), global_tid().alias("globalTid"), *_span()
+        ),
+    }
+
+
+def _unique_connections(calls: pl.DataFrame) -> pl.Series:
+    """Connection ids as they are; calls without one, or that share one, get a number of their own: it is the primary key."""
+    ids = calls["connection_id"]
+    if not ids.null_count() and ids.n_unique() == len(ids):
+        return ids
+    # Of calls that share an id, the launch of the operator keeps it.
+    rank = (pl.col("level") == "node").fill_null(False)
+    kept = (
+        calls.select("connection_id", rank.alias("is_node"), pl.int_range(pl.len()).alias("row"))
+        .drop_nulls("connection_id")
+        .sort("is_node", "row", descending=[True, False])
+        .unique("connection_id", keep="first")["row"]
+    )
+    fresh = after(ids) + np.arange(len(ids))
+    fresh[kept.to_numpy()] = ids.gather(kept).to_numpy()
+    return pl.Series("connection_id", fresh)
+
+
+def mark_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
+    """MSTX_EVENTS."""
+    marks = tables["marks"]
+    kinds = {name: number for number, name in ENUMS["ENUM_MSTX_EVENT_TYPE"].items()}
+    kind = marks["kind"].cast(pl.String).replace_strict(kinds, default=None, return_dtype=pl.Int64)
+    guessed = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(kinds["start/end"]).otherwise(kinds["marker"])
+    return marks.select(
+        *_span(),
+        pl.coalesce(kind, guessed).alias("eventType"),
+        pl.col("range_id").fill_null(NO_ID).alias("rangeId"),
+        pl.col("category").fill_null(NO_ID).alias("category"),
+        strings.of(marks["message"], 0, missing="").alias("message"),
+        global_tid().alias("globalTid"),
+        (pl.col("pid") * (1 << 32) + pl.coalesce("end_tid", "tid")).alias("endGlobalTid"),
+        strings.of(marks["domain"], 0, missing="default").alias("domainId"),
+        pl.col("connection_id").fill_null(NO_DEVICE_MARK).alias("connectionId"),
+    )
+
+
+def step_rows(tables: Tables) -> pl.DataFrame:
+    return tables["steps"].select(pl.col("step").alias("id"), *_span())
+
+
+def gc_rows(tables: Tables) -> pl.DataFrame:
+    return tables["gc_pauses"].select(*_span(), global_tid(tid="pid").alias("globalTid"))

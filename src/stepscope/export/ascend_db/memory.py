@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory tables of the profiler database: rows from tables (outputs.md 8.3, 8.4)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analysis.memory import record_rows
+from stepscope.export.ascend_db.host import global_tid
+from stepscope.export.string_ids import StringIds
+from stepscope.tables import TEXT, Tables
+from stepscope.tables.ascend_db_schema import MEMORY_STRINGS
+
+_TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active": "total_active"}
+
+
+def memory_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
+    events = tables["memory_events"].filter(_on_device())
+    return {
+        "NPU_OP_MEM": _runtime(events.filter(pl.col("op_name").is_not_null()), strings),
+        "MEMORY_RECORD": _records(record_rows(events), strings),
+        "OP_MEMORY": _blocks(tables["allocations"].filter(_on_device()), strings),
+    }
+
+
+def _on_device() -> pl.Expr:
+    return pl.col("device_type").ne_missing("cpu")
+
+
+def _records(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
+    # Samples of the whole device (APP) are in NPU_MEM only (outputs.md 13).
+    rows = rows.filter(pl.col("component").ne_missing("APP"))
+    return rows.select(
+        strings.of(rows["component"], MEMORY_STRINGS, missing="PTA").alias("component"),
+        pl.col("time_ns").alias("timestamp"),
+        *(pl.col(column).cast(pl.Int64).alias(f"total{name}") for name, column in _TOTALS.items()),
+        pl.col("stream_ptr").alias("streamPtr"),
+        pl.col("device").cast(pl.Int64).alias("deviceId"),
+    )
+
+
+def _blocks(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
+    """OP_MEMORY: blocks of the framework by time, then those of the runtime."""
+    rows = rows.sort((pl.col("component") == "GE").fill_null(False), "start_ns", maintain_order=True)
+    return rows.select(
+        strings.of(rows["name"], MEMORY_STRINGS, missing="").alias("name"),
+        pl.col("bytes").alias("size"),
+        pl.col("start_ns").alias("allocationTime"),
+        pl.col("release_ns").alias("releaseTime"),
+        pl.col("active_release_ns").alias("activeReleaseTime"),
+        (pl.col("release_ns") - pl.col("start_ns")).alias("duration"),
+        (pl.col("active_release_ns") - pl.col("start_ns")).alias("activeDuration"),
+        *(pl.col(f"alloc_{column}").cast(pl.Int64).alias(f"allocationTotal{name}") for name, column in _TOTALS.items()),
+        *(pl.col(f"release_{column}").cast(pl.Int64).alias(f"releaseTotal{name}") for name, column in _TOTALS.items()),
+        pl.col("stream_ptr").alias("streamPtr"),
+        pl.col("device").cast(pl.Int64).alias("deviceId"),
+    )
+
+
+def _runtime(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
+    """NPU_OP_MEM: what the runtime allocated and released for its operators."""
+    word = pl.when(pl.col("action") == "malloc").then(pl.lit("allocate")).otherwise(pl.lit("release")).cast(TEXT)
+    kind = rows.select(word.alias("type"))["type"]
+    return rows.select(
+        strings.of(rows["op_name"], 0).alias("operatorName"),
+        pl.col("ptr").alias("addr"),
+        strings.of(kind, 0).alias("type"),
+        pl.col("bytes").abs().alias("size"),
+        pl.col("time_ns").alias("timestampNs"),
+        global_tid().alias("globalTid"),
+        pl.col("total_allocated").alias("totalAllocate"),
+        pl.col("total_reserved").alias("totalReserve"),
+        strings.of(rows["component"], 0, missing="GE").alias("component"),
+        pl.col("device").cast(pl.Int64).alias("deviceId"),
+    )
