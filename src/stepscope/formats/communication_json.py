@@ -81,10 +81,10 @@ def _load(path: Path | None, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
         try:
             content = json.loads(data.decode("utf-8", errors="replace"))  # takes NaN and Infinity too
         except (ValueError, RecursionError) as error:
-            quality.append(lost(path.name, "file not readable", len(data), f"bytes; {error}"))
+            quality.append(lost(path.name, "file not readable", 1, f"{len(data)} bytes: {error}"))
             return {}
     if not isinstance(content, dict):
-        quality.append(lost(path.name, "file not readable", len(data), "bytes; no JSON object"))
+        quality.append(lost(path.name, "file not readable", 1, f"{len(data)} bytes: no JSON object"))
         return {}
     return content
 

@@ -27,6 +27,7 @@ _RESULT: dict[str, pl.DataType] = {
 _MISSING = ["N/A", ""]
 _NONE = 4294967295  # outputs.md 1: "none" of an unsigned number
 _LINE_BLOCK = 1 << 24
+_MEND_LINES = 20_000
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,18 @@ def to_duration_ns(microseconds: pl.Expr) -> pl.Expr:
 
 
 def _names(line: bytes) -> list[str]:
-    text = line.decode("utf-8-sig", errors="replace").replace("\0", "")
-    return [name.strip() for name in next(csv.reader([text]), [])]
+    return [name.strip() for name in _split(_clean(line.decode("utf-8-sig", errors="replace")))]
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "").replace("\r", "")
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:  # a cell of more than 128 KiB
+        return []
 
 
 def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quality: Quality) -> pl.DataFrame | None:
@@ -118,7 +129,7 @@ def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quali
         raw = None
     if raw is None or raw.height != max(lines, 0):
         raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
-    return None if raw is None else _shape(path.name, raw, chosen, cells, quality)
+    return _shape(path.name, raw, chosen, cells, quality)
 
 
 def _choose(names: list[str], cells: Sequence[Cell], further: Further | None) -> tuple[list[_Chosen], list[str]]:
@@ -168,32 +179,35 @@ def _count_lines(source: Path | bytes) -> int:
 def _parse(source: Path | bytes, width: int, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
     # Own names for all columns: the header may repeat a name, and a projection needs unique ones.
     schema = {f"column_{index + 1}": wanted.get(f"column_{index + 1}", pl.String()) for index in range(width)}
-    return pl.read_csv(
-        source, has_header=False, skip_rows=1, schema=schema, columns=list(wanted), null_values=_MISSING, missing_columns="insert"
-    )
+    return pl.read_csv(source, has_header=False, skip_rows=1, schema=schema, columns=list(wanted), null_values=_MISSING, glob=False)
 
 
-def _mend(name: str, body: bytes, names: list[str], chosen: list[_Chosen], quality: Quality) -> pl.DataFrame | None:
+def _mend(name: str, body: bytes, names: list[str], chosen: list[_Chosen], quality: Quality) -> pl.DataFrame:
     """Read a damaged file as text, line by line: no line may spoil its neighbours."""
-    lines = pl.Series("line", body.decode("utf-8", errors="replace").replace("\0", "").splitlines()[1:], dtype=pl.String)
-    broken = (lines.str.count_matches('"', literal=True) % 2 == 1) | lines.str.contains("\ufffd", literal=True)
-    quality.append(lost(name, "lines damaged", int(broken.sum()), "an open quote, or bytes that are no text"))
-    lines = lines.filter(~broken)
-    if not lines.len():
-        return pl.DataFrame(schema={item.column: pl.String() for item in chosen})
-    spare = f"column_{len(names) + 1}"
-    text = "\n".join(["", *lines.to_list(), ""]).encode()
-    schema = {f"column_{index + 1}": pl.String() for index in range(len(names) + 1)}
-    try:
-        raw = pl.read_csv(
-            text, has_header=False, skip_rows=1, schema=schema, null_values=_MISSING, missing_columns="insert",
-            truncate_ragged_lines=True,
-        )  # fmt: skip
-    except pl.exceptions.PolarsError as error:
-        quality.append(lost(name, "file not readable", 1, str(error).splitlines()[0]))
-        return None
-    quality.append(lost(name, "lines with too many cells", int(raw[spare].is_not_null().sum()), f"more than {len(names)}"))
+    lines = _clean(body.decode("utf-8", errors="replace")).removesuffix("\n").split("\n")[1:]
+    whole = [line for line in lines if line.count('"') % 2 == 0 and "\ufffd" not in line]
+    quality.append(lost(name, "lines damaged", len(lines) - len(whole), "an open quote, or bytes that are no text"))
+    blocks = [_text_cells(whole[first : first + _MEND_LINES], len(names)) for first in range(0, len(whole), _MEND_LINES)]
+    raw = pl.concat([_text_cells([], len(names)), *blocks])
+    too_many = int(raw["further"].is_not_null().sum())
+    quality.append(lost(name, "lines with too many cells", too_many, f"more than {len(names)}"))
     return raw.select(item.column for item in chosen)
+
+
+def _text_cells(lines: list[str], width: int) -> pl.DataFrame:
+    """All cells as text, and `further`: the first one beyond the header's width."""
+    # An own header line fixes the width, which the parser would else take from the first, perhaps damaged, line.
+    columns = [*(f"column_{index + 1}" for index in range(width)), "further"]
+    schema = dict.fromkeys(columns, pl.String())
+    text = "\n".join([",".join(columns), *lines, ""]).encode()
+    try:
+        frame = pl.read_csv(text, schema=schema, null_values=_MISSING, truncate_ragged_lines=True)
+    except pl.exceptions.PolarsError:  # quotes in the wrong place
+        frame = pl.DataFrame(schema=schema)
+    if frame.height == len(lines):
+        return frame
+    rows = [(_split(line) + [""] * len(columns))[: len(columns)] for line in lines]
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.all().replace(dict.fromkeys(_MISSING)))
 
 
 def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], cells: Sequence[Cell], quality: Quality) -> pl.DataFrame:
