@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory timeline as picture, sums or raw events (outputs.md 11)."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import re
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from stepscope.analysis.memory_categories import Category
+from stepscope.analysis.memory_timeline import memory_timeline, running_sums
+from stepscope.errors import CaptureError
+from stepscope.export.atomic import replacing
+from stepscope.tables import Tables
+
+_DEVICE = re.compile(r"(cpu|npu|cuda)(?::(\d+))?")
+_COLOURS = {  # enums.md 7
+    Category.PARAMETER: "darkgreen",
+    Category.OPTIMIZER_STATE: "goldenrod",
+    Category.INPUT: "black",
+    Category.TEMPORARY: "mediumpurple",
+    Category.ACTIVATION: "red",
+    Category.GRADIENT: "mediumblue",
+    Category.AUTOGRAD_DETAIL: "royalblue",
+    Category.UNKNOWN: "grey",
+}
+_GB = 1024**3
+_INCHES, _DPI = (20, 12), 80
+
+
+def export_memory_timeline(tables: Tables, path: Path, device: str = "npu:0") -> Path:
+    """Write how much memory each category of tensors held on one device.
+
+    Args:
+        tables: linked tables of one capture.
+        path: `.html` gives a picture, `raw.json.gz` every event, any other name (`.json`, `.json.gz`) sums per moment.
+        device: cpu, npu:0, cuda:1 and so on; without number device 0.
+
+    Returns:
+        The file written.
+    """
+    kind, number = _device(device)
+    here = (pl.col("device_type") == kind) & (pl.col("device").eq_missing(number) if kind != "cpu" else pl.lit(True))
+    timeline = memory_timeline(tables).filter(here)
+    if not timeline.height:
+        raise _nothing_there(tables, device)
+    if path.name.endswith(".html"):
+        content = _page(timeline, tables.memory_events.filter(here), device).encode()
+    elif path.name.endswith("raw.json.gz"):
+        content = _packed(timeline.select(pl.col("time_ns").fill_null(-1), "action", "bytes", "category").rows())
+    else:
+        times, sums = running_sums(timeline)
+        content = orjson.dumps([times, [[0, *row] for row in sums]])
+        content = gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
+    with replacing(path) as handle:
+        handle.write(content)
+    return path
+
+
+def _device(text: str) -> tuple[str, int | None]:
+    match = _DEVICE.fullmatch(text)
+    if not match:
+        raise CaptureError(f"{text!r} is no device", cause="a device is cpu, npu:0, cuda:0 and so on", fix="give one of these")
+    kind, number = match.groups()
+    return kind, None if kind == "cpu" else int(number or 0)
+
+
+def _nothing_there(tables: Tables, device: str) -> CaptureError:
+    found = (
+        tables.memory_events.select(pl.col("device_type").cast(pl.String), "device").unique().sort("device_type", "device").rows()
+    )
+    names = ", ".join(kind if number is None else f"{kind}:{number}" for kind, number in found if kind)
+    if names:
+        return CaptureError(
+            f"no memory event of device {device}", cause=f"the capture has events of {names}", fix=f"choose one of {names}"
+        )
+    return CaptureError(
+        "the capture has no memory events",
+        cause="it was made without profile_memory=True, or only the parsed output is left, which has no addresses",
+        fix="capture with profile(profile_memory=True, record_shapes=True, with_stack=True) and keep the raw data",
+    )
+
+
+def _packed(rows: list[tuple[int, ...]]) -> bytes:
+    return gzip.compress(orjson.dumps(rows), mtime=0)
+
+
+def _page(timeline: pl.DataFrame, events: pl.DataFrame, device: str) -> str:
+    picture = base64.b64encode(_picture(timeline, events)).decode()
+    head = f'<head><meta charset="utf-8"><title>Memory timeline of {device}</title></head>'
+    return f'<html>{head}<body><img alt="Memory timeline of {device}" src="data:image/png;base64,{picture}"></body></html>\n'
+
+
+def _picture(timeline: pl.DataFrame, events: pl.DataFrame) -> bytes:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise CaptureError(
+            "the picture of the memory timeline needs matplotlib",
+            cause=str(error),
+            fix="pip install 'stepscope[picture]', or export to .json or raw.json.gz instead",
+        ) from error
+    times, sums = running_sums(timeline)
+    shown = [(time - times[0]) / 1000 for time in times]
+    layers = [[row[kind] / _GB for row in sums] for kind in Category]
+    allocated, reserved = events.select(pl.col("total_allocated", "total_reserved").max()).row(0)
+    # Allocators that report no totals still have blocks.
+    allocated = allocated or max(sum(row) for row in sums)
+    reserved = max(reserved or 0, allocated)
+    figure = Figure(figsize=_INCHES, dpi=_DPI)
+    axes = FigureCanvasAgg(figure).figure.add_subplot()
+    axes.stackplot(
+        shown, layers, labels=[_label(kind) for kind in Category], colors=[_COLOURS[kind] for kind in Category], alpha=0.7
+    )
+    axes.legend(loc="upper left")
+    axes.set_xlabel("Time (ms)")
+    axes.set_ylabel("Memory (GB)")
+    axes.set_title(f"Max memory allocated: {allocated / _GB:.2f} GB\nMax memory reserved: {reserved / _GB:.2f} GB")
+    target = io.BytesIO()
+    figure.savefig(target, format="png")
+    return target.getvalue()
+
+
+def _label(kind: Category) -> str:
+    return "Unknown" if kind is Category.UNKNOWN else kind.name
