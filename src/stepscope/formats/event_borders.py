@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_QUOTE, _BACKSLASH, _LINE_END, _BLANK = b'"\\\n '
 _KINDS = np.zeros(256, np.int8)
 _KINDS[_QUOTE] = 2
 _KINDS[[ord("{"), ord("[")]] = 1
 _KINDS[[ord("}"), ord("]")]] = -1
 
-_LIKELY_BORDER = re.compile(rb"\} *, *\{")
+_LIKELY_BORDER = re.compile(rb"\}\s*,\s*\{")
 # Raw line ends cannot stand inside a JSON string, so they may be blanked before anything else is known.
 _BLANKS = bytes.maketrans(b"\r\n\t", b"   ")
 
@@ -34,50 +34,64 @@ class Pieces:
     strange: int = 0  # bytes between events that are neither commas nor blanks
 
 
-def flatten(data: bytes) -> bytes:
-    """The same JSON without line ends or tabs; nothing moves."""
-    return data.translate(_BLANKS) if b"\n" in data or b"\r" in data or b"\t" in data else data
-
-
-def separator(flat: bytes) -> bytes | None:
+def separator(data: bytes) -> bytes | None:
     """Bytes from the end of the first event to the start of the second, such as `}, {`; None when there is no second.
 
     When brackets do not balance, the first bytes that look like it.
     """
-    starts, ends, _ = _borders(flat)
-    border = flat[ends[0] - 1 : starts[1] + 1] if len(starts) > 1 else b""
-    if len(border) > 2 and not border[1:-1].strip(b" ,"):
+    starts, ends, _ = _borders(data)
+    border = data[ends[0] - 1 : starts[1] + 1] if len(starts) > 1 else b""
+    if border[1:-1].strip() == b",":
         return border
-    guess = _LIKELY_BORDER.search(flat)
+    guess = _LIKELY_BORDER.search(data)
     return guess.group() if guess else None
 
 
-def by_pattern(flat: bytes, border: bytes) -> Pieces | None:
+def by_pattern(data: bytes, border: bytes) -> Pieces | None:
     """Split at every occurrence of the separator; right if and only if every line is an object by itself.
 
     A cut at a wrong place leaves a beginning of an object on the line before it, and no beginning of an object is an
     object, so whoever parses the lines notices.
     """
-    end = flat.rfind(border)
+    end = data.rfind(border)
     if end < 0:
         return None
-    whole = flat[: end + 1].lstrip(b" ,")
-    return Pieces(whole.replace(border, b"}\n".ljust(len(border) - 1) + b"{"), flat[end + 1 :])
+    whole, rest = data[: end + 1], data[end + len(border) - 1 :]
+    if b"\n" in border:
+        return Pieces(_by_line_ends(whole, border), rest)
+    return Pieces(_flat(whole).replace(border, b"}\n".ljust(len(border) - 1) + b"{"), rest)
 
 
-def by_brackets(flat: bytes) -> Pieces:
+def _by_line_ends(data: bytes, border: bytes) -> bytes:
+    """Keep the line ends that separate events and blank the others; a third of the time of two replacements."""
+    codes = np.frombuffer(bytearray(data), np.uint8)
+    controls = np.flatnonzero(codes < _BLANK)
+    first = border.index(b"\n")
+    kept = controls[(codes[controls] == _LINE_END) & (controls >= first) & (controls < len(codes) - len(border) + first)]
+    for place, code in enumerate(border):
+        kept = kept[codes[kept - first + place] == code]
+    codes[controls] = _BLANK
+    codes[kept] = _LINE_END
+    comma = border.index(b",") - first
+    codes[kept + comma] = _BLANK
+    return codes.tobytes()
+
+
+def _flat(data: bytes) -> bytes:
+    return data.translate(_BLANKS) if b"\n" in data or b"\r" in data or b"\t" in data else data
+
+
+def by_brackets(data: bytes) -> Pieces:
     """Split by counting brackets outside of strings; right for any JSON."""
+    flat = _flat(data)
     starts, ends, closing = _borders(flat)
-    if not len(starts):
-        rest = flat if closing is None else flat[closing:]
-        skipped = b"" if closing is None else flat[:closing]
-        return Pieces(b"", rest, closing is not None, len(skipped.translate(None, b" ,")))
     begin, stop = starts.tolist(), ends.tolist()
     lines = b"\n".join([flat[a:b] for a, b in zip(begin, stop, strict=True)])
-    between = b"".join([flat[a:b] for a, b in zip([0, *stop[:-1]], begin, strict=True)])
-    rest_at = stop[-1] if closing is None else closing
-    strange = len((between + flat[stop[-1] : rest_at]).translate(None, b" ,"))
-    return Pieces(lines, flat[rest_at:], closing is not None, strange)
+    last = stop[-1] if stop else 0
+    rest_at = closing if closing is not None else last
+    between = [flat[a:b] for a, b in zip([0, *stop], begin, strict=False)]
+    skipped = b"".join(between) + (flat[last:rest_at] if closing is not None else b"")
+    return Pieces(lines, flat[rest_at:].lstrip(b" ,"), closing is not None, len(skipped.translate(None, b" ,")))
 
 
 def _borders(flat: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int | None]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.event_borders import by_brackets, by_pattern, flatten, separator
+from stepscope.formats.event_borders import by_brackets, by_pattern, separator
+from stepscope.formats.event_columns import text_columns
 from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
 from stepscope.tables import lost
@@ -41,22 +44,25 @@ def read_events(
     *,
     quality: list[pl.DataFrame],
     header: dict[str, Any] | None = None,
+    guards: Mapping[str, str] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pl.DataFrame]:
     """Yield the events of a trace in file order, some tens of megabytes of JSON at a time.
 
     Columns: ph, name, cat, id, bp, s (String); pid, tid (Int64) and pid_text, tid_text where they are no numbers;
     ts_ns (Int64, exact); dur_ns (Float64); and `args.<key>` for each key of `args`, null where the value does not fit the
-    type. Lists and objects asked for as String come as JSON text.
+    type. Lists and objects asked for as String come as JSON text; the key `*` stands for all arguments as one JSON text.
 
     Args:
         path: the trace, plain or gzip.
         args: argument keys wanted, with their types (String, Boolean or a number).
         quality: receives what was lost, once the last frame has been taken.
         header: receives the keys beside `traceEvents`, once the last frame has been taken.
+        guards: for some keys of `args`, a text that stands in every chunk of JSON where the key does; a key costs time only
+            where its guard is found.
         chunk_bytes: bytes of JSON read at a time.
     """
-    reading = _Reading(path, args, chunk_bytes)
+    reading = _Reading(path, args, guards or {}, chunk_bytes)
     events = 0
     for frame in reading.frames():
         events += frame.height
@@ -101,13 +107,10 @@ def _without_events(text: bytes) -> dict[str, Any]:
 class _Reading:
     """One pass over one trace: what is left of the bytes, and what was lost so far."""
 
-    def __init__(self, path: Path, args: Mapping[str, pl.DataType], chunk_bytes: int):
-        self.path, self.args, self.chunk_bytes = path, args, chunk_bytes
+    def __init__(self, path: Path, args: Mapping[str, pl.DataType], guards: Mapping[str, str], chunk_bytes: int):
+        self.path, self.args, self.guards, self.chunk_bytes = path, args, guards, chunk_bytes
         self.lost: dict[tuple[str, str], int] = {}
         self.header: dict[str, Any] = {}
-        self._schema: dict[str, pl.DataType] = {name: pl.String() for name in _FIELDS}
-        if args:
-            self._schema["args"] = pl.Struct({key: pl.String() for key in args})
         self._head = b""  # everything up to the opening bracket of the list
         self._pattern_failures = 0
         self._long_numbers = False
@@ -118,37 +121,41 @@ class _Reading:
 
     def frames(self) -> Iterator[pl.DataFrame]:
         stream = blocks(self.path, self.chunk_bytes, self.note)
-        data = flatten(self._opened(stream))
+        data = self._opened(stream)
         border: bytes | None = None
-        block = next(stream, None)
-        while block is not None:
+        for block in chain(stream, [None]):
             border = border or separator(data[:_HEAD_BYTES])
-            if border and self._pattern_failures < 2 and (pieces := by_pattern(data, border)):
-                frame = self._strict(pieces.lines)
-                if frame is not None:
-                    yield frame
-                    data, block = pieces.rest + flatten(block), next(stream, None)
+            frame, rest = self._by_pattern(data, border)
+            if frame is not None:
+                yield frame
+                data = rest
+                if block is not None:
+                    data += block
                     continue
-                self._pattern_failures += 1
             pieces = by_brackets(data)
             yield from self._tolerant(pieces.lines)
             self.note("bytes between events", pieces.strange, "neither comma nor blank; skipped")
-            if pieces.closed:
-                yield from self._after_list(pieces.rest + self._remaining(block, stream), border)
-                return
             data = pieces.rest
-            if len(data) > _PATIENCE_BYTES:
-                yield from self._salvaged(data, border)
-                data = b""
-            data, block = data + flatten(block), next(stream, None)
-        pieces = by_brackets(data)
-        yield from self._tolerant(pieces.lines)
-        self.note("bytes between events", pieces.strange, "neither comma nor blank; skipped")
-        border = border or separator(data)
-        if pieces.closed:
-            yield from self._after_list(pieces.rest, border)
-        else:
-            yield from self._cut_off(pieces.rest, border)
+            if pieces.closed:
+                yield from self._after_list(data + (block or b"") + b"".join(stream), border)
+                return
+            if block is not None:
+                if len(data) > _PATIENCE_BYTES:
+                    yield from self._salvaged(data, border)
+                    data = b""
+                data += block
+        yield from self._cut_off(data, border)
+
+    def _by_pattern(self, data: bytes, border: bytes | None) -> tuple[pl.DataFrame | None, bytes]:
+        """The events up to the last separator, and the bytes from there on; no frame when the pattern does not hold."""
+        if border is None or self._pattern_failures > 1:
+            return None, data
+        pieces = by_pattern(data, border)
+        if pieces is None:
+            return None, data
+        frame = self._strict(pieces.lines)
+        self._pattern_failures += frame is None
+        return frame, pieces.rest
 
     def _opened(self, stream: Iterator[bytes]) -> bytes:
         """Read up to the first event; returns what was read from there on."""
@@ -176,10 +183,6 @@ class _Reading:
             cause=cause,
             fix="give a Chrome trace: a JSON list of events, or an object with traceEvents",
         )
-
-    @staticmethod
-    def _remaining(block: bytes, stream: Iterator[bytes]) -> bytes:
-        return block + b"".join(stream)
 
     def _after_list(self, tail: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """What follows the bracket that closes the list: nothing, the rest of the header, or damage."""
@@ -210,18 +213,24 @@ class _Reading:
 
     def _salvaged(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """Events around a damaged one: whatever stands between two separators and is an object."""
-        pieces = by_pattern(data + b" " + border, border) if border else None
+        pieces = by_pattern(data, border) if border else None
         if pieces is None:
             self.note("event not readable", 1, "no end found; skipped to the end of the block")
-        else:
-            yield from self._tolerant(mended(pieces.lines, self.note))
+            return
+        yield from self._tolerant(mended(pieces.lines, self.note))
+        last = by_brackets(pieces.rest)
+        yield from self._tolerant(last.lines)
+        if last.closed and self._head != b"[":
+            self.header = _without_events(self._head + last.rest) or self.header
+        elif not last.closed:
+            self.note("event cut off", len(last.rest.strip(b" ,")), "bytes of an event that is not whole")
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
         if self._long_numbers:
             lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
         try:
-            events = pl.read_ndjson(BytesIO(lines), schema=self._schema)
+            events = self._as_text(lines)
         except pl.exceptions.PolarsError:
             return None
         frame = self._typed(events)
@@ -229,9 +238,41 @@ class _Reading:
             self._long_numbers = True
             return self._strict(lines)
         for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):
-            unread = frame[read].null_count() - events[name].null_count()
+            unread = frame[read].null_count() - (events[name].null_count() if name in events.columns else events.height)
             self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
         return frame
+
+    def _as_text(self, lines: bytes) -> pl.DataFrame:
+        """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
+        wanted = [*_FIELDS, *(f"args.{key}" for key in self.args)]
+        quick = None if "*" in self.args else text_columns(lines, wanted)
+        if quick is None or not quick.frame.width or len(quick.odd) > quick.height // 2:
+            return self._by_parser(lines)
+        if not len(quick.odd):
+            return quick.frame
+        # Lines that are no plain template of others go through the parser and back to their place.
+        every = lines.split(b"\n")
+        parsed = self._by_parser(b"\n".join([every[number] for number in quick.odd]))
+        if parsed.height != len(quick.odd):
+            return self._by_parser(lines)
+        plain = np.delete(np.arange(quick.height), quick.odd)
+        order = np.empty(quick.height, np.uint32)
+        order[plain], order[quick.odd] = np.arange(len(plain)), len(plain) + np.arange(len(quick.odd))
+        return pl.concat([quick.frame[plain], parsed], how="diagonal")[order]
+
+    def _by_parser(self, lines: bytes) -> pl.DataFrame:
+        events = pl.read_ndjson(BytesIO(lines), schema=self._schema(lines))
+        fields = events.select(_FIELDS)
+        return fields.hstack([value.alias(f"args.{key}") for key, value in _arguments(events).items()])
+
+    def _schema(self, lines: bytes) -> dict[str, pl.DataType]:
+        """Everything as text: a value of an unexpected type is then no reason to refuse the file."""
+        found = {text for text in set(self.guards.values()) if text.encode() in lines}
+        keys = [key for key in self.args if key not in self.guards or self.guards[key] in found]
+        schema: dict[str, pl.DataType] = {name: pl.String() for name in _FIELDS}
+        if keys:
+            schema["args"] = pl.String() if "*" in keys else pl.Struct({key: pl.String() for key in keys})
+        return schema
 
     @staticmethod
     def _inexact(frame: pl.DataFrame, lines: bytes) -> bool:
@@ -257,6 +298,7 @@ class _Reading:
             yield frame
 
     def _typed(self, events: pl.DataFrame) -> pl.DataFrame:
+        events = _with_all(events, {name: pl.String() for name in _FIELDS})
         columns = [events[name] for name in ("ph", "name", "cat", "id", "bp", "s")]
         for name in ("pid", "tid"):
             number = _integers(events[name])
@@ -265,10 +307,22 @@ class _Reading:
         # Thousandths of a nanosecond as an integer: the division is then the only rounding.
         length = events["dur"].cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Float64) / 1000
         columns += [time.alias("ts_ns"), length.alias("dur_ns")]
-        if self.args:
-            fields = events["args"].struct
-            columns += [_as_type(fields.field(key), kind).alias(f"args.{key}") for key, kind in self.args.items()]
-        return pl.DataFrame(columns)
+        wanted = {f"args.{key}": kind for key, kind in self.args.items()}
+        columns += [_as_type(events[key], kind) for key, kind in wanted.items() if key in events.columns]
+        return _with_all(pl.DataFrame(columns), wanted)
+
+
+def _with_all(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Add the columns that are not there, as nulls that take no memory."""
+    return frame.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in wanted.items() if name not in frame.columns)
+
+
+def _arguments(events: pl.DataFrame) -> dict[str, pl.Series]:
+    if "args" not in events.columns:
+        return {}
+    if events.schema["args"] == pl.String():
+        return {"*": events["args"]}
+    return {field.name: field for field in events["args"].struct.unnest()}
 
 
 def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:
