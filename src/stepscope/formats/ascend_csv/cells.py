@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import mmap
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,7 +116,8 @@ def _split(line: str) -> list[str]:
 def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quality: Quality) -> pl.DataFrame | None:
     names = header(path)
     if not any(names):
-        quality.append(lost(path.name, "empty file", 1, "no header line"))
+        readable = os.access(path, os.R_OK)
+        quality.append(lost(path.name, "empty file" if readable else "file not readable", 1, "no header line"))
         return None
     chosen, missing = _choose(names, cells, further)
     if missing:

@@ -20,7 +20,7 @@ def match(timeline: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
     events = timeline.select(*keys, *exact).with_row_index("event")
     rows = rows.select(*keys, *exact).with_row_index("row")
     found = [_NO_PAIRS]
-    for pair, chosen in ((_equal, [*keys, *exact]), (_equal, keys), (_near, keys[1:])):
+    for pair, chosen in ((_alone, keys), (_equal, [*keys, *exact]), (_equal, keys), (_near, keys[1:])):
         if not events.height or not rows.height:
             break
         pairs = pair(events, rows, chosen)
@@ -31,9 +31,19 @@ def match(timeline: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
     return place.join(pl.concat(found), on="event", how="left", maintain_order="left")["row"]
 
 
+def _alone(events: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Pairs of equal keys among those that share their start with no other: almost all, found by one whole number."""
+    single = [frame.filter(~frame["start_ns"].is_duplicated()) for frame in (events, rows)]
+    together = single[0].join(single[1], on="start_ns", how="inner", suffix=" of row")
+    same = [pl.col(key) == pl.col(f"{key} of row") for key in keys if key != "start_ns"]
+    return together.filter(same).select("event", "row")
+
+
 def _equal(events: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Pairs (event, row) of equal keys; the first of each side goes with the first of the other."""
-    return _in_turn(events, keys).join(_in_turn(rows, keys), on=[*keys, "turn"], how="inner").select("event", "row")
+    """Pairs of equal keys; the first of each side goes with the first of the other."""
+    turn = pl.int_range(pl.len()).over(keys).alias("turn")
+    numbered = [frame.with_columns(turn) for frame in (events, rows)]
+    return numbered[0].join(numbered[1], on=[*keys, "turn"], how="inner").select("event", "row")
 
 
 def _near(events: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -42,11 +52,3 @@ def _near(events: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> pl.D
         events.sort("start_ns"), on="start_ns", by=list(keys), strategy="nearest", tolerance=_NEAR_NS, check_sortedness=False
     )
     return nearest.drop_nulls("event").unique("event", keep="first", maintain_order=True).select("event", "row")
-
-
-def _in_turn(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Number the rows of equal keys, so that a join on keys and number is one to one."""
-    shared = frame["start_ns"].is_duplicated()
-    # Numbering each of 400k keys would cost more than all the rest, and almost no two tasks start together.
-    alone = frame.filter(~shared).with_columns(pl.lit(0, dtype=pl.Int64).alias("turn"))
-    return pl.concat([alone, frame.filter(shared).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(keys).alias("turn"))])
