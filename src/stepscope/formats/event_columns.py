@@ -35,6 +35,7 @@ class TextColumns:
     """Values as text, null where an object has no such key; `odd` are the numbers of the lines that were not read."""
 
     frame: pl.DataFrame
+    height: int
     odd: _Ints
 
 
@@ -67,7 +68,7 @@ def text_columns(lines: bytes, wanted: Sequence[str]) -> TextColumns | None:
         frame = pl.DataFrame([column.series(key) for key, column in columns.items()])
     except pl.exceptions.PolarsError:
         return None
-    return TextColumns(frame, np.sort(np.concatenate(odd)))
+    return TextColumns(frame, page.height, np.sort(np.concatenate(odd)))
 
 
 class _Page:
