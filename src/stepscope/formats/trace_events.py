@@ -304,8 +304,9 @@ class _Reading:
             number = _integers(events[name])
             columns += [number, _where_no_number(events[name], number)]
         time = events["ts"].cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
-        # Thousandths of a nanosecond as an integer: the division is then the only rounding.
-        length = events["dur"].cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Float64) / 1000
+        # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
+        # only rounding.
+        length = events["dur"].cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64) / 100_000
         columns += [time.alias("ts_ns"), length.alias("dur_ns")]
         wanted = {f"args.{key}": kind for key, kind in self.args.items()}
         columns += [_as_type(events[key], kind) for key, kind in wanted.items() if key in events.columns]
