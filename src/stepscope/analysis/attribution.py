@@ -37,21 +37,33 @@ def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Se
     return tasks.with_columns(launch_ns=found["start_ns"], launch_tid=found["tid"])
 
 
-def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:
+def enqueue_owners(ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:
+    """Innermost operator around the enqueue of each task number: correlation_id, op."""
+    enqueues = queue.filter(pl.col("kind") == "enqueue").filter(pl.col("correlation_id").is_first_distinct())
+    points = enqueues.select("pid", "tid", time_ns="start_ns")
+    return enqueues.select("correlation_id", op=innermost(ops, points, by=("pid", "tid")))
+
+
+def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame, enqueued: pl.DataFrame | None = None) -> pl.DataFrame:
     """Set correlation_id and op of `kernels` or `collectives`; further tasks of one launch (`extra`) get none.
 
     Args:
         tasks: with launch_ns and launch_tid.
         ops: table `ops` with `parent`.
         queue: table `queue`; empty when launches are direct.
+        enqueued: `enqueue_owners` of the same, when the caller has them already.
     """
     counted = ~pl.col("extra").fill_null(False)
     launches = tasks.select(time_ns=pl.when(counted).then("launch_ns"), tid="launch_tid")
     correlation = _correlations(launches, queue)
+    if enqueued is None:
+        enqueued = enqueue_owners(ops, queue)
+    through_queue = correlation.to_frame("correlation_id").join(enqueued, on="correlation_id", how="left", maintain_order="left")[
+        "op"
+    ]
     # A launch outside every dequeue did not go through the queue: it stands in the operator around it.
     direct = innermost(ops, launches.with_columns(time_ns=pl.when(correlation.is_null()).then("time_ns")), at_end=False)
-    owners = [_named(tasks, ops), _through_queue(correlation, ops, queue), direct]
-    op = pl.select(pl.coalesce(owners)).to_series()
+    op = pl.select(pl.coalesce(_named(tasks, ops), through_queue, direct)).to_series()
     return tasks.with_columns(correlation_id=correlation, op=pl.when(counted).then(op))
 
 
@@ -95,14 +107,6 @@ def _holding(launches: pl.DataFrame, dequeues: pl.DataFrame, by: list[str]) -> p
         .filter(pl.col("time_ns") <= pl.col("end_ns"))
         .select("launch", "correlation_id")
     )
-
-
-def _through_queue(correlation: pl.Series, ops: pl.DataFrame, queue: pl.DataFrame) -> pl.Series:
-    """Innermost operator around the enqueue of each task number."""
-    enqueues = queue.filter(pl.col("kind") == "enqueue").unique("correlation_id", keep="first", maintain_order=True)
-    points = enqueues.select("pid", "tid", time_ns="start_ns")
-    owners = enqueues.select("correlation_id", op=innermost(ops, points, by=("pid", "tid")))
-    return correlation.to_frame("correlation_id").join(owners, on="correlation_id", how="left", maintain_order="left")["op"]
 
 
 def launched(kernels: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:

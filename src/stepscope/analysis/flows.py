@@ -17,8 +17,8 @@ def forward_backward(ops: pl.DataFrame) -> pl.DataFrame:
     Returns:
         id (the sequence number), forward and backward (rows of `ops`).
     """
-    # Rows are sorted by start, so the greatest row started last.
-    return _pairs(ops, pl.col("row")).filter(pl.col("forward_tid") != pl.col("backward_tid")).select("id", "forward", "backward")
+    pairs = _pairs(_numbered(ops))
+    return pairs.filter(pl.col("forward_tid") != pl.col("backward_tid")).select("id", "forward", "backward")
 
 
 def forward_backward_links(ops: pl.DataFrame) -> pl.DataFrame:
@@ -26,18 +26,20 @@ def forward_backward_links(ops: pl.DataFrame) -> pl.DataFrame:
 
     The reference takes the last record of the file, and records are written when their range ends.
     """
-    return _pairs(ops, pl.col("end_ns")).select("id", "forward", "backward")
+    by_end = _numbered(ops).reverse().sort("end_ns", maintain_order=True)
+    return _pairs(by_end).select("id", "forward", "backward")
 
 
-def _pairs(ops: pl.DataFrame, last: pl.Expr) -> pl.DataFrame:
-    numbered = ops.select("seq", "tid", "fwd_thread", "end_ns", row=pl.int_range(pl.len(), dtype=pl.Int64)).filter(
-        pl.col("seq") >= 0
-    )
+def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
+    row = pl.int_range(pl.len(), dtype=pl.Int64).alias("row")
+    return ops.select("seq", "tid", "fwd_thread", "end_ns", row).filter(pl.col("seq") >= 0)
+
+
+def _pairs(numbered: pl.DataFrame) -> pl.DataFrame:
     is_backward = pl.col("fwd_thread").is_not_null() & (pl.col("fwd_thread") != 0)
     sides = [
         numbered.filter(chosen)
-        .filter(last == last.max().over("seq"))
-        .unique("seq", keep="first", maintain_order=True)
+        .filter(pl.col("seq").is_last_distinct())
         .select(pl.col("seq").alias("id"), pl.col("row").alias(name), pl.col("tid").alias(f"{name}_tid"))
         for name, chosen in (("forward", ~is_backward), ("backward", is_backward))
     ]

@@ -23,8 +23,9 @@ def link(tables: Tables) -> Tables:
     of_operators = tables.collectives.filter(pl.col("kernel").is_null())["connection_id"]
     kernels = attribution.with_launches(tables.kernels, tables.api_calls, unless=of_operators)
     collectives = attribution.with_launches(tables.collectives, tables.api_calls)
-    kernels = attribution.attributed(kernels, ops, tables.queue)
-    collectives = attribution.attributed(collectives, ops, tables.queue)
+    enqueued = attribution.enqueue_owners(ops, tables.queue)
+    kernels = attribution.attributed(kernels, ops, tables.queue, enqueued)
+    collectives = attribution.attributed(collectives, ops, tables.queue, enqueued)
     marked = tables.steps if tables.steps.height else steps.from_ops(ops)
     ranged = steps.ranged(marked, tables.queue, attribution.launched(kernels, collectives))
     linked = tables.but(
@@ -45,10 +46,13 @@ def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFra
 
 
 def _with_allocations(tables: Tables) -> Tables:
-    if tables.allocations.height or tables.memory_events["ptr"].null_count() == tables.memory_events.height:
+    # Sources may give some components paired already (GE); what has pointers and no blocks yet is paired here.
+    paired = tables.allocations["component"].cast(pl.String).unique().implode()
+    events = tables.memory_events.filter(~pl.col("component").cast(pl.String).is_in(paired).fill_null(False))
+    if events["ptr"].null_count() == events.height:
         return tables
-    found, quality = memory.allocations(tables.memory_events, tables.ops, tables.queue)
-    return tables.but(allocations=found).noting(*quality)
+    found, quality = memory.allocations(events, tables.ops, tables.queue)
+    return tables.but(allocations=pl.concat([tables.allocations, found]).sort("start_ns", maintain_order=True)).noting(*quality)
 
 
 def _unmatched(tables: Tables) -> list[pl.DataFrame]:

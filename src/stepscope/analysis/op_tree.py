@@ -9,6 +9,7 @@ they cover on other threads is a question of time, answered in `steps`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -25,27 +26,34 @@ def parents(spans: pl.DataFrame, by: Sequence[str] = ("pid", "tid")) -> pl.Serie
     Args:
         spans: start_ns, end_ns and the columns of `by`, in any order of rows.
     """
-    walk = (
-        spans.select(*by, "start_ns", "end_ns")
-        .with_row_index("row")
-        .sort(*by, "start_ns", "end_ns", "row", descending=[False] * len(by) + [False, True, False])
-    )
-    thread = walk.select(pl.struct(by).rle_id()).to_series() if walk.height else pl.Series([], dtype=pl.UInt32)
+    keys = list(by)
+    walk = spans.select(*keys, "start_ns", "end_ns").with_row_index("row")
+    if not _outer_first(spans):
+        walk = walk.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
+    walk = walk.sort(keys, maintain_order=True)
     rows = walk["row"].cast(pl.Int64).to_numpy()
-    place = np.array(_enclosing(thread.to_list(), walk["start_ns"].to_list(), walk["end_ns"].to_list()), dtype=np.int64)
+    starts, ends = walk["start_ns"].to_numpy(), walk["end_ns"].to_numpy()
+    begins = pl.any_horizontal((pl.col(key).ne_missing(pl.col(key).shift(1))) | (pl.int_range(pl.len()) == 0) for key in keys)
+    bounds = [*walk.select(begins.arg_true()).to_series().to_list(), walk.height]
     parent = np.full(spans.height, -1, dtype=np.int64)
-    inner = place >= 0
-    parent[rows[inner]] = rows[place[inner]]
+    for first, beyond in pairwise(bounds):
+        place = np.array(_enclosing(starts[first:beyond].tolist(), ends[first:beyond].tolist()), dtype=np.int64)
+        inner = place >= 0
+        parent[rows[first:beyond][inner]] = rows[first + place[inner]]
     return to_rows(parent, "parent")
 
 
-def _enclosing(thread: list[int], starts: list[int], ends: list[int]) -> list[int]:
-    # Truly sequential: improperly nested ranges make each parent depend on the one before. 0.35 s per million.
+def _outer_first(spans: pl.DataFrame) -> bool:
+    """Whether rows are sorted by start and, where these are equal, the longer ones first."""
+    start, end = pl.col("start_ns").diff(), pl.col("end_ns").diff()
+    return bool(spans.select(((start > 0) | ((start == 0) & (end <= 0))).all()).item())
+
+
+def _enclosing(starts: list[int], ends: list[int]) -> list[int]:
+    # Truly sequential: improperly nested ranges make each parent depend on the one before. 0.2 s per million.
     place = [-1] * len(starts)
-    last, current = -1, -1
+    last = -1
     for i, start in enumerate(starts):
-        if thread[i] != current:
-            last, current = -1, thread[i]
         while last >= 0 and start > ends[last]:
             last = place[last]
         place[i] = last
@@ -131,9 +139,13 @@ def innermost(
 
 def _last_started(spans: pl.DataFrame, points: pl.DataFrame, by: Sequence[str]) -> Ints:
     starts = spans.select(*by, "start_ns").with_row_index("span")
-    asked = points.select(*by, "time_ns").with_row_index("point").drop_nulls().sort("time_ns")
+    asked = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
+    if not asked["time_ns"].is_sorted():
+        asked = asked.sort("time_ns")
+    # A key with one value all over, such as the process, would only double the time of the join.
+    keys = [key for key in by if pl.concat([starts[key].unique(), asked[key].unique()]).n_unique() > 1]
     found = asked.join_asof(
-        starts, left_on="time_ns", right_on="start_ns", by=list(by), strategy="backward", check_sortedness=False
+        starts, left_on="time_ns", right_on="start_ns", by=keys or None, strategy="backward", check_sortedness=False
     ).drop_nulls("span")
     rows = np.full(points.height, -1, dtype=np.int64)
     rows[found["point"].to_numpy()] = found["span"].to_numpy()
