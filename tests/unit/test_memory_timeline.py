@@ -245,9 +245,10 @@ def test_other_devices(tmp_path, device, message):
         export_memory_timeline(training_step().tables(), tmp_path / "t.json", device)
 
 
-def test_without_memory_events(tmp_path):
+@pytest.mark.parametrize("events", [[], [{"time_ns": 1, "device_type": "npu", "device": 0, "total_allocated": 1.0}]])
+def test_without_addresses_there_is_no_timeline(tmp_path, events):
     with pytest.raises(CaptureError, match="profile_memory=True"):
-        export_memory_timeline(Tables(), tmp_path / "t.json", "cpu")
+        export_memory_timeline(Tables({"memory_events": table("memory_events", events)}), tmp_path / "t.json", "npu:0")
 
 
 @pytest.mark.parametrize(

@@ -71,17 +71,16 @@ def _device(text: str) -> tuple[str, int | None]:
 
 
 def _nothing_there(tables: Tables, device: str) -> CaptureError:
-    found = (
-        tables.memory_events.select(pl.col("device_type").cast(pl.String), "device").unique().sort("device_type", "device").rows()
-    )
+    located = tables.memory_events.filter(pl.col("ptr").is_not_null())
+    found = located.select(pl.col("device_type").cast(pl.String), "device").unique().sort("device_type", "device").rows()
     names = ", ".join(kind if number is None else f"{kind}:{number}" for kind, number in found if kind)
     if names:
         return CaptureError(
             f"no memory event of device {device}", cause=f"the capture has events of {names}", fix=f"choose one of {names}"
         )
     return CaptureError(
-        "the capture has no memory events",
-        cause="it was made without profile_memory=True, or only the parsed output is left, which has no addresses",
+        "the capture has no memory events with addresses",
+        cause="it was made without profile_memory=True, or only its parsed output is left",
         fix="capture with profile(profile_memory=True, record_shapes=True, with_stack=True) and keep the raw data",
     )
 
