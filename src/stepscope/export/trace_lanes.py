@@ -17,7 +17,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 SPANS = (
-    "python_calls", "ops", "queue", "gc_pauses", "api_calls", "marks", "kernels", "device_marks", "collectives", "transfers", "overlap"
+    "python_calls", "ops", "queue", "gc_pauses", "api_calls", "marks", "kernels", "device_marks", "collectives", "transfers",
+    "overlap",
 )  # fmt: skip
 MOST_LANES = 64
 
@@ -90,5 +91,5 @@ def _tids(spans: pl.DataFrame, timeline: Timeline) -> pl.Series:
         rows.append((pid, tid, lane, last[pid]))
     schema = {"pid": pl.Int64, "tid": pl.Int64, "lane": pl.Int64, "new": pl.Int64}
     further = pl.DataFrame(rows, schema=schema, orient="row")
-    joined = spans.join(further, on=["pid", "tid", "lane"], how="left", maintain_order="left")
+    joined = spans.join(further, on=key, how="left", maintain_order="left")
     return joined.select(pl.coalesce("new", "tid").alias("tid")).to_series()
