@@ -44,6 +44,15 @@ def read(output: Path, facts: Facts) -> Tables:
             cause="neither trace_view.json nor a csv file is there",
             fix="analyse the raw capture again with export type text",
         )
+    return _tables(files, facts)
+
+
+def read_trace(trace: Path) -> Tables:
+    """Tables of a timeline that lies by itself, without the folder it came from."""
+    return _tables(ParsedFiles(timeline=(trace,)), Facts())
+
+
+def _tables(files: ParsedFiles, facts: Facts) -> Tables:
     parsed = read_parsed(files)
     completed = facts.but(
         source="ascend_text",
