@@ -4,7 +4,7 @@
 Programs write events from a few templates. Two events of one template differ only in their values; the bytes between
 the values are the same. So one event of a template is parsed, the others are compared with it byte by byte (eight at
 a time), and their values are taken from where the quotes stand. Objects with backslashes or lists, and templates that
-few events share, are left to the caller.
+few events share, are left to the caller. A value that a sample of the events shares counts as part of the template.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _Ints = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
 _NEWLINE, _QUOTE, _BACKSLASH, _BRACKET = b'\n"\\['
-_PADDING = b"\n" * 16  # so that eight bytes can be read at any place
+_STRIDE = 64  # bytes compared at a time
+_PADDING = b"\n" * _STRIDE  # so that as many can be read at any place
 _ROUNDS = 64  # templates tried per number of quotes
+_SAMPLE = 32
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
-_INLINE = 12  # longest text inside an Arrow view
-_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(8)] + [(1 << 64) - 1], np.uint64)
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,27 @@ def text_columns(lines: bytes, wanted: Sequence[str]) -> TextColumns | None:
                 odd.append(rows[:1])
                 rows = rows[1:]
                 continue
+            template = template.narrowed(page, rows[:: max(1, len(rows) // _SAMPLE)])
             found, places = template.find(page, rows)
             for value, begin, end in template.spans(places):
                 if value.key in wanted:
-                    columns.setdefault(value.key, _Views(page)).put(rows[found], begin, end, value.quoted)
-            rows = np.delete(rows, found)
+                    _column(columns, value.key, page).put(rows[found], begin, end, value.quoted)
+            for value, text in template.shared:
+                if value.key in wanted and (value.quoted or text != b"null"):
+                    _column(columns, value.key, page).put_same(rows[found], text)
+            rows = rows[~_at(found, len(rows))]
         odd.append(rows)
     try:
         frame = pl.DataFrame([column.series(key) for key, column in columns.items()])
     except pl.exceptions.PolarsError:
         return None
     return TextColumns(frame, page.height, np.sort(np.concatenate(odd)))
+
+
+def _at(places: _Ints, height: int) -> npt.NDArray[np.bool_]:
+    flags = np.zeros(height, np.bool_)
+    flags[places] = True
+    return flags
 
 
 class _Page:
@@ -87,9 +97,6 @@ class _Page:
         self.first_quote = np.searchsorted(self.quotes, self.starts)
         strange = np.concatenate([np.flatnonzero(codes == code) for code in (_BACKSLASH, _BRACKET)])
         self.unfit = np.unique(np.searchsorted(self.ends, strange))
-        # Eight (four) bytes as one number, at every place.
-        self.words: _Words = np.ndarray((len(lines) + 8,), "<u8", self.data, strides=(1,))
-        self.half_words: npt.NDArray[np.uint32] = np.ndarray((len(lines) + 12,), "<u4", self.data, strides=(1,))
 
     def line(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]
@@ -101,15 +108,22 @@ class _Page:
         order = np.argsort(counts, kind="stable")
         yield from np.split(fit[order], np.flatnonzero(np.diff(counts[order])) + 1)
 
+    def bytes_at(self, places: _Ints, size: int) -> _Words:
+        """The bytes at each place, eight in one number; one gather of whole stretches is far cheaper than many of words."""
+        every = np.ndarray((len(self.data) - size + 1,), f"V{size}", self.data, strides=(1,))
+        words: _Words = every[places].view("<u8").reshape(len(places), size // 8)
+        return words
+
     def equal(self, at: _Ints, text: bytes) -> npt.NDArray[np.bool_]:
         """Where these bytes stand at the given places."""
         same = np.ones(len(at), np.bool_)
-        for begin in range(0, len(text), 8):
-            piece = text[begin : begin + 8]
-            word = self.words[at + begin]
-            if len(piece) < 8:
-                word &= _MASKS[len(piece)]
-            same &= word == np.uint64(int.from_bytes(piece, "little"))
+        for begin in range(0, len(text), _STRIDE):
+            piece = text[begin : begin + _STRIDE]
+            size = -(-len(piece) // 8) * 8
+            words = self.bytes_at(at + begin if begin else at, size)
+            masks = np.frombuffer((b"\xff" * len(piece)).ljust(size, b"\0"), "<u8")
+            for column, (word, mask) in enumerate(zip(np.frombuffer(piece.ljust(size, b"\0"), "<u8"), masks, strict=True)):
+                same &= (words[:, column] if mask == _FULL else words[:, column] & mask) == word
         return same
 
     def scalar(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
@@ -134,6 +148,7 @@ class _Template:
 
     fixed: tuple[bytes, ...]
     values: tuple[_Value, ...]
+    shared: tuple[tuple[_Value, bytes], ...] = ()  # values that are part of a fixed stretch
 
     @staticmethod
     def of(line: bytes) -> _Template | None:
@@ -143,6 +158,22 @@ class _Template:
         except orjson.JSONDecodeError:
             return None
         return _split(line)
+
+    def narrowed(self, page: _Page, sample: _Ints) -> _Template:
+        """The template with the values that all events of a sample share made part of it."""
+        found, places = self.find(page, sample)
+        if len(found) < _SAMPLE // 2:
+            return self
+        fixed, values, shared = [self.fixed[0]], [], []
+        for number, (value, begin, end) in enumerate(self.spans(places), start=1):
+            text = page.data[begin[0] : end[0]]
+            if (end - begin == len(text)).all() and page.equal(begin, text).all():
+                fixed[-1] += text + self.fixed[number]
+                shared.append((value, text))
+            else:
+                fixed.append(self.fixed[number])
+                values.append(value)
+        return _Template(tuple(fixed), tuple(values), tuple(shared))
 
     def find(self, page: _Page, rows: _Ints) -> tuple[_Ints, list[_Ints]]:
         """Which of the rows are of this template, and where each fixed stretch begins in them."""
@@ -214,7 +245,18 @@ def _split(line: bytes) -> _Template | None:
     return _Template((*fixed, pending), tuple(values))
 
 
-_VIEW = np.dtype([("size", "<u4"), ("head", "<u4"), ("tail", "<u8")])  # an Arrow string view
+def _column(columns: dict[str, _Views], key: str, page: _Page) -> _Views:
+    if key not in columns:
+        columns[key] = _Views(page)
+    return columns[key]
+
+
+# An Arrow string view is four bytes of length and twelve of text, zeros behind a shorter one; of a longer text it is the
+# length, four bytes of text, and eight that tell where the whole stands. By length, up to "longer":
+_INLINE = 12
+_FULL = np.uint64((1 << 64) - 1)
+_HEAD = np.array([((1 << 8 * min(size, 4)) - 1) << 32 for size in range(_INLINE + 2)], np.uint64)
+_TAIL = np.array([(1 << 8 * max(size - 4, 0)) - 1 for size in range(_INLINE + 1)] + [0], np.uint64)
 
 
 class _Views:
@@ -222,22 +264,29 @@ class _Views:
 
     def __init__(self, page: _Page):
         self.page = page
-        self.views = np.zeros(page.height, _VIEW)
+        self.views = np.zeros(page.height, "V16")
         self.present = np.zeros(page.height, np.bool_)
 
     def put(self, rows: _Ints, begin: _Ints, end: _Ints, quoted: bool) -> None:
-        size = end - begin
-        longest = int(size.max(initial=0))
-        view = np.zeros(len(rows), _VIEW)
-        view["size"] = size
-        # Bytes behind the end of a short text must be zero.
-        view["head"] = self.page.half_words[begin] & _MASKS[np.minimum(size, 4)].astype(np.uint32)
-        if longest > 4:
-            view["tail"] = self.page.words[begin + 4] & _MASKS[np.minimum(np.maximum(size - 4, 0), 8)]
-        if longest > _INLINE:
-            view["tail"] = np.where(size > _INLINE, begin.astype(np.uint64) << np.uint64(32), view["tail"])
-        self.views[rows] = view
+        size = (end - begin).astype(np.uint64)
+        kept = np.minimum(size, _INLINE + 1)
+        # Four bytes before the text make room for its length; no value stands closer to the start of the page.
+        view = self.page.bytes_at(begin - 4, 16)
+        view[:, 0] = (view[:, 0] & _HEAD[kept]) | size
+        view[:, 1] &= _TAIL[kept]
+        long = size > _INLINE
+        if long.any():
+            view[long, 1] = begin[long].astype(np.uint64) << np.uint64(32)
+        self.views[rows] = view.view("V16").reshape(len(rows))
         self.present[rows] = True if quoted else self.page.codes[begin] != ord("n")  # null
+
+    def put_same(self, rows: _Ints, text: bytes) -> None:
+        if not len(rows):
+            return
+        begin = self.page.data.index(text, self.page.starts[rows[0]]) if len(text) > _INLINE else 0
+        tail = (text[4:].ljust(8, b"\0")) if len(text) <= _INLINE else b"\0" * 4 + begin.to_bytes(4, "little")
+        self.views[rows] = np.void(len(text).to_bytes(4, "little") + text[:4].ljust(4, b"\0") + tail)
+        self.present[rows] = True
 
     def series(self, name: str) -> pl.Series:
         buffers = [_bits(self.present), pa.py_buffer(self.views), pa.py_buffer(self.page.data)]

@@ -7,10 +7,12 @@ Memory depends on the size of a chunk, not on that of the file.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from stepscope.formats.inflate import blocks
 from stepscope.tables import lost
 
 CHUNK_BYTES = 32 << 20
+_PART_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
 # A list that begins so late, or an event so long, is damage and not data.
 _PATIENCE_BYTES = 64 << 20
@@ -33,7 +36,7 @@ _PATIENCE_BYTES = 64 << 20
 _FIELDS = ("ph", "name", "cat", "id", "bp", "s", "pid", "tid", "ts", "dur")
 _OPENING = re.compile(rb'[{,]\s*"traceEvents"\s*:\s*\[')
 # Above 2^43 us a double no longer tells neighbouring nanoseconds apart, so such numbers must be read as text.
-_INEXACT_NS = (1 << 43) * 1000
+_INEXACT_US = 1 << 43
 _LONG_NUMBER = re.compile(rb'([{,]\s*"ts"\s*:\s*)(-?\d{13,}\.\d+)')
 _ENCODING_MARK = b"\xef\xbb\xbf"
 
@@ -227,20 +230,20 @@ class _Reading:
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
-        if self._long_numbers:
-            lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
         try:
-            events = self._as_text(lines)
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                parts = list(pool.map(self._part, _parts(lines)))
         except pl.exceptions.PolarsError:
             return None
-        frame = self._typed(events)
-        if not self._long_numbers and self._inexact(frame, lines):
-            self._long_numbers = True
-            return self._strict(lines)
         for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):
-            unread = frame[read].null_count() - (events[name].null_count() if name in events.columns else events.height)
+            given = sum(text[name].count() for text, _ in parts if name in text.columns)
+            unread = given - sum(frame[read].count() for _, frame in parts)
             self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
-        return frame
+        return pl.concat(frame for _, frame in parts)
+
+    def _part(self, lines: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
+        text = self._as_text(lines)
+        return text, self._typed(text)
 
     def _as_text(self, lines: bytes) -> pl.DataFrame:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
@@ -261,7 +264,12 @@ class _Reading:
         return pl.concat([quick.frame[plain], parsed], how="diagonal")[order]
 
     def _by_parser(self, lines: bytes) -> pl.DataFrame:
+        if self._long_numbers:
+            lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
         events = pl.read_ndjson(BytesIO(lines), schema=self._schema(lines))
+        if not self._long_numbers and _inexact(events["ts"], lines):
+            self._long_numbers = True
+            return self._by_parser(lines)
         fields = events.select(_FIELDS)
         return fields.hstack([value.alias(f"args.{key}") for key, value in _arguments(events).items()])
 
@@ -273,14 +281,6 @@ class _Reading:
         if keys:
             schema["args"] = pl.String() if "*" in keys else pl.Struct({key: pl.String() for key in keys})
         return schema
-
-    @staticmethod
-    def _inexact(frame: pl.DataFrame, lines: bytes) -> bool:
-        latest = frame["ts_ns"].max()
-        if not isinstance(latest, int) or latest < _INEXACT_NS:
-            return False
-        quoted = lines.count(b'"ts": "') + lines.count(b'"ts":"')
-        return quoted < frame["ts_ns"].count() and _LONG_NUMBER.search(lines) is not None
 
     def _tolerant(self, lines: bytes) -> Iterator[pl.DataFrame]:
         """The frames of these lines, those left out that cannot be read."""
@@ -313,9 +313,30 @@ class _Reading:
         return _with_all(pl.DataFrame(columns), wanted)
 
 
+def _parts(lines: bytes) -> list[bytes]:
+    """Cut the lines into one piece per core, unless they are few."""
+    size = max(_PART_BYTES, len(lines) // (os.cpu_count() or 1) + 1)
+    borders = [0]
+    while len(lines) - borders[-1] > size and (end := lines.find(b"\n", borders[-1] + size)) >= 0:
+        borders.append(end + 1)
+    return [lines[begin:end].removesuffix(b"\n") for begin, end in pairwise([*borders, len(lines)])]
+
+
+def _inexact(time: pl.Series, lines: bytes) -> bool:
+    """Whether the parser read times as doubles that cannot hold them."""
+    latest = time.cast(pl.Float64, strict=False).max()
+    if not isinstance(latest, float) or latest < _INEXACT_US:
+        return False
+    quoted = lines.count(b'"ts": "') + lines.count(b'"ts":"')
+    return quoted < time.count() and _LONG_NUMBER.search(lines) is not None
+
+
 def _with_all(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Add the columns that are not there, as nulls that take no memory."""
-    return frame.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in wanted.items() if name not in frame.columns)
+    """The frame with these columns last and in this order; those that are not there become nulls that take no memory."""
+    others = [name for name in frame.columns if name not in wanted]
+    return frame.with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in wanted.items() if name not in frame.columns
+    ).select(*others, *wanted)
 
 
 def _arguments(events: pl.DataFrame) -> dict[str, pl.Series]:
