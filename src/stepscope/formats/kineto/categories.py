@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which table an event of a Kineto trace belongs to, and which arguments are read from it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# Names of 2021 (Operator, Kernel, Memcpy, PythonFunction) and of today, in lower case.
+_OF_CATEGORY = {
+    "cpu_op": "op",
+    "operator": "op",
+    "user_annotation": "op",
+    "python_function": "python",
+    "pythonfunction": "python",
+    "runtime": "api",
+    "driver": "api",
+    "overhead": "api",
+    "kernel": "task",
+    "gpu_memcpy": "task",
+    "memcpy": "task",
+    "gpu_memset": "task",
+    "memset": "task",
+    "cuda_sync": "task",
+    "gpu_user_annotation": "annotation",
+    "trace": "session",
+}
+# Arrows that the correlation ids imply already.
+_IMPLIED_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
+_FORWARD_BACKWARD = ("fwdbwd", "forward_backward", "fwd_bwd")
+
+_I, _S, _F = pl.Int64(), pl.String(), pl.Float64()
+
+_OPERATOR = {
+    "External id": _I, "external id": _I, "Sequence number": _I, "Fwd thread id": _I,
+    "Input Dims": _S, "Input dims": _S, "Input type": _S, "Call stack": _S, "Module Hierarchy": _S, "Flops": _I, "flops": _I,
+}  # fmt: skip
+_PYTHON = {"Python id": _I, "Python parent id": _I, "Python module id": _I}
+_TASK = {
+    "correlation": _I, "device": _I, "stream": _I, "grid": _S, "block": _S, "bytes": _I, "kind": _S,
+    "est. achieved occupancy %": _F,
+}  # fmt: skip
+_COLLECTIVE = {
+    "Collective name": _S, "In msg nelems": _I, "dtype": _S, "Group size": _I, "Process Group Name": _S,
+    "Process Group ID": _S, "Process Group Description": _S,
+}  # fmt: skip
+_MEMORY = {
+    "Addr": _I, "Bytes": _I, "Total Allocated": _F, "Total Reserved": _F, "Device Type": _I, "Device Id": _I,
+}  # fmt: skip
+
+ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MEMORY}
+
+# A key that only some events of some captures have is not looked for where the text beside it does not occur.
+GUARDS: dict[str, str] = {
+    **dict.fromkeys(_PYTHON, '"Python id"'),
+    **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
+    **dict.fromkeys(_MEMORY, '"[memory]"'),
+    **{key: f'"{key}"' for key in ("external id", "Input dims", "Module Hierarchy", "Flops", "flops")},
+}
+
+
+def sorted_out(events: pl.DataFrame) -> pl.DataFrame:
+    """Add `to`, the table an event belongs to; null for events that say nothing about the run, `unknown:…` for strange ones."""
+    of_category = {category: _destination(category) for category in events["cat"].unique().to_list()}
+    of_flow = {category: _flow(category) for category in of_category}
+    memory = pl.col("name") == "[memory]"
+    phase, category = pl.col("ph"), pl.col("cat")
+    to = (
+        pl.when(phase == "X")
+        .then(category.replace_strict(of_category, return_dtype=_S))
+        .when(phase.is_in(["s", "f"]))
+        .then(category.replace_strict(of_flow, return_dtype=_S))
+        .when(phase == "C")
+        .then(pl.lit("counter"))
+        # Names and order of lanes; begin and end of the recording.
+        .when((phase == "M") | (phase.is_in(["i", "I", "R"]) & category.is_null() & ~memory))
+        .then(None)
+        .when(phase.is_in(["i", "I"]) & memory)
+        .then(pl.lit("memory"))
+        .otherwise(pl.format("unknown:ph {} cat {}", phase.fill_null("none"), category.fill_null("none")))
+    )
+    return events.with_columns(to=to)
+
+
+def _destination(category: str | None) -> str:
+    known = (category or "").lower()
+    if known.endswith(("_runtime", "_driver")):  # cuda_runtime, hip_driver, xpu_runtime, …
+        return "api"
+    return _OF_CATEGORY.get(known, f"unknown:cat {category or 'none'}")
+
+
+def _flow(category: str | None) -> str | None:
+    known = (category or "").lower()
+    if known in _IMPLIED_FLOWS:
+        return None
+    return "flow:fwdbwd" if known in _FORWARD_BACKWARD else f"flow:{category or 'none'}"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ran on devices in a Kineto trace: kernels, copies, and the collectives among them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.formats.kineto.host import external_id
+from stepscope.formats.kineto.texts import translated, triple_text, volume
+from stepscope.tables import ALL_TABLES, TEXT
+
+_COPIES = {
+    "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host", "PtoP": "peer to peer",
+}  # fmt: skip
+_KINDS = {"gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset", "cuda_sync": "event"}
+_COLLECTIVE_KERNEL = r"(?i)^(void )?(nccl|rccl|msccl)"
+_COLLECTIVE_WORDS = (
+    ("allreduce", "allreduce"), ("reducescatter", "reduce_scatter"), ("allgather", "all_gather"), ("alltoall", "all_to_all"),
+    ("broadcast", "broadcast"), ("sendrecv", "sendrecv"), ("reduce", "reduce"),
+)  # fmt: skip
+# Bytes of an element, by the words of c10::ScalarType.
+_SIZES = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8,
+    "ComplexFloat": 8, "ComplexDouble": 16, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
+}  # fmt: skip
+
+COLLECTIVE_COLUMNS = ("op_type", "count", "data_type", "rank_size", "group", "group_name")
+
+
+def collective_arguments() -> list[pl.Expr]:
+    return [
+        pl.col("args.Collective name").cast(TEXT).alias("op_type"),
+        pl.col("args.In msg nelems").alias("count"),
+        pl.col("args.dtype").cast(TEXT).alias("data_type"),
+        pl.col("args.Group size").alias("rank_size"),
+        pl.coalesce("args.Process Group Name", "args.Process Group ID").cast(TEXT).alias("group"),
+        pl.col("args.Process Group Description").cast(TEXT).alias("group_name"),
+    ]
+
+
+def collective_op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Operators that describe a collective; older traces say nothing about it on the kernel."""
+    described = events.filter(pl.col("args.Collective name").is_not_null())
+    return described.select(external_id().alias("external_id"), *collective_arguments())
+
+
+def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    name = pl.col("name")
+    of_name = name.str.extract(r"(HtoD|DtoH|DtoD|HtoH|PtoP)")
+    kind = pl.col("cat").str.to_lowercase().replace_strict(_KINDS, default="compute", return_dtype=pl.String())
+    correlation = pl.col("args.correlation")
+    return events.select(
+        "start_ns", "end_ns", "duration_ns", *collective_arguments(),
+        # 2021 wrote the stream only into the lane's name.
+        device=pl.coalesce("args.device", "pid"),
+        stream=pl.coalesce("args.stream", "tid"),
+        kind=kind.cast(TEXT),
+        name=name.cast(TEXT),
+        connection_id=pl.when(correlation > 0).then(correlation),
+        external_id=external_id(),
+        grid=pl.col("args.grid").cast(TEXT),
+        block=pl.col("args.block").cast(TEXT),
+        occupancy="args.est. achieved occupancy %",
+        bytes="args.bytes",
+        copy_direction=pl.when(kind == "memcpy")
+        .then(pl.coalesce(of_name, "args.kind").replace_strict(_COPIES, default=None, return_dtype=pl.String())).cast(TEXT),
+    )  # fmt: skip
+
+
+def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
+    """All device tasks in the order of `kernels`, with what is known of a collective beside them."""
+    is_collective = translated(rows["name"], lambda name: name.str.contains(_COLLECTIVE_KERNEL), pl.Boolean())
+    rows = rows.with_columns(
+        kind=pl.when((pl.col("kind") == "compute") & (is_collective | pl.col("op_type").is_not_null()))
+        .then(pl.lit("communication", TEXT))
+        .otherwise("kind"),
+        block_num=translated(rows["grid"], volume, pl.Int64()),
+        grid=translated(rows["grid"], triple_text),
+        block=translated(rows["block"], triple_text),
+        external_id=pl.lit(None, pl.Int64) if _repeats_correlation(rows) else pl.col("external_id"),
+    )
+    # The first operator of an id is the collective itself; its helpers come later.
+    known = described.drop_nulls("external_id").unique("external_id", keep="first", maintain_order=True)
+    beside = rows.select("external_id").join(known, on="external_id", how="left", maintain_order="left")
+    rows = rows.with_columns(pl.coalesce(rows[name], beside[name]).alias(name) for name in COLLECTIVE_COLUMNS)
+    return rows.sort("device", "start_ns", maintain_order=True)
+
+
+def _repeats_correlation(rows: pl.DataFrame) -> bool:
+    """Traces of 2021 and 2022 wrote the correlation id as External id; it names no operator."""
+    both = rows.select("external_id", "connection_id").drop_nulls()
+    return both.height > 0 and bool((both["external_id"] == both["connection_id"]).all())
+
+
+def collectives(rows: pl.DataFrame) -> pl.DataFrame:
+    """The collectives among the tasks; `rows` stand in the order of `kernels`."""
+    found = rows.with_columns(kernel=pl.int_range(pl.len(), dtype=pl.Int64)).filter(pl.col("kind") == "communication")
+    size = pl.col("data_type").cast(pl.String).replace_strict(_SIZES, default=None, return_dtype=pl.Int64())
+    algorithm = translated(found["name"], lambda name: name.str.extract(r"_(RING|TREE|COLLNET|NVLS)_(?:LL128|LL|SIMPLE)"))
+    found = found.with_columns(
+        op_type=pl.coalesce("op_type", translated(found["name"], _collective_of)),
+        bytes=pl.col("count") * size,
+        alg_type=algorithm,
+    )
+    return ALL_TABLES["collectives"].conform(found)
+
+
+def _collective_of(name: pl.Expr) -> pl.Expr:
+    """Kind of collective from a kernel name such as ncclKernel_AllReduce_RING_LL_Sum_float."""
+    plain = name.str.to_lowercase().str.replace_all("_", "", literal=True)
+    known = pl.lit(None, pl.String)
+    for word, kind in reversed(_COLLECTIVE_WORDS):
+        known = pl.when(plain.str.contains(word, literal=True)).then(pl.lit(kind)).otherwise(known)
+    return known

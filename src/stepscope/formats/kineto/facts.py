@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Kineto trace says about its run: rank, devices, settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.tables import Facts, Tables
+
+_RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
+_AMD = re.compile(r"AMD|Radeon|Instinct|MI\d{2,3}", re.IGNORECASE)
+# The log lines and the device list are long and said elsewhere.
+_LEFT_OUT = ("INFO", "deviceProperties", "traceEvents")
+
+
+def facts_of(path: Path, header: Mapping[str, Any], tables: Tables, session: tuple[int, int] | None) -> Facts:
+    kind = _device_kind(header, tables)
+    metadata = {key: value for key, value in header.items() if key not in _LEFT_OUT}
+    return Facts(
+        source="kineto",
+        device_kind=kind,
+        rank=_rank(path, header),
+        host_name=header["host_name"] if isinstance(header.get("host_name"), str) else "",
+        device_ids=tuple(sorted(tables["kernels"]["device"].drop_nulls().unique().to_list())),
+        device_names=_device_names(header),
+        activities=tuple(_activities(kind, tables)),
+        record_shapes=_switch(header, "record_shapes", tables["ops"]["shapes"]),
+        profile_memory=_switch(header, "profile_memory", tables["memory_events"]["time_ns"]),
+        with_stack=_switch(header, "with_stack", tables["ops"]["stack"]) or tables["python_calls"].height > 0,
+        with_flops=_switch(header, "with_flops", tables["ops"]["flops"]),
+        with_modules=_switch(header, "with_modules", tables["ops"]["modules"]),
+        session_start_ns=session[0] if session else None,
+        session_end_ns=session[1] if session else None,
+        metadata=metadata,
+    )
+
+
+def _rank(path: Path, header: Mapping[str, Any]) -> int:
+    distributed = header.get("distributedInfo")
+    if isinstance(distributed, dict) and isinstance(distributed.get("rank"), int):
+        return int(distributed["rank"])
+    found = _RANK_IN_NAME.search(path.name)
+    return int(found.group(1)) if found else -1
+
+
+def _device_names(header: Mapping[str, Any]) -> dict[str, str]:
+    listed = header.get("deviceProperties")
+    devices = [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
+    return {str(device["id"]): str(device.get("name", "")) for device in devices if "id" in device}
+
+
+def _device_kind(header: Mapping[str, Any], tables: Tables) -> str:
+    names = _device_names(header).values()
+    calls = tables["api_calls"]["name"].unique().cast(pl.String)
+    levels = tables["api_calls"]["level"].unique().cast(pl.String)
+    if any(_AMD.search(name) for name in names) or calls.str.starts_with("hip").any():
+        return "rocm"
+    if levels.str.starts_with("xpu").any():
+        return "xpu"
+    on_device = tables["kernels"].height > 0 or tables["memory_events"]["device"].count() > 0
+    return "cuda" if names or on_device else "cpu"
+
+
+def _activities(kind: str, tables: Tables) -> list[str]:
+    found = ["CPU"] if tables["ops"].height else []
+    return [*found, *(["XPU" if kind == "xpu" else "CUDA"] if tables["kernels"].height else [])]
+
+
+def _switch(header: Mapping[str, Any], key: str, column: pl.Series) -> bool:
+    """A setting as the header says it (0 or 1), else whether it left a trace."""
+    said = header.get(key)
+    return bool(said) if isinstance(said, int) else column.count() > 0

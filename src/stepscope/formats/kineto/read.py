@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kineto trace as tables."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import CaptureError
+from stepscope.formats.kineto import device, host
+from stepscope.formats.kineto.categories import ARGS, GUARDS, sorted_out
+from stepscope.formats.kineto.counters import read_counters
+from stepscope.formats.kineto.facts import facts_of
+from stepscope.formats.trace_events import read_events
+from stepscope.tables import ALL_TABLES, Tables, lost
+
+Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
+
+_READERS: dict[str, tuple[str, Rows]] = {
+    "ops": ("op", host.op_rows),
+    "collective_ops": ("op", device.collective_op_rows),
+    "python_calls": ("python", host.python_rows),
+    "api_calls": ("api", host.api_rows),
+    "tasks": ("task", device.task_rows),
+    "annotations": ("annotation", host.annotation_rows),
+    "memory": ("memory", host.memory_rows),
+    "session": ("session", lambda events: events.select("start_ns", "end_ns")),
+}
+
+
+def read(path: Path) -> Tables:
+    """Read a trace of the PyTorch profiler (`.json` or `.json.gz`); times become epoch time where the trace knows it."""
+    quality: list[pl.DataFrame] = []
+    header: dict[str, Any] = {}
+    parts: defaultdict[str, list[pl.DataFrame]] = defaultdict(list)
+    issues: Counter[tuple[str, str]] = Counter()
+    for events in read_events(path, ARGS, quality=quality, header=header, guards=GUARDS):
+        _take(events, parts, issues)
+    if not any(parts.values()):
+        raise CaptureError(
+            "the trace has no event of the PyTorch profiler",
+            where=str(path),
+            cause=", ".join(f"{count} of {what}" for (_, what), count in issues.items()) or "the list of events is empty",
+            fix="give a trace that torch.profiler wrote (export_chrome_trace or tensorboard_trace_handler)",
+        )
+    base_ns = header.get("baseTimeNanoseconds")
+    tables, loose = _tables(parts, base_ns if isinstance(base_ns, int) else 0)
+    issues["arrow without its other end", "flow events"] += loose
+    if "counter" in parts:
+        tables = tables.but(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
+    session = _session(parts, base_ns if isinstance(base_ns, int) else 0)
+    quality += [lost(path.name, issue, count, what) for (issue, what), count in issues.items()]
+    return tables.but(meta=facts_of(path, header, tables, session).table()).noting(*quality)
+
+
+def _take(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], issues: Counter[tuple[str, str]]) -> None:
+    """Add the rows of one chunk to each table's parts."""
+    events = sorted_out(_with_threads(events)).filter(pl.col("to").is_not_null())
+    groups = dict(events.group_by("to").len().iter_rows())
+    for group, count in groups.items():
+        if group.startswith("unknown:"):
+            issues["event not understood", group.removeprefix("unknown:")] += count
+    events = _with_spans(events, issues)
+    wanted = {name: work for name, work in _READERS.items() if work[0] in groups}
+    plans = [rows(events.lazy().filter(pl.col("to") == group)) for group, rows in wanted.values()]
+    flows = [group for group in groups if group.startswith("flow:")]
+    if flows:
+        plans.append(host.flow_rows(events.lazy().filter(pl.col("to").is_in(flows))))
+    for name, frame in zip([*wanted, *(["flows"] if flows else [])], pl.collect_all(plans), strict=True):
+        if frame.height:
+            parts[name].append(frame)
+    if "counter" in groups:
+        parts["counter"].append(events.clear())
+
+
+def _with_threads(events: pl.DataFrame) -> pl.DataFrame:
+    """Numbers for lanes that a trace names: `stream 7` of 2021, `1102 (python)`."""
+    numbers = []
+    for name in ("pid", "tid"):
+        if events[f"{name}_text"].null_count() < events.height:
+            number = pl.col(f"{name}_text").str.extract(r"(-?\d+)").cast(pl.Int64, strict=False)
+            numbers.append(pl.coalesce(name, number).alias(name))
+    return events.with_columns(numbers)
+
+
+def _with_spans(events: pl.DataFrame, issues: Counter[tuple[str, str]]) -> pl.DataFrame:
+    """Half-open spans; a negative or absent length becomes 0 and is counted."""
+    timed = events.filter(pl.col("ts_ns").is_not_null())
+    issues["event without a time", "left out"] += events.height - timed.height
+    span = (pl.col("ph") == "X") & ~pl.col("to").str.starts_with("unknown:")
+    wrong = timed.select(
+        absent=(span & pl.col("dur_ns").is_null()).sum(), negative=(span & (pl.col("dur_ns") < 0)).sum()
+    ).row(0)  # fmt: skip
+    issues["event without a duration", "an incomplete range; length set to 0"] += wrong[0]
+    issues["negative duration", "length set to 0"] += wrong[1]
+    length = pl.col("dur_ns").fill_null(0).clip(0)
+    return timed.with_columns(
+        start_ns="ts_ns", end_ns=pl.col("ts_ns") + length.round().cast(pl.Int64, strict=False).fill_null(0), duration_ns=length
+    )
+
+
+def _tables(parts: dict[str, list[pl.DataFrame]], base_ns: int) -> tuple[Tables, int]:
+    """The tables of all chunks together, and the number of loose ends of arrows."""
+    frames: dict[str, pl.DataFrame] = {}
+    operators = ALL_TABLES["ops"].empty()
+    if parts["ops"]:
+        frames["ops"] = operators = host.ops(_joined(parts["ops"], base_ns))
+        frames["steps"] = host.steps(operators)
+    for name in ("python_calls", "api_calls"):
+        if parts[name]:
+            frames[name] = ALL_TABLES[name].conform(_joined(parts[name], base_ns))
+    if parts["tasks"]:
+        described = pl.concat(parts["collective_ops"]) if parts["collective_ops"] else _no_collective_ops(parts["tasks"][0])
+        tasks = device.tasks(_joined(parts["tasks"], base_ns), described)
+        frames["kernels"] = ALL_TABLES["kernels"].conform(tasks.drop("op_type"))
+        frames["collectives"] = device.collectives(tasks)
+    if parts["annotations"]:
+        frames["marks"] = host.marks(_joined(parts["annotations"], base_ns), operators)
+    if parts["memory"]:
+        frames["memory_events"] = ALL_TABLES["memory_events"].conform(_joined(parts["memory"], base_ns))
+    loose = 0
+    if parts["flows"]:
+        frames["flows"], loose = host.flows(_joined(parts["flows"], base_ns))
+    return Tables(frames), loose
+
+
+def _no_collective_ops(tasks: pl.DataFrame) -> pl.DataFrame:
+    return tasks.clear().select("external_id", *device.COLLECTIVE_COLUMNS)
+
+
+def _joined(chunks: list[pl.DataFrame], base_ns: int) -> pl.DataFrame:
+    """All chunks as one frame, times moved to the epoch; the chunks are released."""
+    whole = pl.concat(chunks)
+    chunks.clear()
+    times = [name for name in whole.columns if name.endswith("_ns") and whole.schema[name] == pl.Int64()]
+    return whole.with_columns(pl.col(times) + base_ns) if base_ns else whole
+
+
+def _session(parts: dict[str, list[pl.DataFrame]], base_ns: int) -> tuple[int, int] | None:
+    if not parts["session"]:
+        return None
+    start, end = pl.concat(parts["session"]).select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    return int(start) + base_ns, int(end) + base_ns
