@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -38,9 +39,18 @@ def write_profiler_db(tables: Tables, path: Path) -> None:
         for name in ENUMS:
             names = enum_with(name, _used(tables, name))
             file.fill(DbTable(name, _ENUM_COLUMNS), pl.DataFrame({"id": list(names), "name": list(names.values())}))
-        for name, rows in _all_rows(tables, strings):
+        for name, rows in _ahead(_all_rows(tables, strings)):
             file.fill(PROFILER_DB[name], rows)
         file.fill(PROFILER_DB["STRING_IDS"], strings.table())
+
+
+def _ahead(parts: Iterator[tuple[str, pl.DataFrame]]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The same parts, the next one being made while the last one is inserted: SQLite keeps only one core busy."""
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = beside.submit(next, parts, None)
+            yield part
 
 
 def _used(tables: Tables, enum: str) -> list[str]:

@@ -223,20 +223,21 @@ def _links(transfers: pl.DataFrame, collectives: pl.DataFrame, strings: StringId
         _operator_numbers(collectives).alias("opId"),
     )
     nowhere = strings.id("N/A", 0)
+    rdma_types = {**OLD_ENUMS["ENUM_HCCL_RDMA_TYPE"], **ENUMS["ENUM_HCCL_RDMA_TYPE"]}
+    # A task that is known not to be RDMA, and one of which nothing is known.
+    no_rdma = pl.when(pl.col("transport").is_not_null()).then(_INVALID_TYPE).otherwise(_NO_TYPE)
     return transfers.select(
         described["name"].gather(owner).fill_null(nowhere),
         pl.col("global_task_id").alias("globalTaskId"),
         strings.of(transfers["task_type"], 0, missing="N/A").alias("taskType"),
-        pl.col("plane").alias("planeId"),
+        pl.col("plane").fill_null(NO_ID).alias("planeId"),
         described["groupName"].gather(owner).fill_null(nowhere),
         pl.col("notify_id").cast(pl.String).cast(pl.Int64, strict=False).fill_null(NO_NOTIFY).alias("notifyId"),
-        _number(transfers["rdma_type"], {**OLD_ENUMS["ENUM_HCCL_RDMA_TYPE"], **ENUMS["ENUM_HCCL_RDMA_TYPE"]}, _INVALID_TYPE).alias(
-            "rdmaType"
-        ),
+        pl.coalesce(_number(transfers["rdma_type"], rdma_types), no_rdma).alias("rdmaType"),
         pl.col("src_rank").fill_null(NO_ID).alias("srcRank"),
         pl.col("dst_rank").fill_null(NO_ID).alias("dstRank"),
         _number(transfers["transport"], ENUMS["ENUM_HCCL_TRANSPORT_TYPE"], _NO_TYPE).alias("transportType"),
-        pl.col("bytes").alias("size"),
+        pl.col("bytes").fill_null(-1).alias("size"),
         _number(transfers["data_type"], ENUMS["ENUM_HCCL_DATA_TYPE"], _NO_TYPE).alias("dataType"),
         _number(transfers["link"], ENUMS["ENUM_HCCL_LINK_TYPE"], _NO_TYPE).alias("linkType"),
         described["opId"].gather(owner),
@@ -245,10 +246,10 @@ def _links(transfers: pl.DataFrame, collectives: pl.DataFrame, strings: StringId
     )
 
 
-def _number(column: pl.Series, names: Mapping[int, str], missing: int) -> pl.Series:
+def _number(column: pl.Series, names: Mapping[int, str], missing: int | None = None) -> pl.Series:
     numbers = {name: number for number, name in names.items()}
     found: pl.Series = column.cast(pl.String).replace_strict(numbers, default=missing, return_dtype=pl.Int64)
-    return found.fill_null(missing)
+    return found if missing is None else found.fill_null(missing)
 
 
 def metric_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:

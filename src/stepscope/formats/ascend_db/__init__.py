@@ -32,7 +32,7 @@ def read(db: Path, facts: Facts) -> Tables:
     """
     # The driver works outside the interpreter's lock, so the longest table is read beside all the others.
     with Database(db) as file, ThreadPoolExecutor(1) as beside:
-        if not set(file.columns) & set(PROFILER_DB):
+        if not set(file.columns) & (set(PROFILER_DB) - {"STRING_IDS"}):
             raise CaptureError(
                 "a database without any table of a profiler",
                 where=str(db),

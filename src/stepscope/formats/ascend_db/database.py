@@ -18,9 +18,10 @@ import adbc_driver_sqlite.dbapi as sqlite
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend_db.texts import nulls
+from stepscope.formats.ascend_db.texts import decoded, nulls
 from stepscope.tables import TEXT, lost
 from stepscope.tables.ascend_db_schema import ANALYSIS_DB, OLD_COLUMNS, PROFILER_DB, DbColumn
 
@@ -33,7 +34,8 @@ _TYPES: dict[str, pl.DataType] = {
     "T": pl.Binary(),
 }
 # The driver settles the type of a column on its first batch; one batch per table makes it look at all rows.
-_ONE_BATCH = {"adbc.sqlite.query.batch_rows": str(1 << 30)}
+_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
+_ONE_BATCH = {_BATCH_ROWS: str(1 << 30)}
 _DENSE = 1 << 22  # string ids below are looked up in an array
 
 
@@ -98,7 +100,7 @@ class Database:
         rows = self._fetch(name, [DbColumn("id", "I"), DbColumn("name", "T")]) if self.has(name) else None
         if rows is None:
             return fallback
-        names = rows["name"].cast(pl.String, strict=False)
+        names = decoded(rows["name"].cast(pl.Binary))
         return {**fallback, **{number: text for number, text in zip(rows["id"], names, strict=True) if number is not None and text}}
 
     def _columns(self) -> dict[str, tuple[str, ...]]:
@@ -113,18 +115,32 @@ class Database:
             raise _unreadable(self.path, error) from error
         if not rows.height:
             return {}
-        names = rows.with_columns(pl.all().cast(pl.String, strict=False)).drop_nulls()
+        names = rows.select(decoded(rows[name]) for name in ("tab", "col")).drop_nulls()
         grouped = names.group_by("tab", maintain_order=True).agg("col")
         return {table: tuple(columns) for table, columns in grouped.iter_rows()}
 
     def _fetch(self, table: str, columns: list[DbColumn]) -> pl.DataFrame | None:
         chosen = ", ".join(f'CAST("{column.name}" AS {_CAST[column.kind]}) AS "{column.name}"' for column in columns)
+        query = f'SELECT {chosen} FROM "{table}"'
         try:
-            # The rowid order is that of writing; an index could give another one.
-            return self._query(f'SELECT {chosen} FROM "{table}"')
+            return self._query(query)
         except (adbc_driver_manager.Error, OSError) as error:
-            self.lost("damaged table", 1, f"{table}: {error}")
-            return None
+            left = self._salvaged(query)
+            self.lost("damaged table", 1, f"{table}: {left.height if left is not None else 0} rows before the damage; {error}")
+            return left
+
+    def _salvaged(self, query: str) -> pl.DataFrame | None:
+        """Rows of a table up to the damage."""
+        batches = []
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{_BATCH_ROWS: "64"})
+                cursor.execute(query)
+                for batch in cursor.fetch_record_batch():
+                    batches.append(pl.DataFrame(pa.Table.from_batches([batch])))
+        except (adbc_driver_manager.Error, OSError, pa.ArrowException):
+            pass  # the damage itself
+        return pl.concat(batches, how="vertical_relaxed") if batches else None
 
     def _query(self, query: str) -> pl.DataFrame:
         with self._connection.cursor() as cursor:
@@ -141,7 +157,7 @@ class Database:
         if column.is_string_id:
             return self.text(values)
         if column.kind == "T":
-            text: pl.Series = values.cast(pl.String, strict=False)
+            text = decoded(values)
             self.lost("text that is not UTF-8", text.null_count() - values.null_count(), column.name)
             return text
         return values

@@ -248,11 +248,12 @@ def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame)
     frame = rows.join(timed, on="globalTaskId", how="inner", maintain_order="left")
     db.lost("transfers without a task", rows.height - frame.height, "COMMUNICATION_TASK_INFO")
     frame = frame.join(number.drop_nulls().unique("opId", keep="first"), on="opId", how="left", maintain_order="left")
-    rank = pl.col("srcRank", "dstRank")
+    # A capture of level 0 knows the tasks but nothing about them.
+    unknown = pl.col("srcRank", "dstRank", "planeId", "size")
     notify = pl.col("notifyId")
     return ALL_TABLES["transfers"].conform(
         frame.with_columns(
-            pl.when(~rank.is_in([NO_ID, -1])).then(rank),
+            pl.when(~unknown.is_in([NO_ID, -1])).then(unknown),
             pl.when(~notify.is_in([NO_NOTIFY, NO_NOTIFY_OLD])).then(notify).cast(pl.String).alias("notify_id"),
             (pl.col("endNs") - pl.col("startNs")).cast(pl.Float64).alias("duration_ns"),
             pl.col("isMaster").cast(pl.Boolean).alias("is_master"),

@@ -15,6 +15,22 @@ def nulls(name: str, dtype: pl.DataType, count: int) -> pl.Series:
     return pl.repeat(None, count, dtype=dtype, eager=True).alias(name)
 
 
+def decoded(values: pl.Series) -> pl.Series:
+    """Bytes as text; null where they are not UTF-8."""
+    try:
+        text: pl.Series = values.cast(pl.String)
+    except pl.exceptions.ComputeError:  # damage: rare enough to look at every value
+        return pl.Series(values.name, [_decoded(value) for value in values], dtype=pl.String)
+    return text
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def per_text(column: pl.Series, change: Callable[[pl.Expr], pl.Expr], dtype: pl.DataType = TEXT) -> pl.Series:
     """Apply an expression on strings to every distinct text of a categorical column."""
     distinct = column.unique().drop_nulls()
