@@ -85,22 +85,26 @@ def _with_old_words(db: Database, table: str, rows: pl.DataFrame) -> pl.DataFram
 
 
 def _ports(db: Database, table: str, source: str) -> list[pl.DataFrame]:
-    """Rates of a network port: errors and drops by packets, bytes by what the bandwidth allows (outputs.md 10)."""
+    """Rates of a network port: errors and drops by packets, bytes by what the bandwidth allows (outputs.md 10).
+
+    They stand under the names of the timeline, and under those of nic.csv and roce.csv, which also have the bandwidth.
+    """
     rows = db.frame(table, required=("timestampNs",))
-    layout = CounterTable(table, source, ())
+    timeline, csv = CounterTable(table, source, ()), CounterTable(table, source, (), instance="funcId")
     capacity = pl.col("bandwidth") * float(1 << 20) / 8
-    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), layout, Series("Port {funcId}", "Bandwidth(MB/s)", "bandwidth"))]
+    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), csv, Series("Port {funcId}", "Bandwidth(MB/s)", "bandwidth"))]
     for way in ("rx", "tx"):
         packets, shown = pl.col(f"{way}Packets"), way.capitalize()
         values = {
-            f"{shown} Packets": packets,
-            f"{shown} Error Rate": _share(pl.col(f"{way}Errors"), packets),
-            f"{shown} Dropped Rate": _share(pl.col(f"{way}Dropped"), packets),
-            f"{shown} Bandwidth Efficiency": _share(pl.col(f"{way}Bytes"), capacity),
+            (f"{shown} Packets", f"{way}Packet/s"): packets,
+            (f"{shown} Error Rate", f"{way}Error rate(%)"): _share(pl.col(f"{way}Errors"), packets),
+            (f"{shown} Dropped Rate", f"{way}Dropped rate(%)"): _share(pl.col(f"{way}Dropped"), packets),
+            (f"{shown} Bandwidth Efficiency", f"{shown} Bandwidth efficiency(%)"): _share(pl.col(f"{way}Bytes"), capacity),
         }
-        for series, value in values.items():
+        for (series, column), value in values.items():
             chosen = rows.with_columns(value.alias("shown")).drop_nulls(["shown", "funcId"])
-            parts.append(_shaped(chosen, layout, Series(f"Port {{funcId}}/{shown}", series, "shown")))
+            parts.append(_shaped(chosen, timeline, Series(f"Port {{funcId}}/{shown}", series, "shown")))
+            parts.append(_shaped(chosen, csv, Series("Port {funcId}", column, "shown")))
     return [part for part in parts if part.height]
 
 
