@@ -178,7 +178,7 @@ def _switches(common: Json, experimental: Json) -> dict[str, Any]:
     }
 
 
-def _session(info: Json) -> dict[str, int | None]:
+def _session(info: Json) -> dict[str, Any]:
     """Start and end of the recording on the epoch clock, where both clocks were noted."""
     start, end = _section(info, "start_info"), _section(info, "end_info")
     unix, monotonic = _integer(end.get("collectionTimeEnd")), _integer(end.get("MonotonicTimeEnd"))

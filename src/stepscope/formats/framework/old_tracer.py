@@ -35,7 +35,7 @@ def read_old_tracer(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame, list[pl.D
         .with_columns((pl.col("value").rank("dense") - 1).cast(pl.UInt64).alias("key"))
     )
     return (
-        events.select(PYTHON_TRACER_FUNC.schema),
-        events.select(PYTHON_TRACER_HASH.schema).unique("key", maintain_order=True),
+        events.select(list(PYTHON_TRACER_FUNC.schema)),
+        events.select(list(PYTHON_TRACER_HASH.schema)).unique("key", maintain_order=True),
         [function_losses, module_losses],
     )

@@ -28,6 +28,7 @@ _DETECT_AMONG = 64
 _ROWS_PER_CHUNK = 1 << 17
 # What a writer means that leaves a column out; everything else is 0.
 _ABSENT = {"sequence_number": -1}
+_NAME = "name"  # is always written, may be empty: readers tell generations apart by its id
 
 
 def read_records(folder: Path) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
@@ -139,8 +140,8 @@ def _too_short(source: str, outer: tlv.Outer, short: NDArray[np.bool_], needed: 
 def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = False) -> list[Path]:
     """Write frames by record kind into a FRAMEWORK folder; an empty frame makes no file. Returns the files written.
 
-    Columns may be left out: text fields are then absent, numbers 0 (`sequence_number` -1). Text may be
-    String or Categorical. `append` adds to files that exist, so a capture can be written in pieces.
+    Columns may be left out: text fields are then absent (`name` is empty), numbers 0 (`sequence_number` -1).
+    Text may be String or Categorical. `append` adds to files that exist, so a capture can be written in pieces.
     """
     make_folder(folder)
     written = []
@@ -180,7 +181,7 @@ def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
         rows[name] = frame[name].fill_null(absent).to_numpy() if name in frame.columns else absent
     if kind.outer_type is None:
         return memoryview(rows.tobytes())
-    texts = {field: frame[name].cast(pl.String).cast(pl.Binary) for field, name in layout.texts.items() if name in frame.columns}
+    texts = {field: _text(frame, name).cast(pl.Binary) for field, name in layout.texts.items() if name in {*frame.columns, _NAME}}
     length = np.full(frame.height, layout.fixed.itemsize, np.int64)
     parts: list[Any] = []
     for field, text in texts.items():
@@ -195,6 +196,13 @@ def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
     )
     _, ends, data = joined.buffers()
     return memoryview(data)[: np.frombuffer(ends, np.int64)[frame.height]]
+
+
+def _text(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns:
+        return pl.Series(name, [""] * frame.height, dtype=pl.String)
+    text: pl.Series = frame[name].cast(pl.String)
+    return text.fill_null("") if name == _NAME else text
 
 
 def _field_headers(field: int, size: pl.Series) -> pa.Array:

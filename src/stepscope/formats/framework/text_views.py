@@ -27,11 +27,30 @@ def text_column(data: Bytes, offsets: Offsets, lengths: Offsets) -> tuple[pl.Ser
     if not present.any():
         return pl.Series([None], dtype=pl.String).new_from_index(0, count), int((lengths > _STEP).sum())
     views = _views(data, offsets, np.where(present, lengths, 0))
-    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     buffers = [pa.py_buffer(data[start : start + 2 * _STEP - 1]) for start in range(0, data.size, _STEP)]
-    array = pa.Array.from_buffers(pa.binary_view(), count, [validity, pa.py_buffer(views), *buffers])
-    column = pl.Series("", array).cast(pl.String, strict=False)
-    return column, column.null_count() - count + int((lengths >= 0).sum())
+    column = _binary(views, buffers, present)
+    try:
+        text = column.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        # The cast refuses the whole column for one bad text. Damage is rare, so only then they are looked at one by one.
+        present &= np.fromiter((value is None or _is_text(value) for value in column), bool, count)
+        text = _binary(views, buffers, present).cast(pl.String)
+    return text, text.null_count() - count + int((lengths >= 0).sum())
+
+
+def _binary(views: NDArray[Any], buffers: list[Any], present: NDArray[np.bool_]) -> pl.Series:
+    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    # A row that is not there must not point at bytes that are no text: they would still be checked.
+    shown = views if validity is None else np.where(present, views, np.zeros(1, _VIEW))
+    return pl.Series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _views(data: Bytes, offsets: Offsets, lengths: Offsets) -> NDArray[Any]:
