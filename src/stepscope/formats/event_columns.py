@@ -266,6 +266,7 @@ class _Views:
         self.page = page
         self.views = np.zeros(page.height, "V16")
         self.present = np.zeros(page.height, np.bool_)
+        self.needs_page = False  # a column of short texts must not keep the page in memory
 
     def put(self, rows: _Ints, begin: _Ints, end: _Ints, quoted: bool) -> None:
         size = (end - begin).astype(np.uint64)
@@ -276,6 +277,7 @@ class _Views:
         view[:, 1] &= _TAIL[kept]
         long = size > _INLINE
         if long.any():
+            self.needs_page = True
             view[long, 1] = begin[long].astype(np.uint64) << np.uint64(32)
         self.views[rows] = view.view("V16").reshape(len(rows))
         self.present[rows] = True if quoted else self.page.codes[begin] != ord("n")  # null
@@ -283,13 +285,14 @@ class _Views:
     def put_same(self, rows: _Ints, text: bytes) -> None:
         if not len(rows):
             return
+        self.needs_page |= len(text) > _INLINE
         begin = self.page.data.index(text, self.page.starts[rows[0]]) if len(text) > _INLINE else 0
         tail = (text[4:].ljust(8, b"\0")) if len(text) <= _INLINE else b"\0" * 4 + begin.to_bytes(4, "little")
         self.views[rows] = np.void(len(text).to_bytes(4, "little") + text[:4].ljust(4, b"\0") + tail)
         self.present[rows] = True
 
     def series(self, name: str) -> pl.Series:
-        buffers = [_bits(self.present), pa.py_buffer(self.views), pa.py_buffer(self.page.data)]
+        buffers = [_bits(self.present), pa.py_buffer(self.views)] + [pa.py_buffer(self.page.data)] * self.needs_page
         kind = pa.string_view() if self.page.ascii else pa.binary_view()
         text = pl.Series(name, pa.Array.from_buffers(kind, len(self.views), buffers))
         return text if self.page.ascii else text.cast(pl.String())

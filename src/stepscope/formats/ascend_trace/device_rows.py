@@ -83,8 +83,12 @@ def _kind() -> pl.Expr:
 
 
 def flow_rows(events: pl.LazyFrame) -> pl.LazyFrame:
-    # Ids are text: they come as numbers or strings and may exceed 64 bits (outputs.md 3.3).
-    return events.select((pl.col("ph") == "s").alias("is_start"), "id", "pid", "tid", pl.col("ts_ns").alias("start_ns"))
+    # Ids come as numbers or strings and may exceed 64 bits (outputs.md 3.3). Kept as text they would hold the whole file in
+    # memory, so other text than a number becomes a negative hash.
+    ident = pl.coalesce(pl.col("id").cast(pl.Int128, strict=False), -1 - pl.col("id").hash().cast(pl.Int128))
+    return events.select(
+        (pl.col("ph") == "s").alias("is_start"), ident.alias("id"), "pid", "tid", pl.col("ts_ns").alias("start_ns")
+    )
 
 
 def arrows(flows: pl.DataFrame) -> pl.DataFrame:
