@@ -13,11 +13,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepscope.capture import Capture, Progress, open_all
+from stepscope.capture import Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
@@ -53,7 +53,7 @@ class Request:
     source: str = "auto"
     parallel: bool = True
     simplify: bool = True
-    progress: Callable[[str], None] = field(default=lambda stage: None, compare=False)
+    progress: Progress = quiet
 
 
 def analyse(
@@ -85,10 +85,10 @@ def analyse_captures(
     jobs = min(jobs, len(captures))
     if jobs <= 1:
         return [_told(_guarded(capture, request), on_result) for capture in captures]
-    quiet = Request(request.exports, request.out, request.source, request.parallel, request.simplify)
+    silent = replace(request, progress=quiet)
     # Spawned, not forked: the columnar engine's threads do not survive a fork.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(_guarded_path, str(capture.path), quiet): index for index, capture in enumerate(captures)}
+        waiting = {pool.submit(_guarded_path, str(capture.path), silent): index for index, capture in enumerate(captures)}
         done = {waiting[future]: _told(future.result(), on_result) for future in as_completed(waiting)}
     return [done[index] for index in range(len(captures))]
 

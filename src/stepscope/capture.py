@@ -25,7 +25,8 @@ SOURCES = ("auto", "raw", "text", "db")
 Progress = Callable[[str], None]
 
 
-def _quiet(stage: str) -> None:
+def quiet(stage: str) -> None:
+    """Progress that nobody watches."""
     del stage
 
 
@@ -66,7 +67,7 @@ class Capture:
         """The files the tables are read from."""
         return _source_files(self.files, self.source, self.databases_first)
 
-    def load(self, progress: Progress = _quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
+    def load(self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
         sources = fingerprint(self.source_files(), self.path)
         folder = store_folder(self.path)
@@ -102,7 +103,7 @@ def open_all(path: str | Path, *, source: str = "auto") -> list[Capture]:
     return [Capture(files, source=source) for files in find(Path(path))]
 
 
-def link_tables(tables: Tables, progress: Progress = _quiet) -> Tables:
+def link_tables(tables: Tables, progress: Progress = quiet) -> Tables:
     progress("linking operators and kernels")
     return link(tables)
 

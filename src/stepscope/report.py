@@ -64,8 +64,8 @@ class Overview:
         if not self.steps.height:
             return "none marked"
         spans = (self.steps["end_ns"] - self.steps["start_ns"]) / 1e6
-        first, last = self.steps["step"].min(), self.steps["step"].max()
-        numbers = f"{first}" if first == last else f"{first}–{last}"
+        first, last = self.steps["step"].item(0), self.steps["step"].item(-1)
+        numbers = str(first) if first == last else f"{first}–{last}"
         return f"{self.steps.height} ({numbers}), host {spans.mean():.3f} ms on average, {spans.min():.3f} to {spans.max():.3f}"
 
     def as_dict(self) -> dict[str, Any]:

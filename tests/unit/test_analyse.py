@@ -187,9 +187,9 @@ def test_our_own_fault_is_a_result_with_the_traceback_in_the_log(tmp_path, monke
 
 
 def test_a_read_only_capture_needs_out(tmp_path, monkeypatch):
-    folder = capture(tmp_path)
+    captures = open_all(capture(tmp_path))
     monkeypatch.setattr(module.os, "access", lambda *_: False)
-    (result,) = analyse(str(folder))
+    (result,) = analyse_captures(captures, Request(), jobs=1)
     assert not result.ok
     assert "--out" in (result.error or "")
 

@@ -21,8 +21,8 @@ def note(text: str) -> None:
 def show(frame: pl.DataFrame, *, as_json: bool, title: str = "") -> None:
     """Print a result: JSON lines, a drawn table on a terminal, tab-separated text in a pipe."""
     if as_json:
-        for row in frame.iter_rows(named=True):
-            print(orjson.dumps(row).decode())
+        for named in frame.iter_rows(named=True):
+            print(orjson.dumps(named).decode())
         return
     if not sys.stdout.isatty():
         print(frame.write_csv(separator="\t", float_precision=3), end="")
