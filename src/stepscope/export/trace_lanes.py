@@ -38,7 +38,8 @@ def with_lanes(timeline: Timeline) -> Timeline:
     for name, frame in frames.items():
         placed[name] = frame.with_columns(tid=moved.slice(start, frame.height))
         start += frame.height
-    return Timeline(placed, timeline.processes, timeline.device_kind)
+    flows = _following(timeline.flows, timeline["ops"], placed["ops"])
+    return Timeline(placed, flows, timeline.processes, timeline.device_kind)
 
 
 def lanes(track: Ints, start: Ints, end: Ints) -> Ints:
@@ -77,15 +78,27 @@ def _least(values: Ints, low: Ints, high: Ints) -> Ints:
     return least
 
 
+def _following(flows: pl.DataFrame, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """The arrows with their ends on the lanes to which the operators there moved."""
+    if not flows.height:
+        return flows
+    moved = before.select("pid", "tid", "start_ns", after["tid"].alias("new")).filter(pl.col("tid") != pl.col("new"))
+    moved = moved.unique(["pid", "tid", "start_ns"], keep="first")
+    for side in ("from", "to"):
+        ends = [f"{side}_pid", f"{side}_tid", f"{side}_ns"]
+        found = flows.select(ends).join(moved, left_on=ends, right_on=["pid", "tid", "start_ns"], how="left", maintain_order="left")
+        flows = flows.with_columns(pl.coalesce(found["new"], pl.col(f"{side}_tid")).alias(f"{side}_tid"))
+    return flows
+
+
 def _tids(spans: pl.DataFrame, timeline: Timeline) -> pl.Series:
     """The thread of each span; further lanes get numbers that no thread of the process has."""
     processes = timeline.processes
     names = {(process.pid, tid): name for process in processes for tid, name, _ in processes.threads(process.pid)}
     last = dict(spans.group_by("pid").agg(pl.col("tid").max()).iter_rows())
+    key = ["pid", "tid", "lane"]
     rows = []
-    for pid, tid, lane in (
-        spans.filter(pl.col("lane") > 0).select("pid", "tid", "lane").unique().sort("pid", "tid", "lane").iter_rows()
-    ):
+    for pid, tid, lane in spans.filter(pl.col("lane") > 0).select(key).unique().sort(key).iter_rows():
         last[pid] += 1
         processes.thread(pid, last[pid], f"{names.get((pid, tid), tid)} ({lane + 1})", sort=tid)
         rows.append((pid, tid, lane, last[pid]))
