@@ -170,7 +170,8 @@ def _guarded(capture: Capture, request: Request) -> Result:
 def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
     databases_only = request.exports is not None and set(request.exports) <= {"db"}
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
-    tables = capture.load(request.progress, parallel=request.parallel)
+    # With --out the capture stays untouched, and the store would lie inside it.
+    tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel)
     exports = request.exports or tables.facts.export_type or ("text",)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.building-", dir=target.parent))

@@ -39,10 +39,15 @@ def fingerprint(sources: Iterable[Path], root: Path) -> list[list[Any]]:
 def store_folder(capture: Path) -> Path:
     """Beside the capture's data when that is writable, else in the user's cache."""
     beside = capture / STORE_NAME if capture.is_dir() else capture.with_name(f"{STORE_NAME}.{capture.name}")
-    if beside.exists() or os.access(beside.parent, os.W_OK):
+    if _writable(beside.parent):
         return beside
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "stepscope" / hashlib.sha256(str(capture.resolve()).encode()).hexdigest()[:24]
+
+
+def _writable(folder: Path) -> bool:
+    # The superuser may write anywhere; a folder without any write permission is meant to be left alone all the same.
+    return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
 
 
 def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
