@@ -27,6 +27,7 @@ _STRIDE = 64  # bytes compared at a time
 _PADDING = b"\n" * _STRIDE  # so that as many can be read at any place
 _ROUNDS = 64  # templates tried per number of quotes
 _SAMPLE = 32
+_NOWHERE: _Ints = np.zeros(0, np.int64)
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 
 
@@ -95,8 +96,8 @@ class _Page:
         self.height = len(self.starts)
         self.quotes = np.flatnonzero(codes == _QUOTE)
         self.first_quote = np.searchsorted(self.quotes, self.starts)
-        strange = np.concatenate([np.flatnonzero(codes == code) for code in (_BACKSLASH, _BRACKET)])
-        self.unfit = np.unique(np.searchsorted(self.ends, strange))
+        strange = [np.flatnonzero(codes == code) for code in (_BACKSLASH, _BRACKET) if bytes([code]) in lines]
+        self.unfit = np.unique(np.searchsorted(self.ends, np.concatenate([_NOWHERE, *strange])))
 
     def line(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]

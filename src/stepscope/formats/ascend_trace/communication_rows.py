@@ -10,15 +10,15 @@ from stepscope.formats.ascend_trace.events import arg, category, number, rewritt
 from stepscope.formats.ascend_trace.lanes import COMMUNICATION, Lanes
 from stepscope.tables import ALL_TABLES, TEXT
 
-ARGS: dict[str, pl.DataType] = {
-    "connection_id": pl.Int64(),
-    "model id": pl.Int64(),
+OPERATOR_ARGS: dict[str, pl.DataType] = {
     "data_type": pl.String(),
     "alg_type": pl.String(),
     "count": pl.Int64(),
     "rank_size": pl.Int64(),
     "relay": pl.String(),
     "retry": pl.String(),
+}
+TASK_ARGS: dict[str, pl.DataType] = {
     "notify_id": pl.String(),
     "duration estimated(us)": pl.Float64(),
     "stream id": pl.Int64(),
@@ -33,6 +33,7 @@ ARGS: dict[str, pl.DataType] = {
     "link type": pl.String(),
     "bandwidth(GB/s)": pl.Float64(),
 }
+ARGS = OPERATOR_ARGS | TASK_ARGS | {"connection_id": pl.Int64(), "model id": pl.Int64()}
 
 _NO_NOTIFY = ("18446744073709551615", "9223372036854775807", "-1")  # enums.md 8; the first one in G1 timelines
 _INDEX_DIGITS = 5  # a group is named by its index (G1) or by a hash, which is longer

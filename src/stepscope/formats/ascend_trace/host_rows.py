@@ -9,7 +9,7 @@ from stepscope.formats.ascend_trace.events import arg, category, number, rewritt
 from stepscope.formats.ascend_trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES, TEXT
 
-ARGS: dict[str, pl.DataType] = {
+OP_ARGS: dict[str, pl.DataType] = {
     "Sequence number": pl.Int64(),
     "Fwd thread id": pl.Int64(),
     "Input Dims": pl.String(),
@@ -17,15 +17,10 @@ ARGS: dict[str, pl.DataType] = {
     "Call stack": pl.String(),
     "Module Hierarchy": pl.String(),
     "flops": pl.Int64(),
-    "correlation_id": pl.Int64(),
-    "Python id": pl.Int64(),
-    "Python parent id": pl.Int64(),
-    "Python module id": pl.Int64(),
-    "Mode": pl.String(),
-    "level": pl.String(),
-    "item_id": pl.String(),
-    "connection_id": pl.Int64(),
 }
+PYTHON_ARGS: dict[str, pl.DataType] = {"Python id": pl.Int64(), "Python parent id": pl.Int64(), "Python module id": pl.Int64()}
+API_ARGS: dict[str, pl.DataType] = {"Mode": pl.String(), "level": pl.String(), "item_id": pl.String()}
+ARGS = OP_ARGS | PYTHON_ARGS | API_ARGS | {"correlation_id": pl.Int64(), "connection_id": pl.Int64()}
 
 _STEP = "ProfilerStep#"
 _LINE_END = ";\r\n"  # between inputs and stack frames, where the framework wrote a plain `;`

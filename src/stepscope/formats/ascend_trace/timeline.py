@@ -24,6 +24,20 @@ from stepscope.tables import lost
 
 ARGS: dict[str, pl.DataType] = {**lane.ARGS, **host.ARGS, **device.ARGS, **communication.ARGS, **mark.ARGS, **counter.ARGS}
 
+# What stands in every stretch of JSON that has these arguments: a layer's arguments cost no time where the layer is not.
+_GUARDS: dict[str, str] = {
+    **dict.fromkeys(lane.ARGS, '"M"'),
+    **dict.fromkeys(counter.ARGS, '"C"'),
+    **dict.fromkeys(mark.ARGS, '"event_type"'),
+    **dict.fromkeys(device.ARGS, '"Task Id"'),
+    **dict.fromkeys(communication.TASK_ARGS, '"task type"'),
+    **dict.fromkeys(communication.OPERATOR_ARGS, '"alg_type"'),
+    **dict.fromkeys(host.OP_ARGS, '"Sequence number"'),
+    **dict.fromkeys(host.PYTHON_ARGS, '"Python id"'),
+    **dict.fromkeys(host.API_ARGS, '"level"'),
+    **{key: f'"{key}"' for key in ("connection_id", "correlation_id", "model id")},
+}
+
 
 @dataclass(frozen=True)
 class Timeline:
@@ -72,7 +86,7 @@ def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Time
     parts: dict[str, list[pl.DataFrame]] = defaultdict(list)
     unknown_counters = 0
     for path in paths:
-        for events in read_events(path, ARGS, quality=quality):
+        for events in read_events(path, ARGS, quality=quality, guards=_GUARDS):
             unknown_counters += _collect(events, parts, finished=False)
     # A layer may be named after its events.
     for events in parts.pop("pending", []):
