@@ -54,7 +54,7 @@ def queue_table(marks: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, list[p
 
 def _groups(threads: pl.Series, names: pl.Series, dequeue: NDArray[np.bool_]) -> NDArray[np.integer]:
     """A number per (thread, name, side), as small as it can be: sorting 16-bit numbers is far cheaper."""
-    thread = threads.rank("dense").to_numpy().astype(np.int64)
+    thread = np.searchsorted(threads.unique().sort().to_numpy(), threads.to_numpy())
     name = names.to_physical().to_numpy().astype(np.int64)
     group = (thread * (int(name.max()) + 1) + name) * 2 + dequeue
     if group.max() > np.iinfo(np.uint16).max:

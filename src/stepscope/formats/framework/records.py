@@ -79,9 +79,7 @@ def decode(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame
     whole = outer.lengths >= size
     offsets, lengths = outer.offsets[whole], outer.lengths[whole]
     losses = [_torn_tail(source, outer.stopped, data.size), _too_short(source, outer, ~whole, size)]
-    columns: dict[str, pl.Series] = {}
-    for name, (dtype, at, *_) in (layout.fixed.fields or {}).items():
-        columns[name] = pl.Series(name, tlv.take(data, dtype, offsets + at))
+    columns = _numbers(tlv.take_structs(data, layout.fixed, offsets))
     if layout.texts and offsets.size:
         found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
         torn = np.flatnonzero(found.torn)
@@ -100,8 +98,11 @@ def _decode_flat(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.Dat
     fixed = kind.layouts[0].fixed
     count = data.size // fixed.itemsize
     rows = data[: count * fixed.itemsize].view(fixed)
-    columns = {name: pl.Series(name, np.ascontiguousarray(rows[name])) for name in fixed.names or ()}
-    return _frame(kind, columns, count), [_torn_tail(source, count * fixed.itemsize, data.size)]
+    return _frame(kind, _numbers(rows), count), [_torn_tail(source, count * fixed.itemsize, data.size)]
+
+
+def _numbers(rows: NDArray[Any]) -> dict[str, pl.Series]:
+    return {name: pl.Series(name, np.ascontiguousarray(rows[name])) for name in rows.dtype.names or ()}
 
 
 def _frame(kind: RecordKind, columns: dict[str, pl.Series], height: int) -> pl.DataFrame:
@@ -181,7 +182,8 @@ def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
         rows[name] = frame[name].fill_null(absent).to_numpy() if name in frame.columns else absent
     if kind.outer_type is None:
         return memoryview(rows.tobytes())
-    texts = {field: _text(frame, name).cast(pl.Binary) for field, name in layout.texts.items() if name in {*frame.columns, _NAME}}
+    written = [name for name in layout.texts.values() if name == _NAME or _any_text(frame, name)]
+    texts = {field: _text(frame, name).cast(pl.Binary) for field, name in layout.texts.items() if name in written}
     length = np.full(frame.height, layout.fixed.itemsize, np.int64)
     parts: list[Any] = []
     for field, text in texts.items():
@@ -196,6 +198,10 @@ def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
     )
     _, ends, data = joined.buffers()
     return memoryview(data)[: np.frombuffer(ends, np.int64)[frame.height]]
+
+
+def _any_text(frame: pl.DataFrame, name: str) -> bool:
+    return name in frame.columns and frame[name].null_count() < frame.height
 
 
 def _text(frame: pl.DataFrame, name: str) -> pl.Series:

@@ -37,6 +37,18 @@ def take(data: Bytes, dtype: np.dtype[Any], offsets: Offsets) -> NDArray[Any]:
     return everywhere[offsets]
 
 
+def take_structs(data: Bytes, dtype: np.dtype[Any], offsets: Offsets) -> NDArray[Any]:
+    """Whole structs at byte offsets; those at even distances are not copied."""
+    step = int(offsets[1] - offsets[0]) if offsets.size > 1 else 0
+    structs: NDArray[Any]
+    if step and offsets[-1] == offsets[0] + step * (offsets.size - 1) and (np.diff(offsets) == step).all():
+        structs = np.ndarray((offsets.size,), dtype, data.data, int(offsets[0]), (step,))
+    else:
+        # Gathering bytes that mean nothing is twice as fast as gathering a struct field by field.
+        structs = take(data, np.dtype((np.void, dtype.itemsize)), offsets).view(dtype)
+    return structs
+
+
 @dataclass(frozen=True)
 class Outer:
     """Payloads of whole records, and where the walk stopped (the size of the file when nothing was torn)."""
@@ -48,12 +60,26 @@ class Outer:
 
 def records(data: Bytes, shortest: int) -> Outer:
     """Find the records by following their lengths from the start; payloads are expected to have `shortest` bytes at least."""
-    starts = _in_lanes(data, shortest) if data.size >= _LANES * _SYNC_WINDOW else None
+    starts = _all_alike(data)
+    if starts is None and data.size >= _LANES * _SYNC_WINDOW:
+        starts = _in_lanes(data, shortest)
     if starts is None:
         starts = _one_by_one(data)
     lengths = take(data, _U4, starts + 2).astype(np.int64)
     stopped = int(starts[-1] + _HEAD + lengths[-1]) if starts.size else 0
     return Outer(starts + _HEAD, lengths, stopped)
+
+
+def _all_alike(data: Bytes) -> Offsets | None:
+    """Starts of the records when all have the length of the first one."""
+    if data.size < _HEAD:
+        return None
+    length = take(data, _U4, np.array([2]))[0]
+    step = _HEAD + int(length)
+    count = data.size // step
+    if count * step != data.size or (np.ndarray((count,), _U4, data.data, 2, (step,)) != length).any():
+        return None
+    return np.arange(count, dtype=np.int64) * step
 
 
 def _one_by_one(data: Bytes) -> Offsets:
@@ -129,6 +155,9 @@ class Fields:
     torn: NDArray[np.bool_]  # records with a field that runs past their end
 
     def put(self, field: int, rows: NDArray[Any] | int, offset: Any, length: Any) -> None:
+        if isinstance(rows, np.ndarray) and rows.size == self.torn.size:
+            self.offsets[field], self.lengths[field] = offset, length
+            return
         if field not in self.offsets:
             self.offsets[field] = np.zeros(self.torn.size, np.int64)
             self.lengths[field] = np.full(self.torn.size, -1, np.int64)
