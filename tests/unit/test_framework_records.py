@@ -124,6 +124,15 @@ def test_append_and_several_files(tmp_path):
     assert quality.height == 0
 
 
+def test_links_are_not_followed(tmp_path):
+    (elsewhere,) = write(tmp_path / "elsewhere", {"gc_record": vector()["gc_record"]})
+    folder = tmp_path / "FRAMEWORK"
+    folder.mkdir()
+    (folder / "torch.gc_record").symlink_to(elsewhere)
+    rows, quality = read_kind(folder, KINDS["gc_record"])
+    assert (rows.height, quality["issue"].to_list()) == (0, ["symbolic link not followed"])
+
+
 def test_nothing_there_is_no_loss(tmp_path):
     (tmp_path / "torch.op_range").write_bytes(b"")
     for folder in (tmp_path, tmp_path / "absent"):

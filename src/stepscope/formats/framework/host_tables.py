@@ -99,10 +99,10 @@ def _memory_events(raw: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         pl.col("process_id").alias("pid"),
         pl.col("thread_id").alias("tid"),
         time.alias("time_ns"),
-        _words("component_type", {0: "PTA", 1: "WORKSPACE"}, absent=0),
-        _words("device_type", {0: "cpu", 1: "cuda", 20: "npu"}),
+        _words(pl.col("component_type").fill_null(0), {0: "PTA", 1: "WORKSPACE"}).alias("component"),
+        _words(pl.col("device_type"), {0: "cpu", 1: "cuda", 20: "npu"}),
         pl.when(pl.col("device_index") >= 0).then("device_index").alias("device"),
-        action.replace_strict({0: "malloc", 1: "free", 2: "block_free"}, default=None, return_dtype=TEXT).alias("action"),
+        _words(action, {0: "malloc", 1: "free", 2: "block_free"}).alias("action"),
         (pl.col("allocator_type").fill_null(0) == 0).alias("inner"),
         "ptr",
         pl.col("alloc_size").alias("bytes"),
@@ -114,11 +114,8 @@ def _memory_events(raw: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     return ALL_TABLES["memory_events"].conform(frame.with_columns(pl.col("time_ns").set_sorted()))
 
 
-def _words(column: str, words: dict[int, str], absent: int | None = None) -> pl.Expr:
-    value = pl.col(column) if absent is None else pl.col(column).fill_null(absent)
-    return value.replace_strict(words, default=None, return_dtype=TEXT).alias(
-        column.removesuffix("_type") if absent == 0 else column
-    )
+def _words(value: pl.Expr, words: dict[int, str]) -> pl.Expr:
+    return value.replace_strict(words, default=None, return_dtype=TEXT)
 
 
 def _param_tensors(raw: pl.DataFrame) -> pl.DataFrame:

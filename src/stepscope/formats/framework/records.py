@@ -44,6 +44,9 @@ def read_kind(folder: Path, kind: RecordKind) -> tuple[pl.DataFrame, pl.DataFram
     """The records of one kind: all files whose name begins with one of its prefixes, in the order of their names."""
     parts, quality = [pl.DataFrame(schema=kind.schema)], [ALL_TABLES["quality"].empty()]
     for path in _files(folder, kind):
+        if path.is_symlink():
+            quality.append(lost(path.name, "symbolic link not followed", 1, "captures are read without following links"))
+            continue
         try:
             data = _mapped(path)
         except OSError as fault:
