@@ -40,7 +40,9 @@ OPERATOR = """
     "ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 4242, "tid": {tid},
     "ts": {ts:.3f}, "dur": 21.437,
     "args": {{
-      "External id": {op},"Record function id": {op}, "Sequence number": {seq}, "Fwd thread id": {fwd}, "Concrete Inputs": ["", "", "1"], "Input type": ["float", "float", "Scalar"], "Input Strides": [[{dim}, 1], [{dim}, 1], []], "Input Dims": [[{rows}, {dim}], [{rows}, {dim}], []], "Ev Idx": {op}
+      "External id": {op},"Record function id": {op}, "Sequence number": {seq}, "Fwd thread id": {fwd},\
+ "Concrete Inputs": ["", "", "1"], "Input type": ["float", "float", "Scalar"],\
+ "Input Strides": [[{dim}, 1], [{dim}, 1], []], "Input Dims": [[{rows}, {dim}], [{rows}, {dim}], []], "Ev Idx": {op}
     }}
   }},"""
 LAUNCH = """
@@ -61,7 +63,9 @@ DEVICE_TASK = """
     "ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": 7,
     "ts": {run:.3f}, "dur": 7.904,
     "args": {{
-      "External id": {op}, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": {correlation}, "registers per thread": 22, "shared memory": 0, "blocks per SM": 232.296295, "warps per SM": 929.185181, "grid": [{rows}, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 100
+      "External id": {op}, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": {correlation},\
+ "registers per thread": 22, "shared memory": 0, "blocks per SM": 232.296295, "warps per SM": 929.185181,\
+ "grid": [{rows}, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 100
     }}
   }},"""
 FLOW_END = """
@@ -88,8 +92,7 @@ def write(path: Path, events: int) -> None:
     """Each operator call is two operators, a launch, a kernel and the arrow between them: six events."""
     calls = events // 6
     per_step = max(calls // 20, 1)
-    opened = gzip.open(path, "wt", compresslevel=1) if path.suffix == ".gz" else path.open("w")
-    with opened as file:
+    with gzip.open(path, "wt", compresslevel=1) if path.suffix == ".gz" else path.open("w") as file:
         file.write(HEAD)
         for call in range(calls):
             ts = 4203669604595.407 + call * 25.003

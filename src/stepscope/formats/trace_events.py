@@ -27,7 +27,8 @@ from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
 from stepscope.tables import lost
 
-CHUNK_BYTES = 32 << 20
+# Larger buffers come from the kernel each time and cost more in page faults than they save.
+CHUNK_BYTES = 16 << 20
 _PART_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
 # A list that begins so late, or an event so long, is damage and not data.
@@ -117,6 +118,7 @@ class _Reading:
         self._head = b""  # everything up to the opening bracket of the list
         self._pattern_failures = 0
         self._long_numbers = False
+        self._similar = "*" not in args  # events repeat a few templates
 
     def note(self, issue: str, count: int, detail: str = "") -> None:
         if count:
@@ -248,8 +250,10 @@ class _Reading:
     def _as_text(self, lines: bytes) -> pl.DataFrame:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
         wanted = [*_FIELDS, *(f"args.{key}" for key in self.args)]
-        quick = None if "*" in self.args else text_columns(lines, wanted)
-        if quick is None or not quick.frame.width or len(quick.odd) > quick.height // 2:
+        quick = text_columns(lines, wanted) if self._similar else None
+        if quick is None or not quick.frame.width or len(quick.odd) > quick.height // 4:
+            # Kineto: most events hold lists. Looking for templates again and again would cost more than it saves.
+            self._similar = False
             return self._by_parser(lines)
         if not len(quick.odd):
             return quick.frame
@@ -264,10 +268,11 @@ class _Reading:
         return pl.concat([quick.frame[plain], parsed], how="diagonal")[order]
 
     def _by_parser(self, lines: bytes) -> pl.DataFrame:
-        if self._long_numbers:
+        long_numbers = self._long_numbers  # another part may set it while this one is parsed
+        if long_numbers:
             lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
         events = pl.read_ndjson(BytesIO(lines), schema=self._schema(lines))
-        if not self._long_numbers and _inexact(events["ts"], lines):
+        if not long_numbers and _inexact(events["ts"], lines):
             self._long_numbers = True
             return self._by_parser(lines)
         fields = events.select(_FIELDS)
@@ -305,8 +310,9 @@ class _Reading:
             columns += [number, _where_no_number(events[name], number)]
         time = events["ts"].cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
         # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
-        # only rounding.
-        length = events["dur"].cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64) / 100_000
+        # only rounding. It is numpy's because polars multiplies by 1/100000, which is rounded itself.
+        parts = events["dur"].cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
+        length = pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
         columns += [time.alias("ts_ns"), length.alias("dur_ns")]
         wanted = {f"args.{key}": kind for key, kind in self.args.items()}
         columns += [_as_type(events[key], kind) for key, kind in wanted.items() if key in events.columns]
@@ -355,7 +361,7 @@ def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:
         truth: pl.Series = text.replace_strict(words, default=None, return_dtype=pl.Boolean())
         return truth
     value: pl.Series = (_integers(text) if kind.is_integer() else text).cast(kind, strict=False)
-    return value
+    return value.fill_nan(None) if kind.is_float() else value
 
 
 def _integers(text: pl.Series) -> pl.Series:

@@ -32,7 +32,7 @@ _I, _S, _F = pl.Int64(), pl.String(), pl.Float64()
 
 _OPERATOR = {
     "External id": _I, "external id": _I, "Sequence number": _I, "Fwd thread id": _I,
-    "Input Dims": _S, "Input dims": _S, "Input type": _S, "Call stack": _S, "Module Hierarchy": _S, "Flops": _I, "flops": _I,
+    "Input Dims": _S, "Input dims": _S, "Input type": _S, "Call stack": _S, "Module Hierarchy": _S, "Flops": _I,
 }  # fmt: skip
 _PYTHON = {"Python id": _I, "Python parent id": _I, "Python module id": _I}
 _TASK = {
@@ -54,7 +54,8 @@ GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
     **dict.fromkeys(_MEMORY, '"[memory]"'),
-    **{key: f'"{key}"' for key in ("external id", "Input dims", "Module Hierarchy", "Flops", "flops")},
+    **dict.fromkeys(("external id", "Input dims"), '"external id"'),  # of 2021
+    "Flops": '"Flops"',
 }
 
 

@@ -41,7 +41,7 @@ def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         dtypes=_text("Input type"),
         stack=_text("Call stack"),
         modules=_text("Module Hierarchy"),
-        flops=pl.coalesce("args.Flops", "args.flops"),
+        flops="args.Flops",
         external_id=external_id(),
     )  # fmt: skip
 
