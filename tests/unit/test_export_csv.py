@@ -92,8 +92,8 @@ def test_kernel_details_of_level_1(tmp_path):
     assert lines(kernel_details.write, tmp_path, facts, kernels=table, kernel_metrics=metrics, collectives=comm, steps=step) == [
         (
             "Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),Duration(us),"
-            "Wait Time(us),Block Num,Mix Block Num,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data Types,"
-            "Output Formats,Context ID,aicore_time(us),aic_total_cycles,aic_mac_ratio"
+            "Wait Time(us),Block Num,Mix Block Num,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,"
+            "Output Data Types,Output Formats,Context ID,aicore_time(us),aic_total_cycles,aic_mac_ratio"
         ),
         (
             f'5,0,4294967295,11,2,MatMul,MatMulV2,dynamic,AI_CORE,{AT}.000\t,55.161,0,20,0,NO,"""2,3;3,4""",FLOAT;FLOAT,ND;ND,'

@@ -358,6 +358,24 @@ def test_counters_of_one_moment_share_an_event(tmp_path):
     assert len(events(text, ph="C")) == 4
 
 
+def test_ports_of_a_csv_file_get_the_names_of_the_timeline(tmp_path):
+    sample = {"source": "NIC", "name": "Port 3", "instance": 3, "device": 0, "time_ns": T}
+    values = {"rxPacket/s": 5.0, "rxError rate(%)": 0.5, "txPacket/s": 6.0, "Bandwidth(MB/s)": 9.0}
+    counters = rows("counters", *({**sample, "series": series, "value": value} for series, value in values.items()))
+    shown = events(written(tmp_path, counters=counters), ph="C")
+    assert {event["name"]: event["args"] for event in shown} == {
+        "Port 3/Rx": {"Rx Packets": 5.0, "Rx Error Rate": 0.5},
+        "Port 3/Tx": {"Tx Packets": 6.0},
+    }
+
+
+def test_a_task_whose_parts_are_shown_is_hidden(tmp_path):
+    whole = task(T, T + 100, name="FFTS_PLUS", host_task_type="FFTS_PLUS", task_id=4)
+    other = task(T + 200, T + 300, name="FFTS_PLUS", host_task_type="FFTS_PLUS", task_id=5)
+    text = written(tmp_path, kernels=kernels(whole, task(T + 10, T + 20, name="part", task_id=4, context_id=0), other))
+    assert [event["ts"][-3:] for event in events(text, ph="X", pid=14 << 5)] == ["010", "200"]
+
+
 def test_marks_point_at_their_device_part(tmp_path):
     mark = {"pid": 7, "tid": 1, "start_ns": T, "end_ns": T + 10, "message": "step", "kind": "start/end"}
     table = rows(
