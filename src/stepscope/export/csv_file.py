@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The csv dialect of the profiler's files (outputs.md 1): CRLF, minimal quotes, times that spreadsheets leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.export.atomic import replacing
+from stepscope.export.lines import Fraction, Lines, Part, Text, Whole, write_lines
+from stepscope.export.trace_clock import microseconds, thousandths
+
+NOT_KNOWN = "N/A"
+Cells = tuple[str, Sequence[Part]]
+
+
+def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells]) -> list[Path]:
+    """Write one line per row; no file when there is none.
+
+    Args:
+        path: final name.
+        frame: rows in the order of the file.
+        columns: title and parts of each column.
+    """
+    if not frame.height:
+        return []
+    parts: list[Part] = []
+    for _, cell in columns:
+        parts += [*cell, ","]
+    parts[-1] = "\r\n"
+    with replacing(path) as handle:
+        handle.write(",".join(quoted(title) for title, _ in columns).encode() + b"\r\n")
+        write_lines(handle, [Lines(frame, parts)])
+    return [path]
+
+
+def quoted(text: str) -> str:
+    """The cell, in quotes only where it must be."""
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def in_own_quotes(text: str) -> str:
+    """A list of shapes: its cell holds quotes of its own (outputs.md 1)."""
+    return quoted(f'"{text}"')
+
+
+def text(title: str, column: str, missing: str = "") -> Cells:
+    return title, [Text(column, quoted, missing)]
+
+
+def shapes(title: str, column: str, missing: str = NOT_KNOWN) -> Cells:
+    return title, [Text(column, in_own_quotes, missing)]
+
+
+def whole(title: str, column: str, missing: str = "") -> Cells:
+    return title, [Whole(column, missing)]
+
+
+def fraction(title: str, values: pl.Series, missing: str = "", zero: str | None = None) -> Cells:
+    return title, [Fraction(values, missing, zero)]
+
+
+def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
+    """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty where there is none."""
+    values = frame[column]
+    whole_part, point, digits = thousandths(values)
+    if not values.null_count():
+        return title, [whole_part, point, digits, "\t"]
+    known = pl.when(pl.col(column).is_not_null())
+    return title, [whole_part, known.then(pl.lit(".")), digits, known.then(pl.lit("\t"))]
+
+
+def us(values: pl.Series) -> pl.Series:
+    """Nanoseconds as microseconds, nearest float."""
+    return microseconds(values)
+
+
+def whole_ns(values: pl.Series) -> pl.Series:
+    """Durations as the files show them: nanoseconds rounded, as if the float of microseconds were cut to three digits."""
+    numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+    whole = np.rint(numbers)
+    tie = np.flatnonzero(np.abs(numbers - np.floor(numbers) - 0.5) < 1e-6)
+    # Half a nanosecond goes where the nearest float of microseconds lies: 24.2205 is a little more, 23.3205 less.
+    below = np.floor(numbers[tie])
+    off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)
+    whole[tie] = np.where(off > 0, below + 1, np.where(off < 0, below, np.rint(below + 0.5)))
+    rounded = pl.Series(values.name, whole)
+    return rounded.set(values.is_null(), None) if values.null_count() else rounded
+
+
+def rounded_us(values: pl.Series) -> pl.Series:
+    """Nanoseconds as microseconds with at most three digits after the point."""
+    return microseconds(values.cast(pl.Float64).round())

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How texts and numbers look inside JSON."""
+
+from __future__ import annotations
+
+import orjson
+import polars as pl
+
+
+def escaped(text: str) -> str:
+    """The text as it stands between the quotes of a JSON string; non-ASCII is kept."""
+    return orjson.dumps(text).decode()[1:-1]
+
+
+def several_lines(text: str) -> str:
+    """Items apart by `;` as the timeline and the operator table show them (outputs.md 3.1)."""
+    return text.replace(";", ";\r\n")
+
+
+def number(column: pl.Expr) -> pl.Expr:
+    """A float as JSON: the shortest form that reads back the same, the word null for what JSON cannot say (inf)."""
+    return pl.when(column.is_finite()).then(column.cast(pl.String)).when(column.is_not_null()).then(pl.lit("null"))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memory_record.csv, operator_memory.csv and npu_module_mem.csv (outputs.md 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.analysis.memory import record_rows
+from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, us, whole, write_csv
+from stepscope.export.lines import Text
+from stepscope.export.trace_clock import thousandths
+from stepscope.tables import TEXT, Tables
+from stepscope.tables.ascend_db_schema import ENUMS
+
+KB, MB = 1024.0, 1048576.0
+SAMPLED = "NPU MEM"
+MODULES = "NPU Module Mem"
+# Components that the current enumeration no longer names (enums.md 1); captures of 2025 have them.
+_OLD_MODULES = {
+    2: "IDEDH", 5: "HIAIENGINE", 11: "MDCFUSION", 12: "MDCLOCATION", 13: "MDCPERCEPTION", 14: "MDCFSM", 15: "MDCCOMMON",
+    16: "MDCMONITOR", 17: "MDCBSWP", 18: "MDCDEFAULT", 19: "MDCSC", 20: "MDCPNC", 21: "MLL", 26: "ASCENDDK", 46: "MDCFUSA",
+    59: "MDCMAP", 74: "AML",
+}  # fmt: skip
+_MODULE_NUMBER = {name: number for number, name in (*ENUMS["ENUM_MODULE"].items(), *_OLD_MODULES.items())}
+_LIFETIMES = {"release_ns": "lifetime", "active_release_ns": "active lifetime"}
+
+
+def write_memory_record(tables: Tables, folder: Path) -> list[Path]:
+    """Totals after every allocator event, after the samples of the whole device."""
+    rows = _with_device(record_rows(tables.memory_events))
+    if not (rows["component"] == "APP").any():
+        rows = pl.concat([_samples(tables.counters), rows], how="diagonal_relaxed")
+    columns = [
+        text("Component", "component"),
+        moment("Timestamp(us)", rows, "time_ns"),
+        fraction("Total Allocated(MB)", rows["total_allocated"] / MB),
+        fraction("Total Reserved(MB)", rows["total_reserved"] / MB),
+        fraction("Total Active(MB)", rows["total_active"] / MB),
+        whole("Stream Ptr", "stream_ptr"),
+        text("Device Type", "tag"),
+    ]
+    return write_csv(folder / "memory_record.csv", rows, columns)
+
+
+def write_operator_memory(tables: Tables, folder: Path) -> list[Path]:
+    """Every block from its allocation to its release: those of the framework, then those of the graph engine."""
+    of_ge = (pl.col("component") == "GE").fill_null(False)
+    rows = tables.allocations.filter(pl.col("device_type").ne_missing("cpu"))
+    rows = _with_device(rows if rows.height else tables.allocations).with_columns(of_ge.alias("of_ge"))
+    rows = _with_lifetimes(rows.sort("of_ge", maintain_order=True))
+    columns: list[Cells] = [
+        ("Name", [pl.when("of_ge").then(pl.lit("cann::")), Text("name", quoted)]),
+        fraction("Size(KB)", rows["bytes"] / KB),
+        moment("Allocation Time(us)", rows, "start_ns"),
+        moment("Release Time(us)", rows, "release_ns"),
+        moment("Active Release Time(us)", rows, "active_release_ns"),
+        _lifetime("Duration(us)", rows, "lifetime"),
+        _lifetime("Active Duration(us)", rows, "active lifetime"),
+        *_totals(rows, "Allocation", "alloc"),
+        *_totals(rows, "Release", "release"),
+        whole("Stream Ptr", "stream_ptr"),
+        text("Device Type", "tag"),
+    ]
+    return write_csv(folder / "operator_memory.csv", rows, columns)
+
+
+def write_module_memory(tables: Tables, folder: Path) -> list[Path]:
+    """What each component of the runtime holds on the device, in the order of the components' numbers."""
+    rows = _with_device(tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type")))
+    number = pl.col("name").cast(pl.String).replace_strict(_MODULE_NUMBER, default=1000, return_dtype=pl.Int64)
+    rows = rows.with_columns(number.alias("module")).sort("device", "module", "name", "time_ns", maintain_order=True)
+    columns = [
+        whole("Device_id", "device", NOT_KNOWN),
+        text("Component", "name"),
+        moment("Timestamp(us)", rows, "time_ns"),
+        fraction("Total Reserved(MB)", rows["value"] / KB),
+        text("Device", "tag"),
+    ]
+    return write_csv(folder / "npu_module_mem.csv", rows, columns)
+
+
+def _with_device(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the tag of the device: `NPU:0`, `GPU:0` or `CPU`."""
+    word = pl.col("device_type").cast(pl.String).replace_strict({"cuda": "GPU:", "cpu": "CPU"}, default="NPU:")
+    number = (
+        pl.when(pl.col("device_type").ne_missing("cpu")).then(pl.col("device").fill_null(0).cast(pl.String)).otherwise(pl.lit(""))
+    )
+    kinds = rows.select("device_type", "device").unique()
+    tags = kinds.with_columns((word.fill_null("NPU:") + number).cast(TEXT).alias("tag"))
+    return rows.join(tags, on=["device_type", "device"], how="left", nulls_equal=True, maintain_order="left")
+
+
+def _samples(counters: pl.DataFrame) -> pl.DataFrame:
+    """Samples of what the process holds on the device; its two memories summed where the sum itself was not kept."""
+    app = counters.filter((pl.col("source") == SAMPLED) & pl.col("name").is_in(["APP/Memory", "APP/HBM", "APP/DDR"]))
+    whole_memory = app.filter(pl.col("name") == "APP/Memory")
+    kept = whole_memory if whole_memory.height else app
+    rows = kept.group_by("device", "time_ns", maintain_order=True).agg((pl.col("value").sum() * KB).alias("total_reserved"))
+    named = rows.sort("time_ns", maintain_order=True).with_columns(
+        pl.lit("APP").cast(TEXT).alias("component"), pl.lit("npu").cast(TEXT).alias("device_type")
+    )
+    return _with_device(named)
+
+
+def _with_lifetimes(rows: pl.DataFrame) -> pl.DataFrame:
+    for end, name in _LIFETIMES.items():
+        length = rows.select((pl.col(end) - pl.col("start_ns")).alias(name)).to_series()
+        rows = rows.with_columns(length, us(length).alias(f"{name} in us"))
+    return rows
+
+
+def _lifetime(title: str, rows: pl.DataFrame, name: str) -> Cells:
+    """Blocks of the framework as a time with TAB, those of the graph engine as a plain number (outputs.md 8.3)."""
+    ours = pl.when(~pl.col("of_ge") & pl.col(name).is_not_null())
+    split = [part if isinstance(part, pl.Expr) else pl.lit(str(part)) for part in (*thousandths(rows[name]), "\t")]
+    plain = pl.when("of_ge").then(pl.col(f"{name} in us").cast(pl.String))
+    return title, [*(ours.then(part) for part in split), plain]
+
+
+def _totals(rows: pl.DataFrame, word: str, prefix: str) -> list[Cells]:
+    kinds = ("Allocated", "Reserved", "Active")
+    return [fraction(f"{word} Total {kind}(MB)", rows[f"{prefix}_total_{kind.lower()}"] / MB) for kind in kinds]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a timeline writes times: the known form for existing viewers, and one that keeps spans nested in Perfetto."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from stepscope.export.lines import Fraction, Part
+
+
+class Clock(Protocol):
+    def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
+        """The parts of the value of `ts`."""
+
+    def lasting(self, frame: pl.DataFrame) -> Sequence[Part]:
+        """The parts of the value of `dur` of a frame with start_ns, end_ns and perhaps duration_ns."""
+
+
+class MicrosecondText:
+    """`ts` as text with three digits after the point, `dur` as the shortest number of microseconds (outputs.md 3)."""
+
+    def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
+        return ('"', *thousandths(frame[column]), '"')
+
+    def lasting(self, frame: pl.DataFrame) -> Sequence[Part]:
+        return (Fraction(microseconds(duration(frame))),)
+
+
+class RelativeNumber:
+    """Numbers of microseconds since the first event, exact to the nanosecond.
+
+    The time since the epoch does not fit a double to the nanosecond: Perfetto then shows spans that end after their
+    parent as siblings. Readers multiply by 1000 and cut, which turns 1.001 into 1000 ns; the fourth digit makes the
+    product larger than the nanosecond it means, and is too small for one that rounds.
+    """
+
+    def __init__(self, base_ns: int):
+        self.base_ns = base_ns
+
+    def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
+        relative = frame[column] - self.base_ns
+        return (*thousandths(relative, pl.col(column) - self.base_ns), "2")
+
+    def lasting(self, frame: pl.DataFrame) -> Sequence[Part]:
+        length = pl.col("end_ns") - pl.col("start_ns")
+        return (*thousandths(frame.select(length).to_series(), length), "2")
+
+
+def duration(frame: pl.DataFrame) -> pl.Series:
+    """How long each span lasted in ns: as the source gives it, else from its bounds."""
+    whole = pl.col("end_ns") - pl.col("start_ns")
+    exact = pl.coalesce("duration_ns", whole) if "duration_ns" in frame.columns else whole
+    return frame.select(exact.alias("duration_ns")).to_series()
+
+
+def microseconds(values: pl.Series) -> pl.Series:
+    """Nanoseconds as the nearest float of microseconds; null stays null."""
+    numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+    # polars multiplies by 0.001 where it divides by a literal 1000, which is off by one in the last digit.
+    exact = numbers / 1000.0
+    if values.dtype.is_float():
+        # Sources have at most five digits below the nanosecond (outputs.md 16); a sixth is left over from a conversion.
+        short = np.abs(numbers) < 1e9
+        exact[short] = np.rint(numbers[short] * 1e5) / 1e8
+    column = pl.Series(values.name, exact)
+    return column.set(values.is_null(), None) if values.null_count() else column
+
+
+def thousandths(values: pl.Series, column: pl.Expr | None = None) -> Sequence[Part]:
+    """Integers as thousandths: 1234567 is `1234.567`. Splits the digits; a float would lose the last ones."""
+    least = values.min()
+    text = (pl.col(values.name) if column is None else column).cast(pl.String)
+    if not isinstance(least, int) or least < 1000:
+        text = text.str.zfill(4)
+    if isinstance(least, int) and least >= 10**18:
+        return (text.str.slice(0, 16), ".", text.str.slice(16))
+    return (text.str.head(-3), ".", text.str.tail(3))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes and threads under which a timeline shows its events (outputs.md 3.2, current layout)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+HOST_DEVICE = 31
+MAX_OS_PID = 1 << 22
+FIVE_BITS = 1 << 5
+
+
+@dataclass(frozen=True)
+class Layer:
+    name: str
+    sort: int
+    on_device: bool = True
+    framework: bool = False  # its metadata events have the key order of the framework part
+
+
+PYTHON = Layer("Python", 0, on_device=False, framework=True)
+PYTHON_GC = Layer("Python GC", 1, on_device=False, framework=True)
+MARKS = Layer("mstx", 6, on_device=False)
+CANN = Layer("CANN", 7, on_device=False)
+HARDWARE = Layer("Ascend Hardware", 14)
+COMMUNICATION = Layer("Communication", 16)
+OVERLAP = Layer("Overlap Analysis", 31)
+
+COUNTERS = {
+    layer.name: layer
+    for layer in (
+        Layer("CPU Usage", 9, on_device=False),
+        Layer("Memory Usage", 10, on_device=False),
+        Layer("Network Usage", 11, on_device=False),
+        Layer("Disk Usage", 12, on_device=False),
+        Layer("AI Core Freq", 15),
+        Layer("NPU MEM", 17),
+        Layer("DDR", 18),
+        Layer("Acc PMU", 19),
+        Layer("HCCS", 20),
+        Layer("NIC", 21),
+        Layer("RoCE", 22),
+        Layer("PCIe", 23),
+        Layer("HBM", 24),
+        Layer("Stars Soc Info", 25),
+        Layer("Stars Chip Trans", 26),
+        Layer("LLC", 27),
+        Layer("SIO", 28),
+        Layer("QoS", 29),
+        Layer("Biu Perf", 32),
+        Layer("UB", 33),
+    )
+}
+UNKNOWN_SORT = 36
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    layer: Layer
+    name: str
+    label: str
+
+
+class Processes:
+    """Numbers for the layers of one timeline, and what the timeline says about them."""
+
+    def __init__(self, main_pid: int, device_word: str = "NPU"):
+        self.main_pid = main_pid
+        self.device_word = device_word
+        self._known: dict[tuple[str, int, int | None], Process] = {}
+        self._taken: set[int] = set()
+        self._threads: dict[tuple[int, int], tuple[str, int]] = {}
+
+    def reserve(self, os_pid: int) -> None:
+        """Keep private numbers away from a process of the operating system."""
+        self._taken.add(os_pid)
+
+    def of(self, layer: Layer, os_pid: int | None, device: int | None, name: str | None = None) -> int:
+        """The pid of a layer of one process and device."""
+        os_pid = self.main_pid if os_pid is None else os_pid
+        key = (layer.name, os_pid, device if layer.on_device else None)
+        if key not in self._known:
+            pid = os_pid if layer is PYTHON else self._number(layer, os_pid, device)
+            self._taken.add(pid)
+            self._known[key] = Process(pid, layer, name or layer.name, self._label(layer, device))
+        return self._known[key].pid
+
+    def thread(self, pid: int, tid: int, name: str, sort: int | None = None) -> None:
+        self._threads.setdefault((pid, tid), (name, tid if sort is None else sort))
+
+    def _number(self, layer: Layer, os_pid: int, device: int | None) -> int:
+        bits = (device or 0) if layer.on_device else HOST_DEVICE
+        if layer.sort < FIVE_BITS and 0 <= bits < FIVE_BITS and 0 <= os_pid < MAX_OS_PID:
+            pid = os_pid << 10 | layer.sort << 5 | bits
+            if pid not in self._taken:
+                return pid
+        # Does not fit its bits (outputs.md 3.2): a number that no process of the operating system can have.
+        private = MAX_OS_PID + 1
+        while private in self._taken:
+            private += 1
+        return private
+
+    def _label(self, layer: Layer, device: int | None) -> str:
+        if not layer.on_device:
+            return "CPU"
+        return self.device_word if device is None else f"{self.device_word} {device}"
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(self._known.values())
+
+    def threads(self, pid: int) -> list[tuple[int, str, int]]:
+        return [(tid, name, sort) for (owner, tid), (name, sort) in self._threads.items() if owner == pid]
+
+
+def placed(
+    frame: pl.DataFrame, processes: Processes, layer: Layer, *, os_pid: str = "pid", device: str = "device", name: str | None = None
+) -> pl.DataFrame:
+    """The frame with `pid` replaced by the number of its layer; `name` may hold {device}."""
+    keys = [key for key in (os_pid, device) if key in frame.columns]
+    chosen = [pl.col(os_pid) if os_pid in keys else pl.lit(None, pl.Int64).alias("pid")]
+    chosen.append(pl.col(device) if device in keys else pl.lit(None, pl.Int32).alias("device"))
+    owners = frame.select(chosen).unique(maintain_order=True)
+    pids = [processes.of(layer, pid, at, name.format(device=at) if name else None) for pid, at in owners.iter_rows()]
+    if len(pids) == 1:
+        return frame.with_columns(pl.lit(pids[0], pl.Int64).alias("pid"))
+    found = owners.select(keys).with_columns(pl.Series("layer pid", pids, dtype=pl.Int64)) if keys else owners
+    joined = frame.join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return joined.drop("pid", strict=False).rename({"layer pid": "pid"})
