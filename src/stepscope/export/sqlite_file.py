@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import adbc_driver_manager
 import adbc_driver_sqlite.dbapi as sqlite
@@ -17,6 +18,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.export.atomic import FILE_MODE, explained, refuse_symlink
+from stepscope.export.sqlite_pages import PagedTable, attach, is_paged, spool
 from stepscope.tables.ascend_db_schema import DbTable
 
 # The file is thrown away when anything fails, so it needs no journal; large pages make bulk inserts fastest.
@@ -24,10 +26,12 @@ _PRAGMAS = ("page_size = 65536", "journal_mode = OFF", "synchronous = OFF", "loc
 
 
 class SqliteFile:
-    """A database being filled; indexes are made last."""
+    """A database being filled. Large tables of numbers are spooled as pages and put in at the end, then come the indexes."""
 
-    def __init__(self, connection: Any):
+    def __init__(self, connection: Any, leaves: BinaryIO):
         self._connection = connection
+        self._leaves = leaves
+        self._paged: list[PagedTable] = []
         self._indexes: list[str] = []
         self.tables: list[str] = []
 
@@ -42,6 +46,13 @@ class SqliteFile:
         self.tables.append(table.name)
         if table.index:
             self._indexes.append(table.index)
+        if is_paged(frame):
+            key = next((column.name for column in table.columns if column.key), None)
+            whole = frame.select(
+                pl.col(name) if name in frame.columns else pl.lit(None, pl.Int64).alias(name) for name in table.names
+            )
+            self._paged.append(spool(table.name, whole, key, self._leaves))
+            return
         if table.names != tuple(frame.columns):
             frame = frame.select(name for name in table.names if name in frame.columns)
         with self._connection.cursor() as cursor:
@@ -51,10 +62,27 @@ class SqliteFile:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
 
-    def finish(self) -> None:
-        for statement in self._indexes:
-            self.run(statement)
+    def commit(self) -> None:
         self.run("COMMIT")
+
+    def complete(self, path: Path) -> None:
+        """Put the pages in and make the indexes, once nobody else has the file open."""
+        connection = sqlite3.connect(path)
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
+            if self._paged:
+                connection.close()
+                self._leaves.seek(0)
+                with path.open("r+b") as file:
+                    attach(file, [(table, roots[table.name]) for table in self._paged], self._leaves)
+                connection = sqlite3.connect(path)
+            for statement in self._indexes:
+                connection.execute(statement)
+            connection.commit()
+        finally:
+            connection.close()
 
 
 @contextmanager
@@ -68,13 +96,15 @@ def building(path: Path) -> Iterator[SqliteFile]:
     os.close(number)
     partial = Path(name)
     try:
-        with _connected(partial) as connection:
-            file = SqliteFile(connection)
-            yield file
-            file.finish()
+        with tempfile.TemporaryFile(dir=path.parent) as leaves:
+            with _connected(partial) as connection:
+                file = SqliteFile(connection, leaves)
+                yield file
+                file.commit()
+            file.complete(partial)
         partial.chmod(FILE_MODE)
         partial.replace(path)
-    except adbc_driver_manager.Error as error:
+    except (adbc_driver_manager.Error, sqlite3.Error) as error:
         raise _refused(error, path) from error
     except OSError as error:
         raise explained(error, path) from error
@@ -94,7 +124,7 @@ def _connected(path: Path) -> Iterator[Any]:
         connection.close()
 
 
-def _refused(error: adbc_driver_manager.Error, path: Path) -> CaptureError:
+def _refused(error: Exception, path: Path) -> CaptureError:
     if "full" in str(error):
         return explained(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), path)
     kept = "the file of that name from before is unchanged" if path.exists() else "no file of that name was left behind"

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of SQLite tables straight from columns: large tables of numbers, several times faster than inserting rows.
+
+The file format is documented and stable (sqlite.org/fileformat2.html). A table is a b-tree keyed by row number: leaf
+pages hold the rows and refer to nothing, so they can be made before it is known where in the file they will lie.
+Only tables whose columns are all numbers are written this way; SQLite itself makes the rest of the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+PAGE = 65536
+_LEAF, _INTERIOR = 0x0D, 0x05
+_LEAF_HEADER, _INTERIOR_HEADER = 8, 12
+_ROWS_AT_ONCE = 1 << 16
+MANY_ROWS = 20_000
+# Serial types of the record format by width in bytes; constants 0 and 1 need no bytes at all.
+_INTEGERS = {1: 1, 2: 2, 4: 4, 8: 6}
+_REAL, _ZERO, _ONE = 7, 8, 9
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class _Field:
+    """How one column is stored: serial type and the bytes of its values; both nothing where the value is null."""
+
+    serial: int
+    width: int
+    values: npt.NDArray[np.generic]
+    null: npt.NDArray[np.bool_] | None
+
+
+@dataclass
+class PagedTable:
+    """Leaf pages of one table, already spooled: how many, and the last row number on each."""
+
+    name: str
+    last_rows: list[int] = field(default_factory=list)
+
+
+def is_paged(frame: pl.DataFrame) -> bool:
+    """Whether the frame can and should be written as pages: numbers only, and more than fit on one page."""
+    return frame.height >= MANY_ROWS and all(dtype.is_numeric() or dtype == pl.Boolean for dtype in frame.schema.values())
+
+
+def spool(name: str, frame: pl.DataFrame, key: str | None, sink: BinaryIO) -> PagedTable:
+    """Write the leaf pages of a table to `sink`.
+
+    Args:
+        name: the table.
+        frame: its columns in the order of its declaration.
+        key: the column declared INTEGER PRIMARY KEY, which is the row number itself; it must not repeat.
+        sink: a file that holds leaf pages only.
+    """
+    if key is not None:
+        frame = frame.sort(key)
+        rows = frame[key].cast(pl.Int64).to_numpy()
+        frame = frame.with_columns(pl.lit(None, pl.Int64).alias(key))
+    else:
+        rows = np.arange(1, frame.height + 1, dtype=np.int64)
+    fields = [_field(column) for column in frame]
+    table = PagedTable(name)
+    for start in range(0, frame.height, _ROWS_AT_ONCE):
+        part = slice(start, min(start + _ROWS_AT_ONCE, frame.height))
+        for page, last in _leaves(*_cells(fields, part, rows)):
+            sink.write(page)
+            table.last_rows += rows[start + last - 1].tolist()
+    return table
+
+
+def attach(file: BinaryIO, tables: list[tuple[PagedTable, int]], leaves: BinaryIO) -> None:
+    """Append spooled leaves to a closed database and hang them below the root pages of their (still empty) tables.
+
+    Args:
+        file: the database, open for reading and writing.
+        tables: the tables in the order in which they were spooled, each with the number of its root page.
+        leaves: the spool, at its beginning.
+    """
+    file.seek(0, 2)
+    pages = file.tell() // PAGE
+    while block := leaves.read(64 * PAGE):
+        file.write(block)
+    roots = []
+    first = pages + 1
+    pages = file.tell() // PAGE
+    for table, root in tables:
+        children = list(zip(range(first, first + len(table.last_rows)), table.last_rows, strict=True))
+        first += len(children)
+        while len(children) > _FANOUT:
+            # Even shares: a page that leads to one child only would be malformed.
+            count = -(-len(children) // _FANOUT)
+            groups = [children[len(children) * at // count : len(children) * (at + 1) // count] for at in range(count)]
+            file.write(b"".join(_interior(group) for group in groups))
+            children = [(pages + 1 + number, group[-1][1]) for number, group in enumerate(groups)]
+            pages += len(groups)
+        roots.append((root, children))
+    for root, children in roots:
+        file.seek((root - 1) * PAGE)
+        file.write(_interior(children))
+    file.seek(28)
+    file.write(struct.pack(">I", pages))
+
+
+def _field(column: pl.Series) -> _Field:
+    null = column.is_null().to_numpy() if column.null_count() else None
+    if column.null_count() == len(column):
+        return _Field(0, 0, np.zeros(len(column), np.int8), null)
+    if column.dtype.is_float():
+        return _Field(_REAL, 8, column.fill_null(0.0).cast(pl.Float64).to_numpy().astype(">f8"), null)
+    whole = column.cast(pl.Int64).fill_null(strategy="min")
+    low, high = int(whole.min() or 0), int(whole.max() or 0)
+    if low == high and low in (0, 1):
+        return _Field(_ONE if low else _ZERO, 0, np.zeros(len(column), np.int8), null)
+    width = next(width for width in _INTEGERS if -(1 << (8 * width - 1)) <= low and high < 1 << (8 * width - 1))
+    return _Field(_INTEGERS[width], width, whole.to_numpy().astype(f">i{width}"), null)
+
+
+def _cells(fields: list[_Field], part: slice, rows: npt.NDArray[np.int64]) -> tuple[Bytes, npt.NDArray[np.int64] | int]:
+    """The rows of a part end to end, and the length of each (one number when all are equal).
+
+    A row is: length of the record, row number, length of the record's header, serial types, values.
+    """
+    header = 1 + len(fields)
+    longest = header + sum(item.width for item in fields)
+    length_bytes, row_bytes = _varint_width(longest), _varint_width(int(rows[-1]))
+    names = [f"f{number}" for number in range(len(fields))]
+    layout = np.dtype(
+        [("length", "u1", length_bytes), ("row", "u1", row_bytes), ("header", "u1"), ("serials", "u1", len(fields))]
+        + [(name, item.values.dtype) for name, item in zip(names, fields, strict=True) if item.width]
+    )
+    cells = np.empty(part.stop - part.start, layout)
+    cells["header"] = header
+    cells["serials"] = np.array([item.serial for item in fields], np.uint8)
+    _put_varint(cells["row"], rows[part])
+    records = np.full(len(cells), longest, np.int64)
+    dropped = []
+    for number, (name, item) in enumerate(zip(names, fields, strict=True)):
+        if item.width:
+            cells[name] = item.values[part]
+        if item.null is not None and item.serial:
+            null = item.null[part]
+            cells["serials"][null, number] = 0
+            records -= null * item.width
+            dropped.append((name, null))
+    _put_varint(cells["length"], records)
+    flat = cells.view(np.uint8).reshape(len(cells), layout.itemsize)
+    if (records == longest).all():
+        return flat.reshape(-1), layout.itemsize
+    kept = np.ones(flat.shape, np.bool_)
+    for name, null in dropped:
+        if layout.fields and name in layout.fields:
+            at = layout.fields[name][1]
+            kept[null, at : at + layout.fields[name][0].itemsize] = False
+    return flat[kept], records + length_bytes + row_bytes
+
+
+def _varint_width(largest: int) -> int:
+    return max(1, -(-largest.bit_length() // 7))
+
+
+def _put_varint(place: Bytes, values: npt.NDArray[Any]) -> None:
+    """Seven bits a byte, most significant first, the top bit set on all but the last; all of one width."""
+    width = place.shape[1]
+    if values.max(initial=0) < 1 << 31:
+        values = values.astype(np.uint32)
+    for byte in range(width):
+        bits = (values >> (7 * (width - 1 - byte))) & 0x7F
+        place[:, byte] = bits | (0x80 if byte < width - 1 else 0)
+
+
+def _leaves(cells: Bytes, lengths: npt.NDArray[np.int64] | int) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+    """Full pages one after the other, with the number of rows written when each page ends."""
+    if isinstance(lengths, int):
+        yield from _even_leaves(cells, lengths)
+        return
+    ends = np.cumsum(lengths)
+    filled = ends + 2 * np.arange(1, len(ends) + 1)  # each row also takes a pointer of two bytes
+    row = begin = 0
+    while row < len(ends):
+        used = filled[row - 1] if row else 0
+        stop = int(np.searchsorted(filled, used + PAGE - _LEAF_HEADER, side="right"))
+        content = cells[begin : ends[stop - 1]]
+        pointers = PAGE - len(content) + np.concatenate([[0], ends[row : stop - 1] - begin])
+        page = bytearray(PAGE)
+        page[:_LEAF_HEADER] = struct.pack(">BHHHB", _LEAF, 0, stop - row, (PAGE - len(content)) % PAGE, 0)
+        page[_LEAF_HEADER : _LEAF_HEADER + 2 * (stop - row)] = pointers.astype(">u2").tobytes()
+        page[PAGE - len(content) :] = content.tobytes()
+        yield bytes(page), np.array([stop])
+        row, begin = stop, int(ends[stop - 1])
+
+
+def _even_leaves(cells: Bytes, length: int) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+    """Pages of rows of one length: every full page has the same layout, so all of them are made at once."""
+    total = len(cells) // length
+    each = (PAGE - _LEAF_HEADER) // (length + 2)
+    for rows in ({each: total // each, total % each: 1} if total % each else {each: total // each}).items():
+        in_page, pages = rows
+        if not pages or not in_page:
+            continue
+        done = 0 if in_page == each else total - in_page
+        content = PAGE - in_page * length
+        block = np.zeros((pages, PAGE), np.uint8)
+        block[:, :_LEAF_HEADER] = np.frombuffer(struct.pack(">BHHHB", _LEAF, 0, in_page, content % PAGE, 0), np.uint8)
+        pointers = (content + length * np.arange(in_page)).astype(">u2")
+        block[:, _LEAF_HEADER : _LEAF_HEADER + 2 * in_page] = pointers.view(np.uint8)
+        block[:, content:] = cells[done * length : (done + pages * in_page) * length].reshape(pages, -1)
+        yield block.tobytes(), done + in_page * np.arange(1, pages + 1)
+
+
+_FANOUT = (PAGE - _INTERIOR_HEADER) // (2 + 4 + 9)
+
+
+def _interior(children: list[tuple[int, int]]) -> bytes:
+    """A page that leads to `children`: page number and last row number of each."""
+    content = b""
+    offsets = []
+    for page, last in reversed(children[:-1]):
+        cell = struct.pack(">I", page) + _varint(last)
+        content = cell + content
+        offsets.append(PAGE - len(content))
+    start = PAGE - len(content)
+    header = struct.pack(">BHHHBI", _INTERIOR, 0, len(offsets), start % PAGE, 0, children[-1][0])
+    pointers = struct.pack(f">{len(offsets)}H", *reversed(offsets))
+    return (header + pointers).ljust(start, b"\0") + content
+
+
+def _varint(value: int) -> bytes:
+    place = np.empty((1, _varint_width(value)), np.uint8)
+    _put_varint(place, np.array([value], np.int64))
+    return place.tobytes()
