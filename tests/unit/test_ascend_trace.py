@@ -447,3 +447,11 @@ def test_derived_events_are_dropped_and_foreign_layers_counted(read):
     assert [(row["issue"], row["count"], row["detail"]) for row in quality] == [
         ("events of a layer that is not read", 2, "CCU: 1, unnamed layer: 1")
     ]
+
+
+def test_events_without_time_or_of_unknown_phase_are_counted(read):
+    late = slice_("Add", pid_of(13), 2, "1.000", 1)
+    timeless = {key: value for key, value in late.items() if key != "ts"}
+    timeline, quality = read([*HARDWARE, late, timeless, late | {"ph": "Z"}])
+    assert timeline.frames["kernels"].height == 1
+    assert [(row["issue"], row["count"]) for row in quality] == [("events without a time", 1), ("events of an unknown phase", 1)]

@@ -69,6 +69,8 @@ _KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "MsTx": device.flow_rows,
     "pending": lambda events: events,
     "unplaced": lambda events: events.select("pid"),
+    "untimed": lambda events: events.select("pid"),
+    "strange": lambda events: events.select("pid"),
 }
 
 _LAYERS = {lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication")}
@@ -122,9 +124,11 @@ def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
     is_mark = pl.col("args.event_type").is_not_null() & layer.is_in(["foreign", unnamed])
     placed = pl.when(is_mark).then(pl.lit("mark")).when(layer == "foreign").then(pl.lit("unplaced")).otherwise(layer)
     by_category = pl.col("cat").replace_strict(_FRAMEWORK, default=None, return_dtype=pl.String)
-    phase = pl.col("ph")
+    phase = pl.col("ph").fill_null("")
     return (
-        pl.when(phase == "X")
+        pl.when(phase.is_in(["X", "C", "s", "f"]) & pl.col("ts_ns").is_null())
+        .then(pl.lit("untimed"))
+        .when(phase == "X")
         .then(pl.coalesce(by_category, placed))
         .when(phase.is_in(["s", "f"]) & pl.col("cat").is_in(_ARROWS))
         .then(pl.col("cat"))
@@ -132,7 +136,9 @@ def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
         .then(pl.lit("counter"))
         .when(phase == "M")
         .then(pl.lit("meta"))
-        .otherwise(pl.lit("derived"))
+        .when(phase.is_in(["s", "t", "f"]))
+        .then(pl.lit("derived"))
+        .otherwise(pl.lit("strange"))
     )
 
 
@@ -144,6 +150,9 @@ def _tables(parts: dict[str, list[pl.DataFrame]], source: str, quality: list[pl.
     meta = rows("meta")
     lanes = lane.lanes(meta if meta is not None else _NO_EVENTS.pipe(lane.metadata).collect())
     _count_unplaced(rows("unplaced"), lanes, source, quality)
+    for kind, issue in (("untimed", "events without a time"), ("strange", "events of an unknown phase")):
+        if (found := rows(kind)) is not None:
+            quality.append(lost(source, issue, found.height, "left out"))
     frames: dict[str, pl.DataFrame] = {}
     frames |= _host_tables(rows, lanes)
     frames |= _device_tables(rows, lanes, source, quality)
