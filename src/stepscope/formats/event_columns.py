@@ -128,8 +128,9 @@ class _Page:
         return same
 
     def scalar(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
-        """Whether bare values are numbers or words; a bracket, comma or blank at an end means another shape of object."""
-        return (end > begin) & _IN_SCALAR[self.codes[begin]] & _IN_SCALAR[self.codes[end - 1]]
+        """Whether bare values are numbers, true, false or null; anything else at an end (bracket, comma, the N of NaN) means
+        another shape of object."""
+        return (end > begin) & _FIRST_OF_SCALAR[self.codes[begin]] & _LAST_OF_SCALAR[self.codes[end - 1]]
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,9 @@ class _Template:
             yield value, places[number] + len(self.fixed[number]), places[number + 1]
 
 
-_IN_SCALAR = np.zeros(256, np.bool_)
-_IN_SCALAR[list(b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] = True
+_FIRST_OF_SCALAR, _LAST_OF_SCALAR = np.zeros((2, 256), np.bool_)
+_FIRST_OF_SCALAR[list(b"-0123456789tfn")] = True
+_LAST_OF_SCALAR[list(b"0123456789el")] = True
 
 
 def _split(line: bytes) -> _Template | None:
