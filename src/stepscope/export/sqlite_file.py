@@ -74,7 +74,6 @@ class SqliteFile:
             roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
             if self._paged:
                 connection.close()
-                self._leaves.seek(0)
                 with path.open("r+b") as file:
                     attach(file, [(table, roots[table.name]) for table in self._paged], self._leaves)
                 connection = sqlite3.connect(path)
