@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
-import torch
+os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")  # torch's own chatter; must be set before the import
+
+import torch  # noqa: E402
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

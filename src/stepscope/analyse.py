@@ -293,21 +293,20 @@ def _jobs(max_process_number: Any) -> int:
     return max_process_number
 
 
-def _log_file(folder: Path) -> Path | None:
-    try:
-        logs = folder / "logs"
-        logs.mkdir(parents=True, exist_ok=True, mode=0o750)
-        return logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_Analyse.log"
-    except OSError:
-        return None
+def _log_file(folder: Path) -> Path:
+    return folder / "logs" / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_Analyse.log"
 
 
 def _log(path: Path | None, level: int, message: str, problem: BaseException | None = None) -> None:
     if path is None:
         return
-    handler = logging.FileHandler(path, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError:
+        return  # the result says the same, and a log that cannot be written must not hide it
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     info = (type(problem), problem, problem.__traceback__) if problem else None
     handler.emit(logging.LogRecord("stepscope", level, __file__, 0, message, None, info))
     handler.close()
-    os.chmod(path, 0o640)
+    path.chmod(0o640)

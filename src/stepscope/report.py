@@ -127,7 +127,7 @@ def _milliseconds(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _operators(tables: Tables) -> pl.DataFrame:
     frame = _milliseconds(operator_summary(tables)).with_columns(pl.col("host_share", "device_share") * 100)
-    return frame.rename({"host_share": "host_%", "device_share": "device_%"})
+    return _without_idle_device(frame, tables).rename({"host_share": "host_%", "device_share": "device_%"}, strict=False)
 
 
 def _kernels(tables: Tables) -> pl.DataFrame:
