@@ -10,7 +10,7 @@ from pathlib import Path
 
 os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")  # torch's own chatter; must be set before the import
 
-import torch  # noqa: E402
+import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -67,14 +67,18 @@ def capture(console: Console) -> Path:
 def draw(console: Console, title: str, frame) -> None:
     table = Table(title=title, title_justify="left", header_style="bold")
     for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", max_width=48, no_wrap=True)
+        table.add_column(name, justify="right" if dtype.is_numeric() else "left", max_width=60, no_wrap=True)
     for row in frame.iter_rows():
         table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row))
     console.print(table)
 
 
-def main() -> int:
-    console = Console()
+def _short(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def main(picture: str | None = None) -> int:
+    console = Console(record=picture is not None, width=112 if picture else None)
     trace = capture(console)
     console.print(f"captured [bold]{STEPS} steps[/bold] with torch.profiler: {trace.stat().st_size / 1e6:.1f} MB")
     started = time.perf_counter()
@@ -89,17 +93,18 @@ def main() -> int:
     draw(console, "Verdict", verdict(opened.tables))
     draw(console, "Operators with the most time of their own", top(opened.tables, by="op").head(6))
     draw(console, "Modules", top(opened.tables, by="module").head(6))
-    console.print(f"\nfiles: {result.folder}")
+    console.print(f"\nfiles: {_short(Path(result.folder))}")
     for name in result.files:
         if not name.startswith("parquet/"):
             console.print(f"  {name}")
-    relative = trace.relative_to(Path.cwd()) if trace.is_relative_to(Path.cwd()) else trace
     console.print("\nnext:")
-    console.print(f"  .venv/bin/stepscope top {relative} --by step")
-    console.print(f"  .venv/bin/stepscope info {relative}")
+    console.print(f"  .venv/bin/stepscope top {_short(trace)} --by step")
+    console.print(f"  .venv/bin/stepscope info {_short(trace)}")
     console.print("  open perfetto_trace.json.gz in ui.perfetto.dev")
+    if picture:
+        console.save_svg(picture, title="make demo")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -135,11 +135,15 @@ def _kernels(tables: Tables) -> pl.DataFrame:
 
 
 def _modules(tables: Tables) -> pl.DataFrame:
-    return (
-        _milliseconds(module_view(tables))
-        .drop("depth")
-        .sort("device_total_ms", "host_total_ms", descending=True, maintain_order=True)
-    )
+    frame = _milliseconds(module_view(tables)).drop("depth")
+    return _without_idle_device(frame.sort("device_total_ms", "host_total_ms", descending=True, maintain_order=True), tables)
+
+
+def _without_idle_device(frame: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Device columns only where there is a device: a capture of the CPU alone would show zeros."""
+    if tables.kernels.height or tables.collectives.height:
+        return frame
+    return frame.select(name for name in frame.columns if not name.startswith("device_"))
 
 
 def _steps(tables: Tables) -> pl.DataFrame:
@@ -172,7 +176,7 @@ def _about_steps(tables: Tables) -> Iterable[tuple[str, str]]:
         return
     spans = (steady["end_ns"] - steady["start_ns"]) / 1e6
     left_out = tables.steps.height - steady.height
-    aside = f" ({left_out} slowed by the profiler left out)" if left_out else ""
+    aside = f" ({left_out} inflated ones left out)" if left_out else ""
     yield "step", f"{spans.mean():.1f} ms on average over {steady.height} steps{aside}"
     slowest = int(spans.arg_max() or 0)
     yield (

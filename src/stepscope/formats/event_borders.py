@@ -31,7 +31,12 @@ class Pieces:
     lines: bytes
     rest: bytes  # from the first byte after the last whole event
     closed: bool = False  # the list ended: `rest` begins with its closing bracket
-    strange: int = 0  # bytes between events that are neither commas nor blanks
+    skipped: bytes = b""  # what stands between events and is more than commas and blanks, one piece per line
+
+
+def flat(data: bytes) -> bytes:
+    """The same JSON without line ends or tabs; nothing moves."""
+    return data.translate(_BLANKS) if b"\n" in data or b"\r" in data or b"\t" in data else data
 
 
 def separator(data: bytes) -> bytes | None:
@@ -59,7 +64,7 @@ def by_pattern(data: bytes, border: bytes) -> Pieces | None:
     whole, rest = data[: end + 1], data[end + len(border) - 1 :]
     if b"\n" in border:
         return Pieces(_by_line_ends(whole, border), rest)
-    return Pieces(_flat(whole).replace(border, b"}\n".ljust(len(border) - 1) + b"{"), rest)
+    return Pieces(flat(whole).replace(border, b"}\n".ljust(len(border) - 1) + b"{"), rest)
 
 
 def _by_line_ends(data: bytes, border: bytes) -> bytes:
@@ -77,21 +82,18 @@ def _by_line_ends(data: bytes, border: bytes) -> bytes:
     return codes.tobytes()
 
 
-def _flat(data: bytes) -> bytes:
-    return data.translate(_BLANKS) if b"\n" in data or b"\r" in data or b"\t" in data else data
-
-
 def by_brackets(data: bytes) -> Pieces:
     """Split by counting brackets outside of strings; right for any JSON."""
-    flat = _flat(data)
-    starts, ends, closing = _borders(flat)
+    text = flat(data)
+    starts, ends, closing = _borders(text)
     begin, stop = starts.tolist(), ends.tolist()
-    lines = b"\n".join([flat[a:b] for a, b in zip(begin, stop, strict=True)])
+    lines = b"\n".join([text[a:b] for a, b in zip(begin, stop, strict=True)])
     last = stop[-1] if stop else 0
     rest_at = closing if closing is not None else last
-    between = [flat[a:b] for a, b in zip([0, *stop], begin, strict=False)]
-    skipped = b"".join(between) + (flat[last:rest_at] if closing is not None else b"")
-    return Pieces(lines, flat[rest_at:].lstrip(b" ,"), closing is not None, len(skipped.translate(None, b" ,")))
+    between = [text[a:b] for a, b in zip([0, *stop], begin, strict=False)]
+    skipped = [*between, text[last:rest_at] if closing is not None else b""]
+    strange = b"\n".join([piece for piece in skipped if piece.strip(b" ,")])
+    return Pieces(lines, text[rest_at:].lstrip(b" ,"), closing is not None, strange)
 
 
 def _borders(flat: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int | None]:

@@ -13,17 +13,22 @@ import orjson
 Note = Callable[[str, int, str], None]
 
 
-def mended(lines: bytes, note: Note, *, all_lines: bool = False) -> bytes:
+def mended(lines: bytes, note: Note, border: bytes | None = None, *, all_lines: bool = False) -> bytes:
     """Return the lines that are objects, values that JSON does not know replaced by null.
 
-    `all_lines` rewrites good lines too, for a parser that refuses what this one accepts.
+    Args:
+        lines: objects, one per line.
+        note: hears of everything changed or left out.
+        border: separator of events; a line that is no object may be several around a damaged one, and is cut there.
+        all_lines: rewrite good lines too, for a parser that refuses what this one accepts.
     """
     kept = []
     for line in lines.split(b"\n"):
-        good = None if all_lines or not _is_event(line) else line
-        fixed = good or _rewritten(line, note)
+        fixed = line if not all_lines and _is_event(line) else _rewritten(line, note, quiet=bool(border and border in line))
         if fixed:
             kept.append(fixed)
+        elif border and border in line:
+            kept.append(mended(line.replace(border, b"}\n{"), note))
     return b"\n".join(kept)
 
 
@@ -35,7 +40,8 @@ def _is_event(line: bytes) -> bool:
     return isinstance(event, dict) and isinstance(event.get("args", {}), dict)
 
 
-def _rewritten(line: bytes, note: Note) -> bytes | None:
+def _rewritten(line: bytes, note: Note, *, quiet: bool) -> bytes | None:
+    """The line as strict JSON; None when that cannot be, which is noted unless `quiet`."""
     if not line.strip():
         return None
     constants: list[str] = []
@@ -44,10 +50,10 @@ def _rewritten(line: bytes, note: Note) -> bytes | None:
         text = line.decode("utf-8", "replace")
         event = json.loads(text, strict=False, parse_constant=lambda word: constants.append(word))
     except (ValueError, RecursionError):
-        note("event not readable", 1, "no valid JSON; left out")
+        note("event not readable", int(not quiet), "no valid JSON; left out")
         return None
     if not isinstance(event, dict):
-        note("event not readable", 1, "a list element that is no object; left out")
+        note("event not readable", int(not quiet), "a list element that is no object; left out")
         return None
     if not isinstance(event.get("args") or {}, dict):
         note("args not readable", 1, "the args of an event are no object; set to null")

@@ -21,7 +21,7 @@ import orjson
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.event_borders import by_brackets, by_pattern, separator
+from stepscope.formats.event_borders import by_brackets, by_pattern, flat, separator
 from stepscope.formats.event_columns import text_columns
 from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
@@ -62,8 +62,8 @@ def read_events(
         args: argument keys wanted, with their types (String, Boolean or a number).
         quality: receives what was lost, once the last frame has been taken.
         header: receives the keys beside `traceEvents`, once the last frame has been taken.
-        guards: for some keys of `args`, a text that stands in every chunk of JSON where the key does; a key costs time only
-            where its guard is found.
+        guards: for some keys of `args`, a text that stands in every event where the key does; a key costs time only where
+            its guard is found.
         chunk_bytes: bytes of JSON read at a time.
     """
     reading = _Reading(path, args, guards or {}, chunk_bytes)
@@ -138,8 +138,8 @@ class _Reading:
                     data += block
                     continue
             pieces = by_brackets(data)
-            yield from self._tolerant(pieces.lines)
-            self.note("bytes between events", pieces.strange, "neither comma nor blank; skipped")
+            yield from self._tolerant(pieces.lines, border)
+            yield from self._between(pieces.skipped, border)
             data = pieces.rest
             if pieces.closed:
                 yield from self._after_list(data + (block or b"") + b"".join(stream), border)
@@ -201,7 +201,7 @@ class _Reading:
             self.header = _without_events(self._head + b"]}")
             if tail[1:].strip() == b"}":
                 return
-        if border and border in tail:
+        if border and flat(border) in flat(tail):
             self.note("list of events closed early", 1, "a damaged event looks like the end of the list")
             yield from self._salvaged(tail, border)
         else:
@@ -211,14 +211,14 @@ class _Reading:
         """The file ended inside the list."""
         self.header = _without_events(self._head + b"]}") if self._head != b"[" else {}
         self.note("list of events not closed", 1, "the file ends early; all whole events were read")
-        if border and border in rest:
+        if border and flat(border) in flat(rest):
             yield from self._salvaged(rest, border)
         else:
             self.note("event cut off", len(rest.strip(b" ,")), "bytes of an event that is not whole")
 
     def _salvaged(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """Events around a damaged one: whatever stands between two separators and is an object."""
-        pieces = by_pattern(data, border) if border else None
+        pieces = by_pattern(flat(data), flat(border)) if border else None
         if pieces is None:
             self.note("event not readable", 1, "no end found; skipped to the end of the block")
             return
@@ -229,6 +229,13 @@ class _Reading:
             self.header = _without_events(self._head + last.rest) or self.header
         elif not last.closed:
             self.note("event cut off", len(last.rest.strip(b" ,")), "bytes of an event that is not whole")
+
+    def _between(self, skipped: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
+        """What stands between events and should not: nothing, or events that damage before them has hidden."""
+        if border and flat(border) in skipped:
+            yield from self._tolerant(skipped, border)
+        else:
+            self.note("bytes between events", len(skipped), "neither comma nor blank; skipped")
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
@@ -287,7 +294,7 @@ class _Reading:
             schema["args"] = pl.String() if "*" in keys else pl.Struct({key: pl.String() for key in keys})
         return schema
 
-    def _tolerant(self, lines: bytes) -> Iterator[pl.DataFrame]:
+    def _tolerant(self, lines: bytes, border: bytes | None = None) -> Iterator[pl.DataFrame]:
         """The frames of these lines, those left out that cannot be read."""
         if not lines.strip():
             return
@@ -295,7 +302,9 @@ class _Reading:
         for all_lines in (False, True):
             if frame is None:
                 # Long numbers are quoted before the repair, which reads numbers as doubles.
-                lines = mended(_LONG_NUMBER.sub(rb'\1"\2"', lines), self.note, all_lines=all_lines)
+                lines = mended(
+                    _LONG_NUMBER.sub(rb'\1"\2"', lines), self.note, flat(border) if border else None, all_lines=all_lines
+                )
                 frame = self._strict(lines)
         if frame is None:
             self.note("event not readable", lines.count(b"\n") + 1, "refused by the JSON parser; left out")

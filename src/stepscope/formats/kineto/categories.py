@@ -49,13 +49,12 @@ _MEMORY = {
 
 ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MEMORY}
 
-# A key that only some events of some captures have is not looked for where the text beside it does not occur.
+# A key that few captures have is not looked for where a text does not occur that every event with the key holds.
 GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
     **dict.fromkeys(_MEMORY, '"[memory]"'),
-    **dict.fromkeys(("external id", "Input dims"), '"external id"'),  # of 2021
-    "Flops": '"Flops"',
+    **{key: f'"{key}"' for key in ("external id", "Input dims", "Flops")},
 }
 
 
