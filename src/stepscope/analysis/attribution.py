@@ -45,7 +45,9 @@ def enqueue_owners(ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:
 
 
 def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame, enqueued: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Set correlation_id and op of `kernels` or `collectives`; further tasks of one launch (`extra`) get none.
+    """Set correlation_id and op of `kernels` or `collectives`.
+
+    Further tasks of one launch (`extra`) get none, nor do events: they wait for work, and their time is no operator's.
 
     Args:
         tasks: with launch_ns and launch_tid.
@@ -54,6 +56,8 @@ def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame, enqu
         enqueued: `enqueue_owners` of the same, when the caller has them already.
     """
     counted = ~pl.col("extra").fill_null(False)
+    if "kind" in tasks.columns:
+        counted &= pl.col("kind").ne_missing("event")
     launches = tasks.select(time_ns=pl.when(counted).then("launch_ns"), tid="launch_tid")
     correlation = _correlations(launches, queue)
     if enqueued is None:

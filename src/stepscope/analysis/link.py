@@ -6,7 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.analysis import attribution, flows, memory, op_tree, steps
-from stepscope.tables import Tables, lost
+from stepscope.tables import TEXT, Tables, lost
 
 SOURCE = "link"
 
@@ -21,7 +21,9 @@ def link(tables: Tables) -> Tables:
     ops = tables.ops.with_columns(parent=op_tree.parents(tables.ops))
     # Tasks of a communication operator share its launch: their time counts once, through the operator.
     of_operators = tables.collectives.filter(pl.col("kernel").is_null())["connection_id"]
-    kernels = attribution.with_launches(tables.kernels, tables.api_calls, unless=of_operators)
+    kernels = attribution.with_launches(
+        _with_communication(tables.kernels, tables.transfers), tables.api_calls, unless=of_operators
+    )
     collectives = attribution.with_launches(tables.collectives, tables.api_calls)
     enqueued = attribution.enqueue_owners(ops, tables.queue)
     kernels = attribution.attributed(kernels, ops, tables.queue, enqueued)
@@ -37,6 +39,17 @@ def link(tables: Tables) -> Tables:
         quality=tables.quality.filter(pl.col("source") != SOURCE),
     )
     return _with_allocations(linked).noting(*_unmatched(linked))
+
+
+def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
+    """Device tasks that are the link-level tasks of a communication operator are of that kind, whatever their type says."""
+    place = ["device", "stream", "task_id", "context_id", "start_ns"]
+    if not transfers.height or not kernels.height:
+        return kernels
+    known = transfers.select(place).unique().with_columns(told=True)
+    told = kernels.select(place).join(known, on=place, how="left", maintain_order="left", nulls_equal=True)["told"].fill_null(False)
+    kind = pl.when(told & (pl.col("kind") != "compute")).then(pl.lit("communication").cast(TEXT)).otherwise("kind")
+    return kernels.with_columns(kind.alias("kind"))
 
 
 def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:

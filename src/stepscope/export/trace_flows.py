@@ -13,6 +13,10 @@ from stepscope.export.timeline import Timeline
 from stepscope.export.trace_clock import Clock
 
 
+# Kinds of NPU tasks that an arrow leads to (outputs.md 3.3).
+ARROWS = ("compute", "memcpy", "event")
+
+
 def host_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     """From enqueue to dequeue, from forward to backward, and those a foreign trace brought."""
     for kind, phase in (("enqueue", "s"), ("dequeue", "f")):
@@ -30,6 +34,9 @@ def device_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     """From the launch on the host to the task on the device; from the host part of a mark to its device part."""
     for name in ("kernels", "collectives"):
         launched = timeline[name].filter(pl.col("launch_ns").is_not_null() & pl.col("connection_id").is_not_null())
+        if timeline.is_npu and name == "kernels":
+            # Tasks that hold others (FFTS+) share the launch of what they hold and get no arrow (outputs.md 3.3).
+            launched = launched.filter(pl.col("kind").is_in(ARROWS))
         first = launched.filter(~pl.col("extra").fill_null(False))
         if timeline.is_npu:
             yield from _launches(timeline, first, launched, clock)

@@ -132,8 +132,11 @@ def _packet_rows(name: str, group: str | None, info: Mapping[str, Any]) -> Itera
     for transport, values in _object(info, _BANDWIDTH_INFO).items():
         if not isinstance(values, dict):
             continue
-        totals = (name, group, transport, *(_number(values.get(key)) for key in _TRANSPORT_KEYS.values()))
+        measured = [_number(values.get(key)) for key in _TRANSPORT_KEYS.values()]
         sizes = _object(values, "Size Distribution")
+        if not sizes and not any(measured):
+            continue  # a transport that was not used; the file lists them all
+        totals = (name, group, transport, *measured)
         for size, counted in sizes.items():
             pair = counted if isinstance(counted, list) and len(counted) == 2 else (None, None)
             packets = _number(pair[0])

@@ -66,11 +66,12 @@ def read_events(
             its guard is found.
         chunk_bytes: bytes of JSON read at a time.
     """
-    reading = _Reading(path, args, guards or {}, chunk_bytes)
     events = 0
-    for frame in reading.frames():
-        events += frame.height
-        yield frame
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reading = _Reading(path, args, guards or {}, chunk_bytes, pool)
+        for frame in reading.frames():
+            events += frame.height
+            yield frame
     if not events and reading.lost:
         what = "; ".join(f"{issue}: {count}" for (issue, _), count in reading.lost.items())
         raise CaptureError("the trace holds no whole event", where=str(path), cause=what, fix="capture again; the file is damaged")
@@ -111,8 +112,10 @@ def _without_events(text: bytes) -> dict[str, Any]:
 class _Reading:
     """One pass over one trace: what is left of the bytes, and what was lost so far."""
 
-    def __init__(self, path: Path, args: Mapping[str, pl.DataType], guards: Mapping[str, str], chunk_bytes: int):
-        self.path, self.args, self.guards, self.chunk_bytes = path, args, guards, chunk_bytes
+    def __init__(
+        self, path: Path, args: Mapping[str, pl.DataType], guards: Mapping[str, str], chunk_bytes: int, pool: ThreadPoolExecutor
+    ):
+        self.path, self.args, self.guards, self.chunk_bytes, self._pool = path, args, guards, chunk_bytes, pool
         self.lost: dict[tuple[str, str], int] = {}
         self.header: dict[str, Any] = {}
         self._head = b""  # everything up to the opening bracket of the list
@@ -240,8 +243,7 @@ class _Reading:
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
         try:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                parts = list(pool.map(self._part, _parts(lines)))
+            parts = list(self._pool.map(self._part, _parts(lines)))
         except pl.exceptions.PolarsError:
             return None
         for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):

@@ -279,6 +279,11 @@ NOTHING = ("N/A", "INVALID_TYPE", "RESERVED")
 
 
 def enum_with(name: str, used: Iterable[str]) -> dict[int, str]:
-    """The current enumeration; where `used` has a name of an earlier one, that name stands at its number."""
+    """The current enumeration; where `used` has a name of an earlier one, that name stands at its number.
+
+    Names that no generation knows get numbers behind the last one, so that their rows are not lost.
+    """
     needed = set(used) - set(ENUMS[name].values())
-    return {**ENUMS[name], **{number: old for number, old in OLD_ENUMS.get(name, {}).items() if old in needed}}
+    known = {**ENUMS[name], **{number: old for number, old in OLD_ENUMS.get(name, {}).items() if old in needed}}
+    free = 1 + max((number for number in known if number < 255), default=0)
+    return {**known, **dict(enumerate(sorted(needed - set(known.values())), start=free))}

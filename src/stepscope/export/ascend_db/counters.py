@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.export.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.ascend_db_counters import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
-from stepscope.tables.ascend_db_schema import ENUMS, OLD_ENUMS, PROFILER_DB
+from stepscope.tables.ascend_db_schema import PROFILER_DB, enum_with
 
 _TIME = "timestampNs"
 
@@ -82,10 +82,8 @@ def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
             continue
         values = rows[column.name]
         if column.name == "moduleId":
-            numbers = {name: number for part in (OLD_ENUMS, ENUMS) for number, name in part["ENUM_MODULE"].items()}
-            named = values.replace_strict(numbers, default=None, return_dtype=pl.Int64)
-            numbered = values.str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
-            columns.append(rows.select(pl.coalesce(named, numbered).fill_null(-1).alias("moduleId")).to_series())
+            numbers = {name: number for number, name in enum_with("ENUM_MODULE", values.unique().drop_nulls()).items()}
+            columns.append(values.replace_strict(numbers, default=-1, return_dtype=pl.Int64).alias("moduleId"))
         elif column.is_string_id:
             columns.append(strings.of(values.cast(TEXT), 0, missing="N/A"))
         elif column.kind in "IK":

@@ -90,7 +90,14 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
         pl.col("connection_id"),
         pl.col("global_task_id"),
         pl.col("pid"),
-        pl.coalesce("host_task_type", queued.cast(kernels["name"].dtype), "task_type", "name").alias("type"),
+        # A task that is no operator is named by its kind.
+        pl.coalesce(
+            "host_task_type",
+            queued.cast(kernels["name"].dtype),
+            pl.when(pl.col("kind") != "compute").then("name"),
+            "task_type",
+            "name",
+        ).alias("type"),
         "context_id",
         "stream",
         "task_id",

@@ -9,7 +9,7 @@ import polars as pl
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.export.ascend_db.numbers import after
 from stepscope.export.string_ids import StringIds
-from stepscope.tables import TEXT, Tables
+from stepscope.tables import ALL_TABLES, TEXT, Tables
 from stepscope.tables.ascend_db_schema import (
     ENUMS,
     FRAMEWORK_CONNECTIONS,
@@ -155,7 +155,7 @@ def _call_chains(stacks: pl.Series, strings: StringIds) -> tuple[pl.Series, pl.D
 
 def api_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
     """CANN_API, and OSRT_API for calls of the operating system."""
-    calls = tables["api_calls"]
+    calls = pl.concat([tables["api_calls"], _known_by_arrow(tables)])
     system = calls.filter(pl.col("level") == "os")
     runtime = calls.filter(pl.col("level").ne_missing("os")) if system.height else calls
     types = {name: number for number, name in ENUMS["ENUM_API_TYPE"].items()}
@@ -173,6 +173,22 @@ def api_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
             strings.of(system["name"], 0, missing="N/A").alias("name"), global_tid().alias("globalTid"), *_span()
         ),
     }
+
+
+def _known_by_arrow(tables: Tables) -> pl.DataFrame:
+    """Launches of which only the moment is known: timelines of level 0 keep the arrows and leave the calls out.
+
+    They are written without length, so that tasks and operators stay connected.
+    """
+    parts = [tables[name].select("launch_ns", "launch_tid", "connection_id") for name in ("kernels", "collectives")]
+    launches = pl.concat(parts).drop_nulls().unique("connection_id", keep="first", maintain_order=True)
+    launches = launches.join(tables["api_calls"], on="connection_id", how="anti", maintain_order="left")
+    pid = tables["ops"]["pid"].first() if tables["ops"].height else None
+    frame = launches.select(
+        pl.lit(pid, pl.Int64).alias("pid"), tid="launch_tid", start_ns="launch_ns", end_ns="launch_ns",
+        level=pl.lit("node"), name=pl.lit("launch"), connection_id="connection_id",
+    )  # fmt: skip
+    return ALL_TABLES["api_calls"].conform(frame)
 
 
 def _unique_connections(calls: pl.DataFrame) -> pl.Series:

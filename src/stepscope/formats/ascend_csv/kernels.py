@@ -13,6 +13,7 @@ from stepscope.formats.ascend_csv.cells import Cell, Further, Quality, cell, rea
 from stepscope.formats.ascend_csv.matching import match
 from stepscope.tables import ALL_TABLES, TEXT
 from stepscope.tables.metric_names import is_metric, to_canonical
+from stepscope.tables.task_kinds import task_kind
 
 KERNELS, METRICS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["kernel_metrics"], ALL_TABLES["collectives"]
 
@@ -100,13 +101,9 @@ def read_tasks(paths: Iterable[Path], *, quality: Quality, device: int | None = 
         pl.col("device").fill_null(pl.lit(device)).cast(pl.Int32),
         (pl.col("start_ns") + pl.col("duration_ns").floor().cast(pl.Int64)).alias("end_ns"),
         pl.col("name").fill_null(pl.col("task_type")),
-        pl.when(kind.str.contains(r"^MEMCPY"))
-        .then(pl.lit("memcpy"))
-        .when(kind.str.contains(r"^(EVENT_|NOTIFY)"))
-        .then(pl.lit("event"))
-        .when(kind.is_in(_COMPUTE_TASKS) & pl.col("name").is_not_null())
+        pl.when(kind.is_in(_COMPUTE_TASKS) & pl.col("name").is_not_null())
         .then(pl.lit("compute"))
-        .otherwise(pl.lit("other"))
+        .otherwise(task_kind(kind))
         .cast(TEXT)
         .alias("kind"),
     )

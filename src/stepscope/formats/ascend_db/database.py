@@ -162,11 +162,11 @@ class Database:
             return text
         return values
 
-    def text(self, ids: pl.Series) -> pl.Series:
-        """The texts behind string ids."""
+    def text(self, ids: pl.Series, *, empty: bool = False) -> pl.Series:
+        """The texts behind string ids; an empty one counts as none unless `empty` says that it means something."""
         if self._strings is None:
             self._strings = _Strings(self._string_rows())
-        return self._strings.of(ids)
+        return self._strings.of(ids, empty=empty)
 
     def _string_rows(self) -> pl.DataFrame:
         columns = [DbColumn("id", "I"), DbColumn("value", "T")]
@@ -185,19 +185,20 @@ class _Strings:
     def __init__(self, rows: pl.DataFrame):
         ordered = rows.sort("id")
         self._ids = ordered["id"].to_numpy()
-        meaningful = pl.when(pl.col("value").is_in(["", "N/A"])).then(None).otherwise(pl.col("value"))
-        self._texts = ordered.select(meaningful.cast(TEXT).alias("value")).to_series()
+        value = pl.col("value")
+        self._all = ordered.select(pl.when(value != "N/A").then(value).cast(TEXT).alias("value")).to_series()
+        self._texts = ordered.select(pl.when(~value.is_in(["", "N/A"])).then(value).cast(TEXT).alias("value")).to_series()
         low = self._ids[: np.searchsorted(self._ids, _DENSE)]
         self._row_of = np.full(int(low[-1]) + 1 if low.size else 0, -1, dtype=np.int64)
         self._row_of[low] = np.arange(low.size)
 
-    def of(self, ids: pl.Series) -> pl.Series:
+    def of(self, ids: pl.Series, *, empty: bool = False) -> pl.Series:
         """Texts of ids; null for those that are missing or have no text."""
         if not self._ids.size or not len(ids):
             return nulls(ids.name, TEXT, len(ids))
         rows = self._rows(ids.fill_null(-1).to_numpy())
         known = pl.Series(rows)
-        texts: pl.Series = self._texts.gather(known.set(known < 0, None) if rows.min() < 0 else known)
+        texts: pl.Series = (self._all if empty else self._texts).gather(known.set(known < 0, None) if rows.min() < 0 else known)
         return texts.alias(ids.name)
 
     def _rows(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

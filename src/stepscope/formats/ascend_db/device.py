@@ -9,6 +9,7 @@ from stepscope.formats.ascend_db.database import Database
 from stepscope.formats.ascend_db.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT
 from stepscope.tables.ascend_db_schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
+from stepscope.tables.task_kinds import task_kind
 
 _SPAN = ("startNs", "endNs")
 # enums.md 2: the core that runs a task of this host type.
@@ -50,13 +51,7 @@ def read_kernels(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame) -
     for info in (_compute_info(db), _copies(db), _communication_parts(db)):
         frame = frame.join(info, on="globalTaskId", how="left", maintain_order="left")
     host_type = frame["taskType"]
-    words = per_text(
-        host_type,
-        lambda text: pl.when(text.str.contains("MEMCPY|SDMA|PCIE_DMA")).then(pl.lit("memcpy"))
-        .when(text.str.contains("MEMSET")).then(pl.lit("memset"))
-        .when(text.str.contains("EVENT")).then(pl.lit("event"))
-        .otherwise(pl.lit("other")),
-    )  # fmt: skip
+    words = per_text(host_type, task_kind)
     kind = (
         pl.when(pl.col("is_compute")).then(pl.lit("compute"))
         .when(pl.col("is_communication")).then(pl.lit("communication"))

@@ -30,7 +30,7 @@ def pid_tid(column: str = "globalTid") -> list[pl.Expr]:
 
 def read_framework(db: Database) -> dict[str, pl.DataFrame]:
     """Tables ops, queue, python_calls and steps."""
-    api = db.frame("PYTORCH_API", required=_SPAN)
+    api = db.frame("PYTORCH_API", required=_SPAN, raw=("inputShapes", "inputDtypes"))
     kind = pl.col("type")
     ops = _ops(db, api.filter((kind == OP) | kind.is_null()))
     known = api.filter(kind.is_in([OP, QUEUE, TRACE])).height + api["type"].null_count()
@@ -44,10 +44,12 @@ def read_framework(db: Database) -> dict[str, pl.DataFrame]:
 
 
 def _ops(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
-    shapes, dtypes = (per_text(rows[name], _one_line) for name in ("inputShapes", "inputDtypes"))
+    shapes, dtypes = (per_text(db.text(rows[name], empty=True), _one_line) for name in ("inputShapes", "inputDtypes"))
     if _has_words(shapes) and not _has_words(dtypes):
         # outputs.md 12.1: the first generation swaps the two columns.
         shapes, dtypes = dtypes, shapes
+    # Empty text is one input without dimensions, but only where there is an input.
+    inputs = dtypes.cast(pl.String) != ""
     stacks = _stacks(db)
     frame = rows.select(
         *pid_tid(),
@@ -56,8 +58,8 @@ def _ops(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
         "name",
         _unless(pl.col("sequenceNumber"), -1).alias("seq"),
         _unless(pl.col("fwdThreadId"), 0).alias("fwd_thread"),
-        shapes.alias("shapes"),
-        dtypes.alias("dtypes"),
+        pl.when(inputs).then(shapes.alias("shapes")).alias("shapes"),
+        pl.when(inputs).then(dtypes.alias("dtypes")).alias("dtypes"),
         pl.col("callchainId").alias("id"),
     )
     frame = frame.join(stacks, on="id", how="left", maintain_order="left")
@@ -98,8 +100,8 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
     kind = per_text(
         rows["name"],
         lambda text: pl.when(text.str.starts_with("nn.Module: ")).then(pl.lit("module"))
-        .when(text.str.starts_with("<")).then(pl.lit("c"))
-        .otherwise(pl.lit("python")),
+        .when(text.str.contains(r"\(\d+\): ")).then(pl.lit("python"))
+        .otherwise(pl.lit("c")),
     )  # fmt: skip
     number = per_text(rows["name"], lambda text: text.str.extract(r"^nn\.Module: .*_(\d+)$").cast(pl.Int64), pl.Int64())
     frame = rows.select(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.ascend_trace.events import rewritten
 from stepscope.formats.ascend_trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES, TEXT
 
@@ -21,6 +22,9 @@ SERIES = (
 
 # Arguments that tell series of one name apart.
 INSTANCES = ("acc_id", "PA Link ID", "PCIE ID")
+
+# Names of the first generation that later ones spell differently.
+OLD_NAMES = {"write_band_width": "write_bandwidth"}
 
 ARGS: dict[str, pl.DataType] = {**dict.fromkeys(SERIES, pl.Float64()), **dict.fromkeys(INSTANCES, pl.Int64())}
 
@@ -45,4 +49,5 @@ def samples(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 def counters(rows: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
     source = lanes.processes.select("pid", pl.col("layer").cast(TEXT).alias("source"), "device")
+    rows = rewritten(rows, "name", pl.col("text").replace(OLD_NAMES))
     return ALL_TABLES["counters"].conform(rows.join(source, on="pid", how="left", maintain_order="left"))

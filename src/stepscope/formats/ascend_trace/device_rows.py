@@ -8,6 +8,7 @@ import polars as pl
 from stepscope.formats.ascend_trace.events import arg, category, number, rewritten, span, text
 from stepscope.formats.ascend_trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES
+from stepscope.tables.task_kinds import task_kind
 
 ARGS: dict[str, pl.DataType] = {
     "Task Type": pl.String(),
@@ -57,7 +58,7 @@ def without_step_lanes(tasks: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
 
 
 def kernels(tasks: pl.DataFrame, launches: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
-    rows = rewritten(tasks.with_columns(pl.col("name").alias("kind")), "kind", _kind())
+    rows = rewritten(tasks.with_columns(pl.col("name").alias("kind")), "kind", task_kind(pl.col("text")))
     for column in ("grid", "block"):
         rows = rewritten(rows, column, pl.col("text").str.replace_all(r"[\[\]() ]", ""))
     rows = lanes.place(with_launch(rows, launches))
@@ -68,17 +69,6 @@ def kernels(tasks: pl.DataFrame, launches: pl.DataFrame, lanes: Lanes) -> pl.Dat
             pl.col("os_pid").alias("pid"),
             pl.when(pl.col("task_type").cast(pl.String).is_in(_CORES)).then(core).alias("core"),
         )
-    )
-
-
-def _kind() -> pl.Expr:
-    name = pl.col("text").str.to_uppercase()
-    return (
-        pl.when(name == "MEMCPY_ASYNC")
-        .then(pl.lit("memcpy"))
-        .when(name.str.contains(r"^(EVENT_|NOTIFY)"))
-        .then(pl.lit("event"))
-        .otherwise(pl.lit("other"))
     )
 
 

@@ -128,6 +128,9 @@ def api_calls(rows: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
     )
     said = rewritten(prefix, "level", _level(pl.col("text")))
     named = rewritten(said, "name", pl.col("text").str.replace(r"^[^@]*@", ""))
+    # The timeline has no way to leave an argument out.
+    for column, nothing in (("mode", ""), ("item_id", "0")):
+        named = rewritten(named, column, pl.when(pl.col("text") != nothing).then("text"))
     placed = lanes.place(named).with_columns(pl.coalesce("level", "prefix").alias("level"), pl.col("os_pid").alias("pid"))
     return ALL_TABLES["api_calls"].conform(placed)
 

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kind of task a task is that is no operator, by the name of its type (enums.md 2)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def task_kind(text: pl.Expr) -> pl.Expr:
+    """Column `kind` of `kernels` from the text of a task type; tasks of communication are told by `transfers`, not here."""
+    word = text.str.to_uppercase()
+    return (
+        pl.when(word.str.starts_with("MEMCPY")).then(pl.lit("memcpy"))
+        .when(word.str.starts_with("MEMSET")).then(pl.lit("memset"))
+        .when(word.str.contains("^(EVENT_|NOTIFY)")).then(pl.lit("event"))
+        .otherwise(pl.lit("other"))
+    )  # fmt: skip
