@@ -52,19 +52,27 @@ def separator(data: bytes) -> bytes | None:
     return guess.group() if guess else None
 
 
-def by_pattern(data: bytes, border: bytes) -> Pieces | None:
-    """Split at every occurrence of the separator; right if and only if every line is an object by itself.
+def by_pattern(data: bytes, border: bytes, size: int) -> tuple[list[bytes], bytes]:
+    """Cut at occurrences of the separator into stretches of about `size` bytes; the bytes from the last one on are the rest."""
+    end = data.rfind(border)
+    if end < 0:
+        return [], data
+    stretches, begin = [], 0
+    while end - begin > size and (cut := data.find(border, begin + size, end)) >= 0:
+        stretches.append(data[begin : cut + 1])
+        begin = cut + len(border) - 1
+    return [*stretches, data[begin : end + 1]], data[end + len(border) - 1 :]
+
+
+def lines_of(stretch: bytes, border: bytes) -> bytes:
+    """One event per line, cut at every separator; right if and only if every line is an object by itself.
 
     A cut at a wrong place leaves a beginning of an object on the line before it, and no beginning of an object is an
     object, so whoever parses the lines notices.
     """
-    end = data.rfind(border)
-    if end < 0:
-        return None
-    whole, rest = data[: end + 1], data[end + len(border) - 1 :]
     if b"\n" in border:
-        return Pieces(_by_line_ends(whole, border), rest)
-    return Pieces(flat(whole).replace(border, b"}\n".ljust(len(border) - 1) + b"{"), rest)
+        return _by_line_ends(stretch, border)
+    return flat(stretch).replace(border, b"}\n".ljust(len(border) - 1) + b"{")
 
 
 def _by_line_ends(data: bytes, border: bytes) -> bytes:

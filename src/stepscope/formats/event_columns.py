@@ -3,8 +3,9 @@
 
 Programs write events from a few templates. Two events of one template differ only in their values; the bytes between
 the values are the same. So one event of a template is parsed, the others are compared with it byte by byte (eight at
-a time), and their values are taken from where the quotes stand. Objects with backslashes or lists, and templates that
-few events share, are left to the caller. A value that a sample of the events shares counts as part of the template.
+a time), and their values are taken from where the quotes stand. Objects with backslashes, and templates that few events
+share, are left to the caller. A value that a sample of the events shares counts as part of the template; a list is one
+value, its JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import pyarrow as pa
 _Ints = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
-_NEWLINE, _QUOTE, _BACKSLASH, _BRACKET = b'\n"\\['
+_NEWLINE, _QUOTE, _BACKSLASH, _OPENING, _CLOSING = b'\n"\\[]'
 _STRIDE = 64  # bytes compared at a time
 _PADDING = b"\n" * _STRIDE  # so that as many can be read at any place
 _ROUNDS = 64  # templates tried per number of quotes
 _SAMPLE = 32
 _NOWHERE: _Ints = np.zeros(0, np.int64)
+_LIST = b"list"  # no word of JSON
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 
 
@@ -96,8 +98,8 @@ class _Page:
         self.height = len(self.starts)
         self.quotes = np.flatnonzero(codes == _QUOTE)
         self.first_quote = np.searchsorted(self.quotes, self.starts)
-        strange = [np.flatnonzero(codes == code) for code in (_BACKSLASH, _BRACKET) if bytes([code]) in lines]
-        self.unfit = np.unique(np.searchsorted(self.ends, np.concatenate([_NOWHERE, *strange])))
+        strange = np.flatnonzero(codes == _BACKSLASH) if b"\\" in lines else _NOWHERE
+        self.unfit = np.unique(np.searchsorted(self.ends, strange))
 
     def line(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]
@@ -130,15 +132,22 @@ class _Page:
     def scalar(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
         """Whether bare values are numbers, true, false or null; anything else at an end (bracket, comma, the N of NaN) means
         another shape of object."""
-        return (end > begin) & _FIRST_OF_SCALAR[self.codes[begin]] & _LAST_OF_SCALAR[self.codes[end - 1]]
+        known: npt.NDArray[np.bool_] = _FIRST_OF_SCALAR[self.codes[begin]] & _LAST_OF_SCALAR[self.codes[end - 1]]
+        return (end > begin) & known
+
+    def in_brackets(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
+        inside: npt.NDArray[np.bool_] = (self.codes[begin] == _OPENING) & (self.codes[end - 1] == _CLOSING)
+        return inside & (end > begin)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A value between two fixed stretches of bytes: text between quotes, or a bare number or word."""
+    """A value between two fixed stretches of bytes: text between quotes, a bare number or word, or a list."""
 
     key: str
     quoted: bool
+    is_list: bool = False
+    quotes: int = 0  # inside a list
 
 
 @dataclass(frozen=True)
@@ -195,12 +204,13 @@ class _Template:
             fits = (at >= (places[-1] if places else 0)) & (reach <= ends if number < len(self.values) else reach == ends)
             fits[fits] = page.equal(at[fits], text)
             if number and not self.values[number - 1].quoted:
-                fits &= page.scalar(places[-1] + len(self.fixed[number - 1]), at)
+                is_value = page.in_brackets if self.values[number - 1].is_list else page.scalar
+                fits &= is_value(places[-1] + len(self.fixed[number - 1]), at)
             places.append(at)
             if not fits.all():
                 found, first, begins, ends = found[fits], first[fits], begins[fits], ends[fits]
                 places = [place[fits] for place in places]
-            quote += text.count(b'"')
+            quote += text.count(b'"') + (self.values[number].quotes if number < len(self.values) else 0)
         return found, places
 
     def spans(self, places: list[_Ints]) -> Iterable[tuple[_Value, _Ints, _Ints]]:
@@ -214,7 +224,8 @@ _LAST_OF_SCALAR[list(b"0123456789el")] = True
 
 
 def _split(line: bytes) -> _Template | None:
-    """Cut a valid object without backslashes or lists into fixed stretches and values."""
+    """Cut a valid object without backslashes into fixed stretches and values."""
+    line, lists = _without_lists(line)
     fixed: list[bytes] = []
     values: list[_Value] = []
     path: list[str] = []
@@ -234,7 +245,9 @@ def _split(line: bytes) -> _Template | None:
         scalar = _SCALAR.search(part)
         if scalar:
             fixed.append(pending + part[: scalar.start()])
-            values.append(_Value(".".join([*path, key]), quoted=False))
+            is_list = scalar.group() == _LIST
+            quotes = lists.pop(0).count(b'"') if is_list else 0
+            values.append(_Value(".".join([*path, key]), quoted=False, is_list=is_list, quotes=quotes))
             pending = part[scalar.end() :]
         else:
             pending += part
@@ -246,6 +259,27 @@ def _split(line: bytes) -> _Template | None:
             elif code == ord("}") and path:
                 path.pop()
     return _Template((*fixed, pending), tuple(values))
+
+
+def _without_lists(line: bytes) -> tuple[bytes, list[bytes]]:
+    """The object with a word in the place of each list, and the lists."""
+    lists: list[bytes] = []
+    kept = b""
+    begin, depth, inside_text = 0, 0, False
+    for place, code in enumerate(line):
+        if code == _QUOTE:
+            inside_text = not inside_text
+        elif not inside_text and code == _OPENING:
+            if depth == 0:
+                kept += line[begin:place] + _LIST
+                begin = place
+            depth += 1
+        elif not inside_text and code == _CLOSING:
+            depth -= 1
+            if depth == 0:
+                lists.append(line[begin : place + 1])
+                begin = place + 1
+    return kept + line[begin:], lists
 
 
 def _column(columns: dict[str, _Views], key: str, page: _Page) -> _Views:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import chain, pairwise
@@ -21,7 +21,7 @@ import orjson
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.event_borders import by_brackets, by_pattern, flat, separator
+from stepscope.formats.event_borders import by_brackets, by_pattern, flat, lines_of, separator
 from stepscope.formats.event_columns import text_columns
 from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
@@ -158,12 +158,13 @@ class _Reading:
         """The events up to the last separator, and the bytes from there on; no frame when the pattern does not hold."""
         if border is None or self._pattern_failures > 1:
             return None, data
-        pieces = by_pattern(data, border)
-        if pieces is None:
+        known = border
+        stretches, rest = by_pattern(data, known, _part_bytes(data))
+        if not stretches:
             return None, data
-        frame = self._strict(pieces.lines)
+        frame = self._together(lambda stretch: self._part(lines_of(stretch, known)), stretches)
         self._pattern_failures += frame is None
-        return frame, pieces.rest
+        return frame, rest
 
     def _opened(self, stream: Iterator[bytes]) -> bytes:
         """Read up to the first event; returns what was read from there on."""
@@ -221,12 +222,13 @@ class _Reading:
 
     def _salvaged(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """Events around a damaged one: whatever stands between two separators and is an object."""
-        pieces = by_pattern(flat(data), flat(border)) if border else None
-        if pieces is None:
+        border = flat(border) if border else None
+        stretches, rest = by_pattern(flat(data), border, len(data)) if border else ([], b"")
+        if not border or not stretches:
             self.note("event not readable", 1, "no end found; skipped to the end of the block")
             return
-        yield from self._tolerant(mended(pieces.lines, self.note))
-        last = by_brackets(pieces.rest)
+        yield from self._tolerant(mended(lines_of(stretches[0], border), self.note))
+        last = by_brackets(rest)
         yield from self._tolerant(last.lines)
         if last.closed and self._head != b"[":
             self.header = _without_events(self._head + last.rest) or self.header
@@ -242,8 +244,12 @@ class _Reading:
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
+        return self._together(self._part, _parts(lines))
+
+    def _together(self, work: Callable[[bytes], tuple[pl.DataFrame, pl.DataFrame]], pieces: list[bytes]) -> pl.DataFrame | None:
+        """One frame of all pieces, each worked on by a core of its own; None when the parser refuses one."""
         try:
-            parts = list(self._pool.map(self._part, _parts(lines)))
+            parts = list(self._pool.map(work, pieces))
         except pl.exceptions.PolarsError:
             return None
         for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):
@@ -330,9 +336,13 @@ class _Reading:
         return _with_all(pl.DataFrame(columns), wanted)
 
 
+def _part_bytes(data: bytes) -> int:
+    """One piece per core, unless there is little."""
+    return max(_PART_BYTES, len(data) // (os.cpu_count() or 1) + 1)
+
+
 def _parts(lines: bytes) -> list[bytes]:
-    """Cut the lines into one piece per core, unless they are few."""
-    size = max(_PART_BYTES, len(lines) // (os.cpu_count() or 1) + 1)
+    size = _part_bytes(lines)
     borders = [0]
     while len(lines) - borders[-1] > size and (end := lines.find(b"\n", borders[-1] + size)) >= 0:
         borders.append(end + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,11 @@ def read(path: Path) -> Tables:
     header: dict[str, Any] = {}
     parts: defaultdict[str, list[pl.DataFrame]] = defaultdict(list)
     issues: Counter[tuple[str, str]] = Counter()
-    for events in read_events(path, ARGS, quality=quality, header=header, guards=GUARDS):
-        _take(events, parts, issues)
+    # One chunk is sorted into tables while the next is read.
+    with ThreadPoolExecutor(1) as worker:
+        chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS)
+        for taken in [worker.submit(_take, events, parts, issues) for events in chunks]:
+            taken.result()
     if not any(parts.values()):
         raise CaptureError(
             "the trace has no event of the PyTorch profiler",

@@ -25,7 +25,7 @@ def shapes_text(text: pl.Expr) -> pl.Expr:
 
 def dtypes_text(text: pl.Expr) -> pl.Expr:
     """`["float", "", "Scalar"]` becomes `float;;Scalar`."""
-    return text.str.replace_all(", ", ";", literal=True).str.replace_all(r'[\[\]"]', "")
+    return text.str.replace_all(r"\s*,\s*", ";").str.replace_all(r'\s*[\[\]"]\s*', "")
 
 
 def triple_text(text: pl.Expr) -> pl.Expr:
