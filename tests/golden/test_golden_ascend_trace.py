@@ -193,8 +193,8 @@ def _same_calls(timeline, reference):
                 end(e),
                 words.get(e["args"]["level"], e["args"]["level"]),
                 e["name"].partition("@")[2],
-                e["args"]["Mode"],
-                e["args"]["item_id"],
+                e["args"]["Mode"] or None,
+                None if e["args"]["item_id"] == "0" else e["args"]["item_id"],
                 known(e["args"]["connection_id"]),
             )
             for e in reference.slices("CANN")
@@ -309,7 +309,8 @@ def test_every_counter(capture):
         args = dict(event["args"])
         instance = args.pop("acc_id", None)
         ((series, value),) = args.items()
-        expected.append((reference.layers[event["pid"]], event["name"], series, instance, nanoseconds(event), float(value)))
+        name = event["name"].replace("write_band_width", "write_bandwidth")
+        expected.append((reference.layers[event["pid"]], name, series, instance, nanoseconds(event), float(value)))
     same(timeline.frames["counters"], ["source", "name", "series", "instance", "time_ns", "value"], expected)
 
 

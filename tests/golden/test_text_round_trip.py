@@ -180,7 +180,7 @@ def plain(event: dict[str, Any], place: str) -> dict[str, Any]:
     if place == "CANN":
         args.pop("Thread Id")
     ts = nanoseconds(event["ts"])
-    name = event["name"].replace("Hccl@", "Communication@")
+    name = event["name"].replace("Hccl@", "Communication@").replace("write_band_width", "write_bandwidth")
     args = {key: round(float(value), 9) if isinstance(value, float | int) else value for key, value in args.items()}
     return {"ph": event["ph"], "name": name, "at": place, "tid": event["tid"], "ts": ts, "args": args}
 

@@ -159,7 +159,7 @@ def test_level_of_an_api_call_comes_from_argument_or_prefix(read):
         slice_("Api@odd", pid_of(7), 77, "5.000", 1, level="runtime", connection_id=6),
     ]
     assert rows(read(events)[0], "api_calls", "pid", "tid", "level", "name", "mode", "item_id", "connection_id") == [
-        (OS_PID, 77, "acl", "aclnnAdd", "ACL_OP", "0", 3),
+        (OS_PID, 77, "acl", "aclnnAdd", "ACL_OP", None, 3),
         (OS_PID, 77, "communication", "hcom_allReduce_", "master", None, None),
         (OS_PID, 77, "communication", "hcom_send", None, None, None),
         (OS_PID, 77, "node", "launch", None, "Add", 5),
