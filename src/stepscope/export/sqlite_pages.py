@@ -44,6 +44,15 @@ class _Field:
     values: npt.NDArray[np.generic]
     null: npt.NDArray[np.bool_] | None
 
+    def part(self, rows: slice) -> _Field:
+        """The same of some rows; where all of them are null nothing is stored, where none is nothing is left out."""
+        null = None if self.null is None else self.null[rows]
+        if null is None or not null.any():
+            return _Field(self.serial, self.width, self.values[rows], None)
+        if null.all():
+            return _Field(0, 0, self.values[rows], None)
+        return _Field(self.serial, self.width, self.values[rows], null)
+
 
 @dataclass
 class PagedTable:
@@ -77,7 +86,7 @@ def spool(name: str, frame: pl.DataFrame, key: str | None, sink: BinaryIO) -> Pa
     table = PagedTable(name)
     for start in range(0, frame.height, _ROWS_AT_ONCE):
         part = slice(start, min(start + _ROWS_AT_ONCE, frame.height))
-        for page, last in _leaves(*_cells(fields, part, rows)):
+        for page, last in _leaves(*_cells([item.part(part) for item in fields], rows[part], int(rows[-1]))):
             sink.write(page)
             table.last_rows += rows[start + last - 1].tolist()
     return table
@@ -143,33 +152,32 @@ def _field(column: pl.Series) -> _Field:
     return _Field(_INTEGERS[width], width, whole.to_numpy().astype(f">i{width}"), null)
 
 
-def _cells(fields: list[_Field], part: slice, rows: npt.NDArray[np.int64]) -> tuple[Bytes, npt.NDArray[np.int64] | int]:
-    """The rows of a part end to end, and the length of each (one number when all are equal).
+def _cells(fields: list[_Field], rows: npt.NDArray[np.int64], last: int) -> tuple[Bytes, npt.NDArray[np.int64] | int]:
+    """The rows end to end, and the length of each (one number when all are equal); `last` is the table's last row number.
 
     A row is: length of the record, row number, length of the record's header, serial types, values.
     """
     header = 1 + len(fields)
     longest = header + sum(item.width for item in fields)
-    length_bytes, row_bytes = _varint_width(longest), _varint_width(int(rows[-1]))
+    length_bytes, row_bytes = _varint_width(longest), _varint_width(last)
     names = [f"f{number}" for number in range(len(fields))]
     layout = np.dtype(
         [("length", "u1", length_bytes), ("row", "u1", row_bytes), ("header", "u1"), ("serials", "u1", len(fields))]
         + [(name, item.values.dtype) for name, item in zip(names, fields, strict=True) if item.width]
     )
-    cells = np.empty(part.stop - part.start, layout)
+    cells = np.empty(len(rows), layout)
     cells["header"] = header
     cells["serials"] = np.array([item.serial for item in fields], np.uint8)
-    _put_varint(cells["row"], rows[part])
+    _put_varint(cells["row"], rows)
     records = np.full(len(cells), longest, np.int64)
     dropped = []
     for number, (name, item) in enumerate(zip(names, fields, strict=True)):
         if item.width:
-            cells[name] = item.values[part]
-        if item.null is not None and item.serial:
-            null = item.null[part]
-            cells["serials"][null, number] = 0
-            records -= null * item.width
-            dropped.append((name, null))
+            cells[name] = item.values
+        if item.null is not None:
+            cells["serials"][item.null, number] = 0
+            records -= item.null * item.width
+            dropped.append((name, item.null))
     _put_varint(cells["length"], records)
     flat = cells.view(np.uint8).reshape(len(cells), layout.itemsize)
     if (records == longest).all():
