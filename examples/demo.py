@@ -41,6 +41,7 @@ class Block(nn.Module):
 
 def capture(console: Console) -> Path:
     """Train a two-block transformer on the CPU for a few steps under torch.profiler."""
+    torch.set_num_threads(1)  # the same picture on a laptop and on a busy server
     shutil.rmtree(RUN, ignore_errors=True)
     RUN.mkdir()
     trace = RUN / "training.pt.trace.json"

@@ -8,7 +8,6 @@ import logging
 import multiprocessing
 import os
 import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +25,7 @@ from stepscope.export.perfetto import write_perfetto
 from stepscope.export.text_files import write_text
 from stepscope.simplify import simplify
 from stepscope.tables import Tables
+from stepscope.tables.whole_folder import building
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -173,28 +173,23 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
     # With --out the capture stays untouched, and the store would lie inside it.
     tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel)
     exports = request.exports or tables.facts.export_type or ("text",)
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.building-", dir=target.parent))
+    if target.is_symlink():
+        raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
-        os.chmod(building, 0o750)
-        written = export(tables, exports, building, request.progress, parallel=request.parallel)
-        names = sorted(str(path.relative_to(building)) for path in written)
-        if target.name == OUTPUT:
-            (building / "analyse.done").touch(mode=0o640)
-        _replace(target, building)
+        with building(target) as new:
+            written = export(tables, exports, new, request.progress, parallel=request.parallel)
+            names = sorted(str(path.relative_to(new)) for path in written)
+            if target.name == OUTPUT:
+                (new / "analyse.done").touch(mode=0o640)
     except OSError as problem:
-        shutil.rmtree(building, ignore_errors=True)
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CaptureError(
-                "no space left while writing the results",
-                where=str(target),
-                cause=os.strerror(problem.errno or 0),
-                fix="free some space or pass --out DIR on another disk; what was there before is untouched",
-            ) from problem
-        raise
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CaptureError(
+            "no space left while writing the results",
+            where=str(target),
+            cause=os.strerror(problem.errno),
+            fix="free some space or pass --out DIR on another disk; what was there before is untouched",
+        ) from problem
     if request.out is not None:
         _copy_settings(capture, target.parent)
     elif request.simplify and capture.source == "raw":
@@ -223,19 +218,6 @@ def _target(capture: Capture, request: Request) -> Path:
             "the capture's folder is read-only", where=str(target.parent), cause="no permission to write", fix="pass --out DIR"
         )
     return target
-
-
-def _replace(target: Path, building: Path) -> None:
-    """The old results stay whole until the new ones are."""
-    if target.is_symlink():
-        raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
-    old = None
-    if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
-        os.rename(target, old / target.name)
-    os.rename(building, target)
-    if old:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _copy_settings(capture: Capture, folder: Path) -> None:

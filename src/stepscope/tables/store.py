@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from stepscope.tables.tableset import ALL_TABLES, Tables
+from stepscope.tables.whole_folder import building
 
 SCHEMA_VERSION = 1
 STORE_NAME = ".stepscope"
@@ -52,22 +51,15 @@ def _writable(folder: Path) -> bool:
 
 def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
     """Replace the store at `folder` with these tables; a failure half way leaves the old one in place."""
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
-    try:
+    with building(folder) as new:
         rows = {}
         for name in tables.filled():
-            tables[name].write_ipc(building / f"{name}.arrow", compression="uncompressed")
-            os.chmod(building / f"{name}.arrow", 0o640)
+            tables[name].write_ipc(new / f"{name}.arrow", compression="uncompressed")
+            os.chmod(new / f"{name}.arrow", 0o640)
             rows[name] = tables[name].height
         manifest = {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows}
-        (building / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
-        os.chmod(building / MANIFEST, 0o640)
-        os.chmod(building, 0o750)
-        _swap(building, folder)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
+        (new / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
+        os.chmod(new / MANIFEST, 0o640)
 
 
 def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
@@ -95,14 +87,3 @@ def _open(path: Path) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _swap(new: Path, old: Path) -> None:
-    """Put `new` in the place of `old`; a reader sees one of them whole."""
-    aside = None
-    if old.exists():
-        aside = Path(tempfile.mkdtemp(prefix=f"{old.name}.old-", dir=old.parent))
-        os.rename(old, aside / "store")
-    os.rename(new, old)
-    if aside:
-        shutil.rmtree(aside, ignore_errors=True)
