@@ -177,7 +177,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
         with building(target) as new:
-            written = export(tables, exports, new, request.progress, parallel=request.parallel)
+            written = _named_as(target, new, lambda: export(tables, exports, new, request.progress, parallel=request.parallel))
             names = sorted(str(path.relative_to(new)) for path in written)
             if target.name == OUTPUT:
                 (new / "analyse.done").touch(mode=0o640)
@@ -195,6 +195,15 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
     elif request.simplify and capture.source == "raw":
         simplify(capture.files, everything=tables.facts.data_simplification)
     return names
+
+
+def _named_as(target: Path, new: Path, work: Callable[[], list[Path]]) -> list[Path]:
+    """Errors name the folder the user knows, not the one that is being built."""
+    try:
+        return work()
+    except CaptureError as problem:
+        problem.where = (problem.where or str(new)).replace(str(new), str(target))
+        raise
 
 
 def _target(capture: Capture, request: Request) -> Path:
