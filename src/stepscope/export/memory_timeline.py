@@ -33,7 +33,7 @@ _GB = 1024**3
 _INCHES, _DPI = (20, 12), 80
 
 
-def export_memory_timeline(tables: Tables, path: Path, device: str = "npu:0") -> Path:
+def export_memory_timeline(tables: Tables, path: str | Path, device: str = "npu:0") -> Path:
     """Write how much memory each category of tensors held on one device.
 
     Args:
@@ -44,6 +44,7 @@ def export_memory_timeline(tables: Tables, path: Path, device: str = "npu:0") ->
     Returns:
         The file written.
     """
+    path = Path(path)
     kind, number = _device(device)
     here = (pl.col("device_type") == kind) & (pl.col("device").eq_missing(number) if kind != "cpu" else pl.lit(True))
     timeline = memory_timeline(tables).filter(here)

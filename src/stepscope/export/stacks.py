@@ -20,7 +20,7 @@ METRICS = {
 SUFFIX = ".log"
 
 
-def export_stacks(tables: Tables, path: Path, metric: str = "self_cpu_time_total") -> Path:
+def export_stacks(tables: Tables, path: str | Path, metric: str = "self_cpu_time_total") -> Path:
     """Write one line per operator that has a stack and spent time: `outermost;…;innermost microseconds`.
 
     Args:
@@ -44,7 +44,7 @@ def export_stacks(tables: Tables, path: Path, metric: str = "self_cpu_time_total
         )
     value = operator_times(tables)[METRICS[metric]]
     lines = _lines(pl.DataFrame({"stack": stacks, "ns": value}))
-    target = path if path.suffix == SUFFIX else path.with_suffix(SUFFIX)
+    target = Path(path).with_suffix(SUFFIX)
     with replacing(target) as handle:
         write_rows(handle, lines)
     return target
