@@ -65,8 +65,22 @@ class Table:
         chosen = [(pl.col(name) if name in names else pl.lit(None)).cast(dtype).alias(name) for name, dtype in self.schema.items()]
         if self.extra is not None:
             chosen += [pl.col(name).cast(self.extra) for name in frame.columns if name not in self.schema]
-        shaped = frame.select(chosen) if frame.width else self.empty()
-        return shaped.sort(self.sorted_by, maintain_order=True) if self.sorted_by and shaped.height > 1 else shaped
+        return self.sort(frame.select(chosen)) if frame.width else self.empty()
+
+    def sort(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows in the order of this table; those that have it already are not touched."""
+        return frame if self._is_sorted(frame) else frame.sort(self.sorted_by, maintain_order=True)
+
+    def _is_sorted(self, frame: pl.DataFrame) -> bool:
+        """Whether the rows are in order; looking is far cheaper than sorting. Where a key is null it is left to the sort."""
+        if not self.sorted_by or frame.height < 2:
+            return True
+        if any(frame[name].null_count() for name in self.sorted_by):
+            return False
+        in_order = pl.lit(True)
+        for key in map(pl.col, reversed(self.sorted_by)):
+            in_order = (key < key.shift(-1)) | ((key == key.shift(-1)) & in_order)
+        return bool(frame.select(in_order.all()).item())
 
 
 def span(what: str) -> Iterable[Column]:

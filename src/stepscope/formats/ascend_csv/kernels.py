@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from stepscope.formats.ascend_csv.cells import Cell, Further, Quality, cell, read_cells
@@ -82,7 +83,7 @@ def read_kernels(paths: Iterable[Path], *, quality: Quality, device: int | None 
     rows = rows.with_columns(pl.col("device").fill_null(pl.lit(device)).cast(pl.Int32), end.alias("end_ns"))
     # outputs.md 16: HCCL became COMMUNICATION. A kernel that carries out a collective has that core too, but is a task.
     of_comm = pl.col("core").is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
-    is_task = pl.col("name").cast(pl.String).str.contains(r"(AivKernel|AicpuKernel)$")
+    is_task = pl.col("name").cat.ends_with("AivKernel") | pl.col("name").cat.ends_with("AicpuKernel")
     kind = pl.when(of_comm).then(pl.lit("communication")).otherwise(pl.lit("compute")).cast(TEXT).alias("kind")
     rows = rows.with_columns(kind, (of_comm & ~is_task).alias("collective"))
     compute = rows.filter(~pl.col("collective"))
@@ -124,10 +125,8 @@ def join_compute(timeline: pl.DataFrame, rows: KernelRows) -> tuple[pl.DataFrame
         pl.coalesce(known["kind"], pl.col("kind")).alias("kind"),
         place.alias("row"),
     )
-    left = rows.compute.with_row_index("row").join(place.drop_nulls().to_frame("row"), on="row", how="anti")
-    only = _only(timeline["device"])
-    left = left.with_columns(pl.col("device").fill_null(pl.lit(only)))
-    kernels = pl.concat([tasks, left], how="diagonal").sort(KERNELS.sorted_by, maintain_order=True)
+    left = _unmatched(rows.compute, place, timeline)
+    kernels = KERNELS.sort(pl.concat([tasks, left], how="diagonal")) if left.height else KERNELS.sort(tasks)
     return KERNELS.conform(kernels), _metrics(kernels["row"], rows.metrics)
 
 
@@ -150,21 +149,27 @@ def join_collectives(timeline: pl.DataFrame, transfers: pl.DataFrame, rows: pl.D
         *[pl.coalesce(pl.col(name), known[name]).alias(name) for name in filled],
         pl.int_range(pl.len(), dtype=pl.Int64).alias("old"),
     )
-    left = rows.with_row_index("row").join(place.drop_nulls().to_frame("row"), on="row", how="anti").drop("row")
-    left = left.with_columns(pl.col("device").fill_null(pl.lit(_only(timeline["device"]))))
-    both = pl.concat([operators, left], how="diagonal").sort(COLLECTIVES.sorted_by, maintain_order=True)
+    left = _unmatched(rows, place, timeline).drop("row")
+    both = COLLECTIVES.sort(pl.concat([operators, left], how="diagonal"))
     moved = both.select("old", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective")).drop_nulls("old").sort("old")
     renumbered = transfers.with_columns(moved["collective"].gather(transfers["collective"]).alias("collective"))
     return COLLECTIVES.conform(both), renumbered
+
+
+def _unmatched(rows: pl.DataFrame, place: pl.Series, timeline: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a csv that tell of no event, with their number; they are on the device that the timeline names."""
+    unused = np.ones(rows.height, bool)
+    unused[place.drop_nulls().to_numpy()] = False
+    return rows.with_row_index("row").filter(unused).with_columns(pl.col("device").fill_null(pl.lit(_only(timeline["device"]))))
 
 
 def _metrics(row: pl.Series, values: pl.DataFrame) -> pl.DataFrame:
     """Counters by final row of `kernels`; tasks without any (DSA, AI CPU) have no row (outputs.md 4)."""
     if not values.width:
         return METRICS.empty()
-    where = row.to_frame("row").with_row_index("kernel").drop_nulls("row")
-    chosen = values.select(pl.all().gather(where["row"])).with_columns(where["kernel"].cast(pl.Int64))
-    return METRICS.conform(chosen.filter(~pl.all_horizontal(pl.col(values.columns).is_null())))
+    counted = values.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    where = row.to_frame("row").with_row_index("kernel").filter(counted.gather(row).fill_null(False))
+    return METRICS.conform(values.select(pl.all().gather(where["row"])).with_columns(where["kernel"].cast(pl.Int64)))
 
 
 def _only(devices: pl.Series) -> int | None:
