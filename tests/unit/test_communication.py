@@ -192,11 +192,32 @@ def test_without_steps_there_is_one_nameless_step():
 
 def test_with_several_steps_the_start_decides():
     ops = [op(f"hcom_allReduce__{start}", start=start) for start in (9, 10, 20, 21, 25, 30, 31)]
-    ranges = [step(1, 0, 1, device_start_ns=10 * MS, device_end_ns=20 * MS), step(2, 20, 30)]
+    ranges = [
+        step(1, 0, 1, device_start_ns=10 * MS, device_end_ns=20 * MS),
+        step(2, 0, 1, device_start_ns=20 * MS, device_end_ns=30 * MS),
+    ]
     placed, dropped = steps_of(ops, ranges)
     # 20 is in both: the first step wins; both borders are inside.
     assert [row[1] for row in placed] == ["step1", "step1", "step2", "step2", "step2"]
     assert dropped == 2
+
+
+def test_a_step_that_launched_nothing_does_not_count():
+    ops = [op("hcom_allReduce__1", start=5), op("hcom_allReduce__2", start=25)]
+    ranges = [step(1, 0, 4, device_start_ns=5 * MS, device_end_ns=8 * MS), step(2, 20, 30)]
+    # One step is left, and it takes all.
+    assert [row[1] for row in steps_of(ops, ranges)[0]] == ["step1", "step1"]
+
+
+def test_the_analysis_database_goes_by_time_even_with_one_step():
+    ops = [op(f"hcom_allReduce__{start}", start=start) for start in (9, 10, 20, 21)]
+    tasks = [task(1, 1, "Memcpy", collective=number) for number in range(len(ops))]
+    capture = tables(ops, tasks, [step(50, 0, 1, device_start_ns=10 * MS, device_end_ns=20 * MS)])
+    assert comm.stepped(capture, "collective_times").height == 4
+    assert comm.analyzer_time(capture).select("hccl_op_name", "step").rows() == [
+        ("hcom_allReduce__10", "step50"),
+        ("hcom_allReduce__20", "step50"),
+    ]
 
 
 def test_a_long_step_over_a_short_one_wins_where_it_starts_first():

@@ -40,11 +40,16 @@ def of_tables(tables: Tables) -> Tables:
     return tables.but(**{name: made[name](collectives, tables["transfers"]) for name in missing})
 
 
-def step_of_collectives(tables: Tables) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """Step and kind of every communication operator of the collective tables.
 
     With one step all operators belong to it, whenever they ran; with several an operator belongs to the
     first step whose device range holds its start, borders included, and to none outside (outputs.md 9).
+    Steps that launched nothing do not count, unless none launched anything.
+
+    Args:
+        tables: linked tables.
+        by_time: the start decides with one step too, as in analysis.db.
 
     Returns:
         Columns collective, name, group, start_ns, step (`step50`; `step` without steps), kind (`p2p` or
@@ -70,7 +75,9 @@ def step_of_collectives(tables: Tables) -> tuple[pl.DataFrame, list[pl.DataFrame
         .drop("given_ns")
     )
     steps = tables["steps"]
-    if steps.height <= 1:
+    reached = steps.filter(pl.col("device_start_ns").is_not_null())
+    steps = reached if reached.height else steps
+    if not steps.height or (steps.height == 1 and not by_time):
         label = "step" if not steps.height or steps["step"][0] is None else f"step{steps['step'][0]}"
         return operators.with_columns(pl.lit(label).alias("step")), []
     placed = operators.with_columns(_step_labels(steps, operators["start_ns"]))
@@ -118,10 +125,12 @@ def _identified(frame: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def stepped(tables: Tables, name: str) -> pl.DataFrame:
+def stepped(tables: Tables, name: str, *, by_time: bool = False) -> pl.DataFrame:
     """One of the collective tables with columns step and kind; rows outside all steps are left out."""
     tables = of_tables(tables)
-    operators = step_of_collectives(tables)[0].select(*_OPERATOR, "step", "kind", pl.int_range(pl.len()).alias("place"))
+    operators = step_of_collectives(tables, by_time=by_time)[0].select(
+        *_OPERATOR, "step", "kind", pl.int_range(pl.len()).alias("place")
+    )
     frame = _identified(tables[name], tables["collectives"])
     return (
         frame.join(operators, on=_OPERATOR, how="inner", nulls_equal=True, maintain_order="left")
@@ -188,7 +197,7 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def analyzer_time(tables: Tables) -> pl.DataFrame:
     """Rows of CommAnalyzerTime of analysis.db (outputs.md 9.4, 12.3)."""
-    return stepped(tables, "collective_times").select(
+    return stepped(tables, "collective_times", by_time=True).select(
         pl.col("name").alias("hccl_op_name"),
         pl.col("group").alias("group_name"),
         pl.col("start_us").alias("start_timestamp"),
@@ -205,7 +214,7 @@ def analyzer_time(tables: Tables) -> pl.DataFrame:
 def analyzer_bandwidth(tables: Tables) -> pl.DataFrame:
     """Rows of CommAnalyzerBandwidth of analysis.db: one per operator, transport and packet size; unused transports left out."""
     used = pl.any_horizontal(pl.col("transit_mb", "transit_ms", "bandwidth", "large_packet_ratio").fill_null(0.0) != 0)
-    return stepped(tables, "collective_packets").filter(used).select(
+    return stepped(tables, "collective_packets", by_time=True).filter(used).select(
         pl.col("name").alias("hccl_op_name"),
         pl.col("group").alias("group_name"),
         pl.col("transport").alias("transport_type"),
@@ -223,7 +232,7 @@ def analyzer_bandwidth(tables: Tables) -> pl.DataFrame:
 
 def analyzer_matrix(tables: Tables) -> pl.DataFrame:
     """Rows of CommAnalyzerMatrix of analysis.db; `op_name` is empty for the sums."""
-    return matrix_tags(stepped(tables, "collective_links")).select(
+    return matrix_tags(stepped(tables, "collective_links", by_time=True)).select(
         pl.format("{}-{}", "operator_type", "tag").alias("hccl_op_name"),
         pl.col("group").alias("group_name"),
         pl.col("src_rank").cast(pl.String),

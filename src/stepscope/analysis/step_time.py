@@ -34,15 +34,24 @@ def step_trace_time(tables: Tables, *, whole_device: bool | None = None) -> pl.D
     return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, outer=shown)
 
 
-def step_trace_time_by_task(tables: Tables) -> pl.DataFrame:
+def steps_by_task(tables: Tables) -> pl.DataFrame:
+    """Table `steps` with the device ranges that analysis.db goes by."""
+    tasks = ["connection_id", "start_ns", "end_ns"]
+    both = pl.concat([tables.kernels.select(tasks), tables.collectives.select(tasks)])
+    return ranged_by_connection(tables.steps, tables.api_calls, both)
+
+
+def step_trace_time_by_task(tables: Tables, steps: pl.DataFrame | None = None) -> pl.DataFrame:
     """Rows of StepTraceTime in analysis.db, columns as `step_trace_time`.
 
     A task belongs to the step on whose device range (that of database captures) it starts, and the overlap is that of the
     step's own tasks; Free is what lies between them.
+
+    Args:
+        tables: linked tables.
+        steps: `steps_by_task` of the same, when the caller has them already.
     """
-    tasks = ["connection_id", "start_ns", "end_ns"]
-    both = pl.concat([tables.kernels.select(tasks), tables.collectives.select(tasks)])
-    ranges = _ranges(ranged_by_connection(tables.steps, tables.api_calls, both))
+    ranges = _ranges(steps_by_task(tables) if steps is None else steps)
     kernels = _inside(computing(tables.kernels), ranges)
     collectives = _inside(tables.collectives, ranges)
     shown = layers(kernels, collectives, by=KEY, whole_device=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
-from stepscope.analysis.step_time import step_trace_time_by_task
+from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
 from stepscope.export.sqlite_file import building
 from stepscope.tables import Tables
 from stepscope.tables.ascend_db_schema import ANALYSIS_DB
@@ -49,7 +49,9 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     level = tables.facts.level
     if level == "Level_none" or not (tables["kernels"].height or tables["collectives"].height):
         return {}
-    rows = {"StepTraceTime": _steps(tables)}
+    steps = steps_by_task(tables)
+    rows = {"StepTraceTime": _steps(tables, steps)}
+    tables = tables.but(steps=steps)
     if level != "Level0":  # outputs.md 1.1: level 0 holds only StepTraceTime
         rows["CommAnalyzerTime"] = _plain(analyzer_time(tables))
         rows["CommAnalyzerBandwidth"] = _plain(analyzer_bandwidth(tables))
@@ -57,8 +59,8 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     return rows
 
 
-def _steps(tables: Tables) -> pl.DataFrame:
-    times = step_trace_time_by_task(tables)
+def _steps(tables: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    times = step_trace_time_by_task(tables, steps)
     # outputs.md 16: microseconds, whatever the documents say.
     return times.select(
         pl.col("device").cast(pl.Int64).alias("deviceId"),
