@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.operators import operator_summary
-from stepscope.analysis.overlap import COMPUTING, FREE, NOT_OVERLAPPED, layers
+from stepscope.analysis.overlap import COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.analysis.statistics import kernel_summary
 from stepscope.analysis.step_time import step_trace_time
 from stepscope.analysis.views import module_view
@@ -196,7 +196,7 @@ def _about_operators(tables: Tables) -> Iterable[tuple[str, str]]:
 
 
 def _about_device(tables: Tables) -> Iterable[tuple[str, str]]:
-    shown = layers(tables.kernels, tables.collectives)
+    shown = device_layers(tables, whole_device=True)
     sums = dict(shown.group_by("layer").agg((pl.col("end_ns") - pl.col("start_ns")).sum()).cast({"layer": pl.String}).iter_rows())
     computing, exposed, free = (sums.get(layer, 0) for layer in (COMPUTING, NOT_OVERLAPPED, FREE))
     whole = computing + exposed + free

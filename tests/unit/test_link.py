@@ -52,6 +52,17 @@ def test_everything_is_filled():
     assert linked.allocations.select("op", "bytes", "start_ns", "release_ns").rows() == [(1, 512, 15, 18)]
 
 
+def test_the_layers_of_the_overlap_analysis_are_kept():
+    assert link(CAPTURE).overlap.rows() == [
+        (0, "Computing", 200, 220),
+        (0, "Computing", 230, 240),
+        (0, "Communication", 300, 400),
+        (0, "Communication(Not Overlapped)", 300, 400),
+        (0, "Free", 220, 230),
+        (0, "Free", 240, 300),
+    ]
+
+
 def test_work_without_operator_is_counted():
     assert link(CAPTURE).quality.rows() == [
         ("reader", "torn tail", 3, ""),

@@ -8,7 +8,8 @@ from capture_rows import collective, collectives, kernels, task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analysis.overlap import intersect, layers, merge, subtract
+from stepscope.analysis.overlap import device_layers, gaps, intersect, layers, merge, subtract
+from stepscope.tables import Facts, Tables
 
 
 def spans(*pairs):
@@ -57,6 +58,12 @@ def test_groups_never_meet():
     assert sorted(left.rows(), key=str) == [(0, 0, 10), (1, 0, 2), (1, 4, 10), (None, 0, 5)]
 
 
+def test_gaps_reach_to_both_ends_of_their_group():
+    busy = pl.DataFrame({"device": [0, 0, 0, 1], "start_ns": [2, 3, 8, 0], "end_ns": [6, 4, 9, 5]})
+    within = pl.DataFrame({"device": [0, 1, 2], "start_ns": [0, 0, 4], "end_ns": [9, 7, 6]})
+    assert gaps(busy, within, ["device"]).rows() == [(0, 0, 2), (0, 6, 8), (1, 5, 7), (2, 4, 6)]
+
+
 span = st.tuples(st.integers(0, 15), st.integers(0, 6)).map(lambda s: (s[0], s[0] + s[1]))
 
 
@@ -70,6 +77,7 @@ def test_algebra_is_that_of_sets_of_moments(ours, theirs):
     assert moments(pairs(merge(spans(*ours)))) == a
     assert moments(pairs(subtract(spans(*ours), spans(*theirs)))) == a - b
     assert moments(pairs(intersect(spans(*ours), spans(*theirs)))) == a & b
+    assert moments(pairs(gaps(spans(*ours), spans((0, 25))))) == set(range(25)) - a
 
 
 def shown(frame, layer):
@@ -128,3 +136,12 @@ def test_nothing_ran():
 def test_ends_are_rounded_to_the_nearest_nanosecond():
     tasks = kernels(task(0, 10, duration_ns=10.4), task(20, 30, duration_ns=10.5), task(40, 50, duration_ns=99.0))
     assert shown(layers(tasks, collectives()), "Computing") == [(0, 10), (20, 31), (40, 50)]
+
+
+@pytest.mark.parametrize(("generation", "kept_for"), [("G2", False), ("G3", True)])
+def test_layers_that_were_kept_are_taken_where_they_answer_the_question(generation, kept_for):
+    kept = layers(*DEVICE).head(1)
+    tables = Tables({"kernels": DEVICE[0], "collectives": DEVICE[1], "overlap": kept, "meta": Facts(generation=generation).table()})
+    assert device_layers(tables).equals(kept)
+    assert device_layers(tables, whole_device=kept_for).equals(kept)
+    assert device_layers(tables, whole_device=not kept_for).equals(layers(*DEVICE, whole_device=not kept_for))

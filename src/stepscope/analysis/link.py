@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis import attribution, flows, memory, op_tree, steps
-from stepscope.tables import TEXT, Tables, lost
+from stepscope.analysis import attribution, flows, memory, op_tree, overlap, steps
+from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 SOURCE = "link"
 
@@ -15,8 +15,8 @@ def link(tables: Tables) -> Tables:
     """The same tables with every reference between them filled.
 
     Sets ops.parent; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
-    forward-backward flows; allocations from raw memory events. What could not be matched is counted in `quality`. Linking
-    linked tables changes nothing.
+    forward-backward flows; allocations from raw memory events; the layers of the overlap analysis. What could not be
+    matched is counted in `quality`. Linking linked tables changes nothing.
     """
     ops = tables.ops.with_columns(parent=op_tree.parents(tables.ops))
     # Tasks of a communication operator share its launch: their time counts once, through the operator.
@@ -38,6 +38,7 @@ def link(tables: Tables) -> Tables:
         flows=_with_forward_backward(tables.flows, ops),
         quality=tables.quality.filter(pl.col("source") != SOURCE),
     )
+    linked = linked.but(overlap=overlap.device_layers(linked.but(overlap=ALL_TABLES["overlap"].empty())))
     return _with_allocations(linked).noting(*_unmatched(linked))
 
 

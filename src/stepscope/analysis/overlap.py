@@ -6,11 +6,13 @@ Spans are half-open. Every function works per group (`by`, such as the device): 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from stepscope.tables import TEXT, Tables, in_order
 
 COMPUTING = "Computing"
 COMMUNICATION = "Communication"
@@ -26,15 +28,31 @@ NO_FREE_RANGE = (
 
 def merge(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Join spans that overlap or touch; the result is sorted, disjoint and has no empty span."""
-    keys = list(by)
-    ordered = spans.select(*keys, "start_ns", "end_ns").filter(pl.col("start_ns") < pl.col("end_ns")).sort(*keys, "start_ns")
-    reach = pl.col("end_ns").cum_max()
-    ordered = ordered.with_columns(reach=reach.over(keys) if keys else reach)
-    before = pl.col("reach").shift(1)
-    ordered = ordered.with_columns(opens=(pl.col("start_ns") > (before.over(keys) if keys else before)).fill_null(True))
+    ordered, grouped = _reaching(spans.filter(pl.col("start_ns") < pl.col("end_ns")), by)
+    ordered = ordered.with_columns(opens=(pl.col("start_ns") > grouped(pl.col("reach").shift(1))).fill_null(True))
     # The reach of the last span of an island is its end; this spares a group per island.
     ends = ordered.filter(pl.col("opens").shift(-1).fill_null(True)).select(end_ns="reach")
-    return pl.concat([ordered.filter("opens").select(*keys, "start_ns"), ends], how="horizontal")
+    return pl.concat([ordered.filter("opens").select(*by, "start_ns"), ends], how="horizontal")
+
+
+def gaps(spans: pl.DataFrame, within: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Parts of `within` (one span per group, which holds all others) that no span covers."""
+    edges = [within.with_columns(pl.col(one).alias(other)) for one, other in (("start_ns", "end_ns"), ("end_ns", "start_ns"))]
+    ordered, grouped = _reaching(pl.concat([edges[0], spans.select(within.columns), edges[1]]), by)
+    return ordered.select(*by, start_ns="reach", end_ns=grouped(pl.col("start_ns").shift(-1))).filter(
+        pl.col("start_ns") < pl.col("end_ns")
+    )
+
+
+def _reaching(spans: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, Callable[[pl.Expr], pl.Expr]]:
+    """Spans in order with `reach`, the latest end so far in their group, and how to stay inside a group."""
+    ordered = in_order(spans.select(*by, "start_ns", "end_ns"), [*by, "start_ns"])
+    single = not by or ordered[:1].select(by).equals(ordered[-1:].select(by))
+
+    def grouped(value: pl.Expr) -> pl.Expr:
+        return value if single else value.over(by)
+
+    return ordered.with_columns(reach=grouped(pl.col("end_ns").cum_max())), grouped
 
 
 def subtract(spans: pl.DataFrame, holes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -50,6 +68,8 @@ def intersect(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = ())
 def _sweep(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], *, inside: bool) -> pl.DataFrame:
     sets = [merge(spans, by), merge(others, by)]
     groups = pl.concat([merged.select(by) for merged in sets]).unique().sort(*by) if by else pl.DataFrame({"all": [True]})
+    if groups.height == 1:
+        sets[1] = _meeting(sets[1], sets[0])
     group = np.concatenate([np.tile(_group_numbers(merged, groups, by), 2) for merged in sets])
     time = np.concatenate([merged[bound].to_numpy() for merged in sets for bound in ("start_ns", "end_ns")])
     step = np.concatenate([np.repeat(np.array([1, -1], dtype=np.int64), merged.height) for merged in sets])
@@ -62,6 +82,14 @@ def _sweep(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], *, insi
     # one set never meet, because the set is merged.
     kept = np.flatnonzero((ours > 0) & ((theirs > 0) == inside) & (start < end))
     return groups[group[order][kept]].select(*by, start_ns=pl.Series(start[kept]), end_ns=pl.Series(end[kept]))
+
+
+def _meeting(others: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Those that share a moment with a span; a few collectives meet few of all kernels. Both are merged, of one group."""
+    first = np.searchsorted(others["end_ns"].to_numpy(), spans["start_ns"].to_numpy(), side="right")
+    beyond = np.searchsorted(others["start_ns"].to_numpy(), spans["end_ns"].to_numpy(), side="left")
+    met = np.bincount(first, minlength=others.height + 1) - np.bincount(beyond, minlength=others.height + 1)
+    return others.filter(np.cumsum(met[:-1]) > 0)
 
 
 def _group_numbers(frame: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -107,11 +135,24 @@ def layers(
         COMPUTING: compute,
         COMMUNICATION: communication,
         NOT_OVERLAPPED: subtract(communication, compute, by),
-        FREE: subtract(hull(outer, by), busy, by),
+        FREE: gaps(busy, hull(outer, by), by),
     }
-    return pl.concat([part.with_columns(layer=pl.lit(name)) for name, part in parts.items()]).select(
+    return pl.concat([part.with_columns(layer=pl.lit(name, TEXT)) for name, part in parts.items()]).select(
         *by, "layer", "start_ns", "end_ns"
     )
+
+
+def device_layers(tables: Tables, *, whole_device: bool | None = None) -> pl.DataFrame:
+    """`layers` of each device; those that `link` has kept when they are the wanted ones.
+
+    Args:
+        tables: whose `kernels` and `collectives` are those that were linked.
+        whole_device: how far Free reaches; by default as the capture's own generation has it.
+    """
+    usual = tables.facts.generation not in ("G1", "G2")
+    if tables.overlap.height and whole_device in (None, usual):
+        return tables.overlap
+    return layers(tables.kernels, tables.collectives, whole_device=usual if whole_device is None else whole_device)
 
 
 def _nearest_end() -> pl.Expr:

@@ -7,9 +7,11 @@ step that reached the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
-from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, computing, layers
+from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, LAYERS, NOT_OVERLAPPED, computing, device_layers, layers
 from stepscope.analysis.steps import LAST, ranged_by_connection, step_of
 from stepscope.tables import Tables
 
@@ -24,14 +26,11 @@ def step_trace_time(tables: Tables, *, whole_device: bool | None = None) -> pl.D
 
     Args:
         tables: linked tables.
-        whole_device: how far Free reaches, see `overlap.layers`; by default as the capture's own generation has it.
+        whole_device: how far Free reaches, see `overlap.device_layers`; by default as the capture's own generation has it.
     """
-    if whole_device is None:
-        whole_device = tables.facts.generation not in ("G1", "G2")
-    shown = layers(tables.kernels, tables.collectives, whole_device=whole_device)
     ranges = _ranges(tables.steps)
-    shown = _inside(shown, ranges)
-    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, outer=shown)
+    shown = _inside(device_layers(tables, whole_device=whole_device), ranges)
+    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, stage=LAYERS)
 
 
 def steps_by_task(tables: Tables) -> pl.DataFrame:
@@ -52,11 +51,12 @@ def step_trace_time_by_task(tables: Tables, steps: pl.DataFrame | None = None) -
         steps: `steps_by_task` of the same, when the caller has them already.
     """
     ranges = _ranges(steps_by_task(tables) if steps is None else steps)
-    kernels = _inside(computing(tables.kernels), ranges)
-    collectives = _inside(tables.collectives, ranges)
+    spans = ["device", "name", "kind", "start_ns", "end_ns", "duration_ns"]
+    kernels = _inside(computing(tables.kernels.select(spans)), ranges)
+    collectives = _inside(tables.collectives.select("device", "start_ns", "end_ns", "duration_ns"), ranges)
     shown = layers(kernels, collectives, by=KEY, whole_device=False)
-    busy = shown.filter(pl.col("layer") != FREE)
-    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, outer=busy)
+    busy = [layer for layer in LAYERS if layer != FREE]
+    return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, stage=busy)
 
 
 def _ranges(steps: pl.DataFrame) -> pl.DataFrame:
@@ -79,17 +79,22 @@ def _received(collectives: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows(
-    shown: pl.DataFrame, received: pl.DataFrame, ranges: pl.DataFrame, tables: Tables, *, outer: pl.DataFrame
+    shown: pl.DataFrame, received: pl.DataFrame, ranges: pl.DataFrame, tables: Tables, *, stage: Sequence[str]
 ) -> pl.DataFrame:
+    """The values of each (device, step); a stage reaches from the first to the last piece of the layers named."""
     length = pl.col("end_ns") - pl.col("start_ns")
-    sums = shown.group_by(KEY).agg(
-        computing_ns=length.filter(pl.col("layer") == COMPUTING).sum(),
-        communication_ns=length.filter(pl.col("layer") == COMMUNICATION).sum(),
-        not_overlapped_ns=length.filter(pl.col("layer") == NOT_OVERLAPPED).sum(),
-        free_ns=length.filter(pl.col("layer") == FREE).sum(),
+    pieces = shown.group_by(*KEY, "layer").agg(length.sum().alias("ns"), pl.col("start_ns").min(), pl.col("end_ns").max())
+    pieces = pieces.cast({"layer": pl.String})
+    sums = pieces.group_by(KEY).agg(
+        computing_ns=pl.col("ns").filter(pl.col("layer") == COMPUTING).sum(),
+        communication_ns=pl.col("ns").filter(pl.col("layer") == COMMUNICATION).sum(),
+        not_overlapped_ns=pl.col("ns").filter(pl.col("layer") == NOT_OVERLAPPED).sum(),
+        free_ns=pl.col("ns").filter(pl.col("layer") == FREE).sum(),
         first_ns=pl.col("start_ns").filter(pl.col("layer").is_in([COMPUTING, COMMUNICATION])).min(),
     )
-    extent = outer.group_by(KEY).agg(extent_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
+    extent = (
+        pieces.filter(pl.col("layer").is_in(stage)).group_by(KEY).agg(extent_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
+    )
     bubbles = received.group_by(KEY).agg(bubble_ns=length.sum())
     devices = shown.select("device").unique()
     frame = devices.join(ranges.with_row_index("row").cast({"row": pl.Int64}), how="cross")

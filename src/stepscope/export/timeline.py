@@ -146,8 +146,7 @@ def _communication(tables: Tables, processes: Processes) -> tuple[pl.DataFrame, 
 
 def _overlap(tables: Tables, processes: Processes) -> pl.DataFrame:
     """The four layers of the overlap analysis; none without anything on the device."""
-    whole = tables.facts.generation not in ("G1", "G2")
-    shown = overlap.layers(tables.kernels, tables.collectives, whole_device=whole)
+    shown = overlap.device_layers(tables)
     numbers = {name: number for number, name in enumerate(overlap.LAYERS)}
     shown = shown.with_columns(tid=pl.col("layer").replace_strict(numbers, return_dtype=pl.Int64))
     shown = placed(shown, processes, layers.OVERLAP)

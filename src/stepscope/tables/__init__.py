@@ -2,7 +2,7 @@
 """The schema of everything: one table model for NPU, GPU and CPU captures."""
 
 from stepscope.tables.facts import Facts
-from stepscope.tables.schema import TEXT, Column, SchemaError, Table
+from stepscope.tables.schema import TEXT, Column, SchemaError, Table, in_order
 from stepscope.tables.tableset import ALL_TABLES, Tables, lost, merged
 
-__all__ = ["ALL_TABLES", "TEXT", "Column", "Facts", "SchemaError", "Table", "Tables", "lost", "merged"]
+__all__ = ["ALL_TABLES", "TEXT", "Column", "Facts", "SchemaError", "Table", "Tables", "in_order", "lost", "merged"]

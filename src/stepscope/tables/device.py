@@ -185,6 +185,16 @@ COLLECTIVE_LINKS = Table(
     ),
 )
 
+OVERLAP = Table(
+    name="overlap",
+    doc="What each device did at each moment: one row per piece of a layer of the overlap analysis, layer by layer.",
+    columns=(
+        Column("device", pl.Int32(), "Device number inside the node."),
+        Column("layer", TEXT, "Computing, Communication, Communication(Not Overlapped) or Free."),
+        *span("piece"),
+    ),
+)
+
 COUNTERS = Table(
     name="counters",
     doc="Sampled series of device and host: one row per sample of one series.",
@@ -251,5 +261,5 @@ AICPU_TASKS = Table(
 
 DEVICE_TABLES = (
     KERNELS, KERNEL_METRICS, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS, COLLECTIVE_LINKS,
-    COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
+    OVERLAP, COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
 )  # fmt: skip

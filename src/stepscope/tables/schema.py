@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,19 +68,22 @@ class Table:
         return self.sort(frame.select(chosen)) if frame.width else self.empty()
 
     def sort(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows in the order of this table; those that have it already are not touched."""
-        return frame if self._is_sorted(frame) else frame.sort(self.sorted_by, maintain_order=True)
+        """The rows in the order of this table."""
+        return in_order(frame, self.sorted_by)
 
-    def _is_sorted(self, frame: pl.DataFrame) -> bool:
-        """Whether the rows are in order; looking is far cheaper than sorting. Where a key is null it is left to the sort."""
-        if not self.sorted_by or frame.height < 2:
-            return True
-        if any(frame[name].null_count() for name in self.sorted_by):
-            return False
-        in_order = pl.lit(True)
-        for key in map(pl.col, reversed(self.sorted_by)):
-            in_order = (key < key.shift(-1)) | ((key == key.shift(-1)) & in_order)
-        return bool(frame.select(in_order.all()).item())
+
+def in_order(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The rows sorted by the keys, else as they stand; nothing is moved when they are in order, which is cheap to see."""
+    return frame if not keys or _is_sorted(frame, keys) else frame.sort(keys, maintain_order=True)
+
+
+def _is_sorted(frame: pl.DataFrame, keys: Sequence[str]) -> bool:
+    if any(frame[name].null_count() for name in keys):  # where they stand is for the sort to say
+        return False
+    rising = pl.lit(True)
+    for key in map(pl.col, reversed(keys)):
+        rising = (key < key.shift(-1)) | ((key == key.shift(-1)) & rising)
+    return frame.height < 2 or bool(frame.select(rising.all()).item())
 
 
 def span(what: str) -> Iterable[Column]:

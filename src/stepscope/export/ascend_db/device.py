@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, layers
+from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.export.ascend_db.numbers import after
 from stepscope.export.string_ids import StringIds
 from stepscope.tables import Tables
@@ -280,7 +280,7 @@ def metric_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
 
 def overlap_rows(tables: Tables) -> pl.DataFrame:
     """OVERLAP_ANALYSIS."""
-    shown = layers(tables["kernels"], tables["collectives"]).sort("device", "start_ns", maintain_order=True)
+    shown = device_layers(tables, whole_device=True).sort("device", "start_ns", maintain_order=True)
     return shown.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"),
         pl.col("device").cast(pl.Int64).alias("deviceId"),
