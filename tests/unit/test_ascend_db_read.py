@@ -204,7 +204,7 @@ COUNTERS = {
         (
             "LLC",
             [
-                ("LLC", "LLC 1 Read/Hit Rate", "Hit Rate(%)", None, 0, 85.5),
+                ("LLC", "LLC 1 Read/Hit Rate", "Hit Rate(%)", None, 0, 0.855),
                 ("LLC", "LLC 1 Read/Throughput", "Throughput(MB/s)", None, 0, 4.0),
             ],
         ),

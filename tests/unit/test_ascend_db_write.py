@@ -84,7 +84,7 @@ def test_string_ids_have_three_ranges(write):
 def test_tables_without_rows_do_not_exist_but_enumerations_do(write):
     path = write(ops=ops(op("a", 1, 2)))
     names = {name for (name,) in rows_of(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names == {"PYTORCH_API", "STRING_IDS", "META_DATA", "HOST_INFO", "RANK_DEVICE_MAP", "SESSION_TIME_INFO", *ENUMS}
+    assert names == {"PYTORCH_API", "STRING_IDS", "META_DATA", "RANK_DEVICE_MAP", "SESSION_TIME_INFO", *ENUMS}
     assert dict(rows_of(path, "SELECT * FROM ENUM_API_TYPE")) == ENUMS["ENUM_API_TYPE"]
     assert len(rows_of(path, "SELECT * FROM ENUM_MODULE")) == 65
     assert ("SCHEMA_VERSION", "1.2.0") in rows_of(path, "SELECT * FROM META_DATA")
@@ -262,6 +262,32 @@ def test_samples_come_back_under_the_same_names(write):
 def test_bandwidth_is_stored_in_bytes(write):
     sample = {"source": "HBM", "name": "HBM 0/Read", "series": "Read(MB/s)", "device": 0, "time_ns": 5, "value": 2.0}
     assert rows_of(write(counters=rows("counters", sample)), "SELECT bandwidth, hbmId FROM HBM") == [(2 * 1024**2, 0)]
+
+
+def test_hit_rates_are_stored_in_percent(write):
+    sample = {"source": "LLC", "name": "LLC 0 Read/Hit Rate", "series": "Hit Rate(%)", "device": 0, "time_ns": 5, "value": 0.84}
+    assert rows_of(write(counters=rows("counters", sample)), "SELECT hitRate FROM LLC") == [(84.0,)]
+
+
+def test_a_component_keeps_its_number_under_the_name_of_the_csv_files(write):
+    sample = {"source": "NPU Module Mem", "name": "AML", "series": "Total Reserved(KB)", "device": 0, "time_ns": 5, "value": 1.0}
+    path = write(counters=rows("counters", sample))
+    assert rows_of(path, "SELECT moduleId FROM NPU_MODULE_MEM") == [(74,)]
+    assert rows_of(path, "SELECT name FROM ENUM_MODULE WHERE id = 74") == [("AML",)]
+
+
+def test_the_session_of_the_database_counts(tmp_path):
+    path = tmp_path / "p.db"
+    write_profiler_db(Tables({"meta": Facts(session_start_ns=10, session_end_ns=20).table()}), path)
+    again = read(path, Facts(session_start_ns=3, session_end_ns=30)).facts
+    assert (again.session_start_ns, again.session_end_ns) == (10, 20)
+
+
+def test_nothing_is_made_up_about_an_unknown_host_and_chip(tmp_path):
+    path = tmp_path / "p.db"
+    write_profiler_db(Tables({"meta": Facts(device_ids=(2,)).table()}), path)
+    assert rows_of(path, "SELECT name FROM sqlite_master WHERE name = 'HOST_INFO'") == []
+    assert rows_of(path, "SELECT * FROM NPU_INFO") == [(2, None)]
 
 
 def test_capture_facts(tmp_path):

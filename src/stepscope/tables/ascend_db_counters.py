@@ -53,7 +53,8 @@ def _llc() -> tuple[Series, ...]:
         for mode in ("Read", "Write")
         for series in (
             Series(f"LLC {{llcId}} {mode}/Throughput", "Throughput(MB/s)", "throughput", MB, {"mode": mode.lower()}),
-            Series(f"LLC {{llcId}} {mode}/Hit Rate", "Hit Rate(%)", "hitRate", 1.0, {"mode": mode.lower()}),
+            # outputs.md 13: the timeline shows a fraction under this label, the database holds percent.
+            Series(f"LLC {{llcId}} {mode}/Hit Rate", "Hit Rate(%)", "hitRate", 100.0, {"mode": mode.lower()}),
         )
     )
 

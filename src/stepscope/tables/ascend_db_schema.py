@@ -270,6 +270,7 @@ OLD_ENUMS: dict[str, dict[int, str]] = {
         26: "ASCENDDK",
         46: "MDCFUSA",
         59: "MDCMAP",
+        74: "AML",  # so the csv files of that generation, where its database says AMP
     },
 }
 # Words that an old fixture stores as numbers where real databases store string ids (enums.md 1, ENUM_MEMORY).

@@ -82,14 +82,15 @@ def _all_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.Data
 def _capture_rows(tables: Tables) -> Iterator[tuple[str, pl.DataFrame]]:
     facts = tables.facts
     yield "META_DATA", _meta(facts)
-    yield "HOST_INFO", pl.DataFrame({"hostUid": [facts.host_uid], "hostName": [facts.host_name]})
+    if facts.host_uid or facts.host_name:
+        yield "HOST_INFO", pl.DataFrame({"hostUid": [facts.host_uid], "hostName": [facts.host_name]})
     devices = sorted({*facts.device_ids, *tables["kernels"]["device"].unique().drop_nulls()})
     yield "RANK_DEVICE_MAP", pl.DataFrame({"rankId": [facts.rank] * max(1, len(devices)), "deviceId": devices or [-1]})
     names = {int(number): name for number, name in facts.device_names.items()}
     yield (
         "NPU_INFO",
         pl.DataFrame(
-            {"id": devices, "name": [names.get(device, "") for device in devices]}, schema={"id": pl.Int64, "name": pl.String}
+            {"id": devices, "name": [names.get(device) for device in devices]}, schema={"id": pl.Int64, "name": pl.String}
         ),
     )
     start, end = facts.session_start_ns, facts.session_end_ns

@@ -40,6 +40,9 @@ def with_database(facts: Facts, db: Database) -> Facts:
     unsaid = Facts()
     names = {item.name for item in fields(Facts)}
     new = {key: value for key, value in found.items() if key in names and getattr(facts, key) == getattr(unsaid, key)}
+    if session and session[0]["startTimeNs"] is not None:
+        # The device's own session; that of profiler_info begins with the profiler, before the device records.
+        new |= {key: found[key] for key in ("session_start_ns", "session_end_ns")}
     if facts.metadata:
         new["metadata"] = {**found["metadata"], **facts.metadata}
     return facts.but(source=facts.source or "ascend_db", **new)
