@@ -82,6 +82,7 @@ def test_api_statistic():
         api(0, 5, 4, "acl", "Zeta"),
         api(0, 6, 5, "runtime", "Alpha"),
         api(0, 7, 6, "acl"),
+        api(0, 8, 7, "os", "read"),
     ]
     found = api_statistic(tables(api_calls=api_calls(*calls)))
     assert found.drop("variance_us2").rows() == [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.analysis.steps import step_of
-from stepscope.tables import Tables
+from stepscope.tables import TEXT, Tables
 
 NO_OPERATOR = ("WRITE_BACK", "INVALID")
 NO_KERNEL = ("WRITE_BACK", "INVALID", "HCCL_AI_CPU", "COMMUNICATION")
@@ -79,7 +79,9 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     spent = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
     length = pl.col("length")
     groups = (
-        tables.api_calls.select("level", "name", spent)
+        # Calls of the operating system have a table of their own (outputs.md 12.2).
+        tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT)))
+        .select("level", "name", spent)
         .group_by("level", "name")
         .agg(
             length.sum().alias("total_ns"),

@@ -99,7 +99,7 @@ def _link_rows(tables: Tables, source: str, modes: dict[str, tuple[str, str]]) -
     """Smallest, largest and mean value of each counter: as the source summed them up, else over the samples."""
     summary = tables.link_summary.filter(pl.col("source") == source)
     if summary.height:
-        return summary
+        return summary.sort("device", maintain_order=True)
     samples = tables.counters.filter(pl.col("source") == source).with_columns(pl.col("name", "series").cast(pl.String))
     rows = []
     for place, (mode, (name, series)) in enumerate(modes.items()):

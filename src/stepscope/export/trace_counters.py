@@ -52,8 +52,9 @@ def _as_in_timelines(rows: pl.DataFrame) -> pl.DataFrame:
     shown = rows.filter(series.is_not_null() & (series != "Bandwidth(MB/s)")).with_columns(
         name.alias("name"), series.replace(known)
     )
-    # In the timeline the name tells the port.
-    return shown.with_columns(pl.lit(None, pl.Int64).alias("instance"))
+    # In the timeline the name tells the port. Databases give each value under both names; one is enough.
+    shown = shown.with_columns(pl.lit(None, pl.Int64).alias("instance"))
+    return shown.unique(["device", "name", "series", "start_ns"], keep="first", maintain_order=True)
 
 
 def _argument(rows: pl.DataFrame) -> pl.Series:
