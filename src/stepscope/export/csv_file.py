@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from stepscope.export.atomic import replacing
-from stepscope.export.lines import Fraction, Lines, Part, Text, Whole, write_lines
-from stepscope.export.trace_clock import microseconds, thousandths
+from stepscope.export.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
+from stepscope.export.number_forms import THOUSANDTHS_TAB
+from stepscope.export.trace_clock import microseconds
 
 NOT_KNOWN = "N/A"
 Cells = tuple[str, Sequence[Part]]
@@ -61,18 +62,13 @@ def whole(title: str, column: str, missing: str = "") -> Cells:
     return title, [Whole(column, missing)]
 
 
-def fraction(title: str, values: pl.Series, missing: str = "", zero: str | None = None) -> Cells:
-    return title, [Fraction(values, missing, zero)]
+def fraction(title: str, values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Cells:
+    return title, [Fraction(values, missing, plain_zero)]
 
 
 def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
     """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty where there is none."""
-    values = frame[column]
-    whole_part, point, digits = thousandths(values)
-    if not values.null_count():
-        return title, [whole_part, point, digits, "\t"]
-    known = pl.when(pl.col(column).is_not_null())
-    return title, [whole_part, known.then(pl.lit(".")), digits, known.then(pl.lit("\t"))]
+    return title, [Numbers(frame[column], THOUSANDTHS_TAB)]
 
 
 def us(values: pl.Series) -> pl.Series:

@@ -98,7 +98,7 @@ def _times(rows: pl.DataFrame) -> list[Cells]:
     return [
         moment("Start Time(us)", rows, "start_ns"),
         fraction("Duration(us)", us(times["duration_ns"])),
-        fraction("Wait Time(us)", us(times["wait_ns"]), zero="0"),
+        fraction("Wait Time(us)", us(times["wait_ns"]), plain_zero=True),
     ]
 
 

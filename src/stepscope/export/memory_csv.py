@@ -9,8 +9,8 @@ import polars as pl
 
 from stepscope.analysis.memory import record_rows
 from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, us, whole, write_csv
-from stepscope.export.lines import Text
-from stepscope.export.trace_clock import thousandths
+from stepscope.export.lines import Fraction, Numbers, Text
+from stepscope.export.number_forms import THOUSANDTHS_TAB
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.ascend_db_schema import ENUMS
 
@@ -113,10 +113,10 @@ def _with_lifetimes(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _lifetime(title: str, rows: pl.DataFrame, name: str) -> Cells:
     """Blocks of the framework as a time with TAB, those of the graph engine as a plain number (outputs.md 8.3)."""
-    ours = pl.when(~pl.col("of_ge") & pl.col(name).is_not_null())
-    split = [part if isinstance(part, pl.Expr) else pl.lit(str(part)) for part in (*thousandths(rows[name]), "\t")]
-    plain = pl.when("of_ge").then(pl.col(f"{name} in us").cast(pl.String))
-    return title, [*(ours.then(part) for part in split), plain]
+    ours, plain = rows.select(
+        pl.when(~pl.col("of_ge")).then(name).alias("ours"), pl.when("of_ge").then(f"{name} in us").alias("plain")
+    )
+    return title, [Numbers(ours, THOUSANDTHS_TAB), Fraction(plain)]
 
 
 def _totals(rows: pl.DataFrame, word: str, prefix: str) -> list[Cells]:

@@ -33,7 +33,7 @@ def write(tables: Tables, folder: Path) -> list[Path]:
         text("Name", "name"),
         ("Input Shapes", [Text("shapes", _listed)]),
         ("Call Stack", [Text("stack", _listed)]),
-        *(fraction(title, us(rows[name]), zero=None if name in _ON_HOST else "0") for name, title in _TIMES.items()),
+        *(fraction(title, us(rows[name]), plain_zero=name not in _ON_HOST) for name, title in _TIMES.items()),
     ]
     written = write_csv(folder / "operator_details.csv", rows, columns)
     return written + (_write_flops(tables, rows, folder) if tables.ops["flops"].count() else [])

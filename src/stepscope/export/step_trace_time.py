@@ -30,6 +30,6 @@ def write(tables: Tables, folder: Path) -> list[Path]:
     columns = [
         whole("Device_id", "device", NOT_KNOWN),
         whole("Step", "step"),
-        *(fraction(title, us(rows[name]), zero="0") for name, title in _VALUES.items()),
+        *(fraction(title, us(rows[name]), plain_zero=True) for name, title in _VALUES.items()),
     ]
     return write_csv(folder / "step_trace_time.csv", rows, columns)

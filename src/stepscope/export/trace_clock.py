@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from stepscope.export.lines import Fraction, Part
+from stepscope.export.lines import Fraction, Numbers, Part
+from stepscope.export.number_forms import SHORTEST, THOUSANDTHS
 
 
 class Clock(Protocol):
@@ -24,10 +25,10 @@ class MicrosecondText:
     """`ts` as text with three digits after the point, `dur` as the shortest number of microseconds (outputs.md 3)."""
 
     def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
-        return ('"', *thousandths(frame[column]), '"')
+        return ('"', Numbers(frame[column], THOUSANDTHS), '"')
 
     def lasting(self, frame: pl.DataFrame) -> Sequence[Part]:
-        return (Fraction(microseconds(duration(frame))),)
+        return (shown_us(duration(frame)),)
 
 
 class RelativeNumber:
@@ -43,11 +44,10 @@ class RelativeNumber:
 
     def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
         relative = frame[column] - self.base_ns
-        return (*thousandths(relative, pl.col(column) - self.base_ns), "2")
+        return (Numbers(relative, THOUSANDTHS), "2")
 
     def lasting(self, frame: pl.DataFrame) -> Sequence[Part]:
-        length = pl.col("end_ns") - pl.col("start_ns")
-        return (*thousandths(frame.select(length).to_series(), length), "2")
+        return (Numbers(frame["end_ns"] - frame["start_ns"], THOUSANDTHS), "2")
 
 
 def duration(frame: pl.DataFrame) -> pl.Series:
@@ -55,6 +55,11 @@ def duration(frame: pl.DataFrame) -> pl.Series:
     whole = pl.col("end_ns") - pl.col("start_ns")
     exact = pl.coalesce("duration_ns", whole) if "duration_ns" in frame.columns else whole
     return frame.select(exact.alias("duration_ns")).to_series()
+
+
+def shown_us(values: pl.Series) -> Part:
+    """Nanoseconds as the shortest number of microseconds."""
+    return Numbers(values, SHORTEST) if values.dtype.is_integer() else Fraction(microseconds(values))
 
 
 def microseconds(values: pl.Series) -> pl.Series:
@@ -68,14 +73,3 @@ def microseconds(values: pl.Series) -> pl.Series:
         exact[short] = np.rint(numbers[short] * 1e5) / 1e8
     column = pl.Series(values.name, exact)
     return column.set(values.is_null(), None) if values.null_count() else column
-
-
-def thousandths(values: pl.Series, column: pl.Expr | None = None) -> Sequence[Part]:
-    """Integers as thousandths: 1234567 is `1234.567`. Splits the digits; a float would lose the last ones."""
-    least = values.min()
-    text = (pl.col(values.name) if column is None else column).cast(pl.String)
-    if not isinstance(least, int) or least < 1000:
-        text = text.str.zfill(4)
-    if isinstance(least, int) and least >= 10**18:
-        return (text.str.slice(0, 16), ".", text.str.slice(16))
-    return (text.str.head(-3), ".", text.str.tail(3))

@@ -12,7 +12,6 @@ from stepscope.export.lines import Lines, Part, Whole
 from stepscope.export.timeline import Timeline
 from stepscope.export.trace_clock import Clock
 
-
 # Kinds of NPU tasks that an arrow leads to (outputs.md 3.3).
 ARROWS = ("compute", "memcpy", "event")
 
@@ -23,7 +22,7 @@ def host_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
         rows = timeline["queue"].filter((pl.col("kind") == kind) & pl.col("correlation_id").is_not_null())
         yield _host(clock, rows, phase, "enqueue_to_dequeue", "async_task_queue", Whole("correlation_id"))
     flows = timeline.flows
-    for kind in flows["kind"].unique().drop_nulls().cast(pl.String).to_list():
+    for kind in flows["kind"].unique().drop_nulls().cast(pl.String).sort().to_list():
         rows = flows.filter(pl.col("kind") == kind)
         for side, phase in (("from", "s"), ("to", "f")):
             ends = rows.select("id", pid=f"{side}_pid", tid=f"{side}_tid", start_ns=f"{side}_ns").drop_nulls()

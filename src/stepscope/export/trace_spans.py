@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from stepscope.export.json_text import escaped, number, several_lines
-from stepscope.export.lines import Lines, Part, Text, Whole
+from stepscope.export.lines import Label, Lines, Part, Text, Whole
 from stepscope.export.timeline import Timeline
 from stepscope.export.trace_clock import Clock
 
@@ -63,20 +63,20 @@ def _op_args() -> list[Part]:
         Text("dtypes", lambda text: _arg("Input type", several_lines(text))),
         Text("stack", lambda text: _arg("Call stack", several_lines(text))),
         Text("modules", lambda text: _arg("Module Hierarchy", text)),
-        _optional("flops", pl.col("flops").cast(pl.String)),
+        *_optional("flops"),
     ]  # fmt: skip
 
 
 def _python_args() -> list[Part]:
     return [
         '"Python id": ', Whole("call_id", "0"), ', "Python parent id": ', Whole("parent_id", "0"),
-        _optional("Python module id", pl.col("module_id").cast(pl.String)),
+        *_optional("Python module id", "module_id"),
     ]  # fmt: skip
 
 
 def _api_calls(frame: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
     """`Level@api` with its arguments (outputs.md 3.3); only calls of level acl carry their name as id."""
-    for level in frame["level"].unique().cast(pl.String).to_list():
+    for level in frame["level"].unique().cast(pl.String).sort().to_list():
         rows = frame.filter(pl.col("level").eq_missing(pl.lit(level)))
         args: list[Part] = [
             '"Thread Id": ', Whole("tid", "0"), ', "Mode": "', Text("mode"), f'", "level": "{escaped(level or "")}", "id": "',
@@ -108,8 +108,8 @@ def _task_args(frame: pl.DataFrame) -> list[Part]:
     if frame["bytes"].count():
         # bytes per nanosecond are GB per second
         rate = number(pl.col("bytes") / (pl.col("end_ns") - pl.col("start_ns")))
-        args.append(_optional("size(B)", pl.col("bytes").cast(pl.String)))
-        args.append(_optional("bandwidth(GB/s)", pl.when(pl.col("bytes").is_not_null()).then(rate)))
+        args += _optional("size(B)", "bytes")
+        args.append(_value("bandwidth(GB/s)", pl.when(pl.col("bytes").is_not_null()).then(rate)))
         args.append(Text("copy_direction", lambda text: _arg("operation", text)))
     if frame["grid"].count():
         args.append(Text("grid", lambda text: _arg("Grid Dim", text)))
@@ -125,21 +125,21 @@ def _collective_args() -> list[Part]:
         (pl.lit('"rank_size": ') + pl.col("rank_size").cast(pl.String) + pl.lit(", ")),
         '"connection_id": ', Whole("connection_id", "-1"), ', "model id": ', Whole("model_id", NONE32),
         ', "data_type": "', Text("data_type", missing="N/A"), '", "alg_type": "', Text("alg_type", missing="N/A"), '"',
-        _optional("count", pl.col("count").cast(pl.String)), *(_optional(name, text) for name, text in answer.items()),
+        *_optional("count"), *(_value(name, text) for name, text in answer.items()),
     ]  # fmt: skip
 
 
 def _transfer_args() -> list[Part]:
     return [
         '"notify_id": "', Text("notify_id", missing=NO_NOTIFY), '"',
-        _optional("duration estimated(us)", number(pl.col("estimated_us"))),
+        _value("duration estimated(us)", number(pl.col("estimated_us"))),
         ', "stream id": ', Whole("stream", NONE32), ', "task id": ', Whole("task_id", NONE32),
         ', "context id": ', Whole("context_id", NONE32), ', "task type": "', Text("task_type"),
         '", "src rank": ', Whole("src_rank", NONE32), ', "dst rank": ', Whole("dst_rank", NONE32),
         ', "transport type": "', Text("transport", missing="INVALID_TYPE"), '", "size(Byte)": ', Whole("bytes", "0"),
         ', "data type": "', Text("data_type", missing="INVALID_TYPE"),
         '", "link type": "', Text("link", missing="INVALID_TYPE"), '"',
-        _optional("bandwidth(GB/s)", number(pl.col("bandwidth"))), ', "model id": ', Whole("model_id", NONE32),
+        _value("bandwidth(GB/s)", number(pl.col("bandwidth"))), ', "model id": ', Whole("model_id", NONE32),
     ]  # fmt: skip
 
 
@@ -158,16 +158,15 @@ def _marks(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
 def _gpu_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     """Runtime calls and device tasks with the names and categories that PyTorch's own traces have."""
     calls = timeline["api_calls"]
-    for level in calls["level"].unique().drop_nulls().cast(pl.String).to_list():
+    for level in calls["level"].unique().drop_nulls().cast(pl.String).sort().to_list():
         args: list[Part] = ['"correlation": ', Whole("connection_id", "0")]
         yield _host(clock, calls.filter(pl.col("level") == level), [Text("name")], escaped(level), args)
     kernels = timeline["kernels"]
     shape = [(name, pl.lit("[") + pl.col(name).cast(pl.String) + pl.lit("]")) for name in ("grid", "block")]
     args = [
         '"device": ', Whole("device", "0"), ', "stream": ', Whole("stream", "0"), ', "correlation": ', Whole("connection_id", "0"),
-        _optional("External id", pl.col("external_id").cast(pl.String)), _optional("bytes", pl.col("bytes").cast(pl.String)),
-        *(_optional(name, text) for name, text in shape),
-        _optional("est. achieved occupancy %", number(pl.col("occupancy"))),
+        *_optional("External id", "external_id"), *_optional("bytes"), *(_value(name, text) for name, text in shape),
+        _value("est. achieved occupancy %", number(pl.col("occupancy"))),
     ]  # fmt: skip
     for kind, category in (("memcpy", "gpu_memcpy"), ("memset", "gpu_memset"), (None, "kernel")):
         other = ~pl.col("kind").is_in(["memcpy", "memset"]).fill_null(False)
@@ -175,7 +174,12 @@ def _gpu_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
         yield _host(clock, rows, [Text("name")], category, args)
 
 
-def _optional(name: str, value: pl.Expr) -> pl.Expr:
+def _optional(name: str, column: str = "") -> list[Part]:
+    """A further argument that is an integer, absent where there is none."""
+    return [Label(column or name, f', "{name}": '), Whole(column or name)]
+
+
+def _value(name: str, value: pl.Expr) -> pl.Expr:
     """A further argument, absent where the value is null."""
     return pl.lit(f', "{name}": ') + value
 
