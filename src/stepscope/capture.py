@@ -201,7 +201,16 @@ def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress
         lost(str(prof), "raw device records not read", 1, "not parsed yet: run the vendor's msprof on it, then analyse again")
         for prof in files.unparsed
     ]
-    return stacked([Tables({"meta": facts.table()}), *parts]).noting(*notes)
+    return with_recorded_device(stacked([Tables({"meta": facts.table()}), *parts])).noting(*notes)
+
+
+def with_recorded_device(tables: Tables) -> Tables:
+    """The framework numbers devices inside its process; where one device was recorded, that one is meant (outputs.md 8.3)."""
+    devices = tables.facts.device_ids
+    if len(devices) != 1 or not tables.memory_events.height:
+        return tables
+    number = pl.when(pl.col("device_type") == "npu").then(pl.lit(devices[0], pl.Int32)).otherwise("device").alias("device")
+    return tables.but(memory_events=tables.memory_events.with_columns(number))
 
 
 def _prof_reader(prof: Path, facts: Facts, databases_first: bool) -> Callable[[], Tables]:

@@ -9,14 +9,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from capture_rows import rows
 from framework_examples import BASE, vector
 
 import stepscope
 from stepscope import analyse as module
 from stepscope.analyse import OUTPUT, Request, analyse, analyse_captures, jobs_within
-from stepscope.capture import open_all
+from stepscope.capture import open_all, with_recorded_device
 from stepscope.errors import CaptureError
 from stepscope.formats.framework.records import write
+from stepscope.tables import Facts, Tables
 
 INFO = {
     "config": {
@@ -222,3 +224,12 @@ def test_memory_limit_reduces_the_jobs(tmp_path, monkeypatch):
 def test_missing_path_is_a_clear_error(tmp_path):
     with pytest.raises(CaptureError, match="no such file or folder"):
         analyse(str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(("recorded", "found"), [((3,), [3, None]), ((3, 4), [0, None]), ((), [0, None])])
+def test_memory_is_that_of_the_one_recorded_device(recorded, found):
+    events = rows(
+        "memory_events", {"time_ns": 1, "device_type": "npu", "device": 0}, {"time_ns": 2, "device_type": "cpu", "device": None}
+    )
+    tables = with_recorded_device(Tables({"meta": Facts(device_ids=recorded).table(), "memory_events": events}))
+    assert tables.check().memory_events["device"].to_list() == found
