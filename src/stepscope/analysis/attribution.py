@@ -8,9 +8,11 @@ thread. A Kineto task names its operator itself.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from stepscope.analysis.op_tree import innermost
+from stepscope.analysis.groups import group_numbers, last_started
+from stepscope.analysis.op_tree import innermost, to_rows
 
 
 def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Series | None = None) -> pl.DataFrame:
@@ -82,35 +84,20 @@ def _named(tasks: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
 def _correlations(launches: pl.DataFrame, queue: pl.DataFrame) -> pl.Series:
     """Task number of the dequeue that holds each launch (`time_ns`, `tid`), both ends included."""
     dequeues = queue.filter(pl.col("kind") == "dequeue").select("tid", "start_ns", "end_ns", "correlation_id")
-    numbered = launches.with_row_index("launch")
     if not dequeues.height:
         return pl.Series("correlation_id", [None] * launches.height, dtype=pl.Int64)
-    threads = dequeues["tid"].unique().implode()
-    known = numbered.filter(pl.col("tid").is_not_null())
+    has_thread, has_time = launches["tid"].is_not_null().to_numpy(), launches["time_ns"].is_not_null().to_numpy()
+    thread, at_thread = group_numbers([dequeues, launches], ["tid"])
     # Some sources number the threads of the driver differently; then time alone must do.
-    if known.filter(pl.col("tid").is_in(threads)).height:
-        same_thread, any_thread = known, numbered.filter(pl.col("tid").is_null())
-    else:
-        same_thread, any_thread = known.clear(), numbered
-    found = pl.concat([_holding(same_thread, dequeues, ["tid"]), _holding(any_thread, dequeues, [])])
-    return numbered.select("launch").join(found, on="launch", how="left", maintain_order="left")["correlation_id"]
-
-
-def _holding(launches: pl.DataFrame, dequeues: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    return (
-        launches.drop_nulls("time_ns")
-        .sort("time_ns")
-        .join_asof(
-            dequeues,
-            left_on="time_ns",
-            right_on="start_ns",
-            by=by or None,
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("time_ns") <= pl.col("end_ns"))
-        .select("launch", "correlation_id")
-    )
+    if not np.isin(np.unique(at_thread[has_thread]), np.unique(thread)).any():
+        has_thread[:] = False
+    starts, ends = dequeues["start_ns"].to_numpy(), dequeues["end_ns"].to_numpy()
+    times, holder = launches["time_ns"].fill_null(0).to_numpy(), np.full(launches.height, -1, dtype=np.int64)
+    same_thread, any_thread = np.flatnonzero(has_thread & has_time), np.flatnonzero(~has_thread & has_time)
+    holder[same_thread] = last_started(thread, starts, at_thread[same_thread], times[same_thread])
+    holder[any_thread] = last_started(np.zeros_like(thread), starts, np.zeros_like(any_thread), times[any_thread])
+    holder[times > ends[holder]] = -1
+    return dequeues["correlation_id"].gather(to_rows(holder, "dequeue"))
 
 
 def launched(kernels: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:

@@ -61,12 +61,14 @@ def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFra
 
 def _with_allocations(tables: Tables) -> Tables:
     # Sources may give some components paired already (GE); what has pointers and no blocks yet is paired here.
-    paired = tables.allocations["component"].cast(pl.String).unique().implode()
-    events = tables.memory_events.filter(~pl.col("component").cast(pl.String).is_in(paired).fill_null(False))
+    events = tables.memory_events
+    if tables.allocations.height:
+        paired = tables.allocations["component"].cast(pl.String).unique().implode()
+        events = events.filter(~pl.col("component").cast(pl.String).is_in(paired).fill_null(False))
     if events["ptr"].null_count() == events.height:
         return tables
     found, quality = memory.allocations(events, tables.ops, tables.queue)
-    return tables.but(allocations=pl.concat([tables.allocations, found]).sort("start_ns", maintain_order=True)).noting(*quality)
+    return tables.but(allocations=ALL_TABLES["allocations"].sort(pl.concat([tables.allocations, found]))).noting(*quality)
 
 
 def _unmatched(tables: Tables) -> list[pl.DataFrame]:

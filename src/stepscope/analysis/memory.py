@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.analysis.groups import group_numbers, last_started
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 Rows = npt.NDArray[np.int64]
@@ -128,7 +128,7 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
     """Rows of malloc, free and block_free per block, in malloc order; -1 where there is none."""
     known = np.flatnonzero(action != UNKNOWN)
     # Runtime (GE) records reuse addresses between operators: there the operator belongs to the key (outputs.md 8.3).
-    place = _codes([events], ["pid", "device_type", "device", "op_name"])[0][known]
+    place = group_numbers([events], ["pid", "device_type", "device", "op_name"])[0][known]
     ptr = events["ptr"].to_numpy()[known]
     order = np.lexsort((ptr, place)) if place.size and place.max() > 0 else np.argsort(ptr, kind="stable")
     row, ptr, place = known[order], ptr[order], place[order]
@@ -165,33 +165,37 @@ def _owners(taken: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> Rows
     owner = np.full(taken.height, _NONE, dtype=np.int64)
     if not ops.height:
         return owner
-    enqueues = queue.filter(pl.col("kind") == "enqueue").unique(["pid", "correlation_id"], keep="last", maintain_order=True)
-    dequeues = queue.filter(pl.col("kind") == "dequeue")
-    op_thread, at_thread, enq_thread, deq_thread = _codes([ops, taken, enqueues, dequeues], ["pid", "tid"])
+    enqueues, dequeues = (queue.filter(pl.col("kind") == kind) for kind in ("enqueue", "dequeue"))
+    op_thread, at_thread, enq_thread, deq_thread = group_numbers([ops, taken, enqueues, dequeues], ["pid", "tid"])
     tree = _OpTree(ops, op_thread)
     time = taken["time_ns"].to_numpy()
     by_framework = taken["op_name"].is_null().to_numpy()
-    queued = np.isin(at_thread, np.unique(deq_thread))
+    queued = np.isin(at_thread, np.flatnonzero(np.bincount(deq_thread)))
 
     direct = np.flatnonzero(by_framework & ~queued)
     owner[direct] = tree.covering(at_thread[direct], time[direct])
 
     indirect = np.flatnonzero(by_framework & queued)
-    interval = _last_started(deq_thread, dequeues["start_ns"].to_numpy(), at_thread[indirect], time[indirect])
-    inside = (
-        (interval != _NONE) & (time[indirect] < dequeues["end_ns"].to_numpy()[interval]) if interval.size else interval != _NONE
-    )
-    indirect, interval = indirect[inside], interval[inside]
-    enqueue = (
-        dequeues.select("pid", "correlation_id")[interval]
-        .join(
-            enqueues.select("pid", "correlation_id", pl.int_range(pl.len()).alias("enqueue")),
-            on=["pid", "correlation_id"], how="left", nulls_equal=True, maintain_order="left",
-        )["enqueue"].fill_null(_NONE).to_numpy()
-    )  # fmt: skip
+    interval = last_started(deq_thread, dequeues["start_ns"].to_numpy(), at_thread[indirect], time[indirect])
+    inside = interval != _NONE
+    inside[inside] = time[indirect[inside]] < dequeues["end_ns"].to_numpy()[interval[inside]]
+    indirect, enqueue = indirect[inside], _enqueues_of(dequeues[interval[inside]], enqueues)
     indirect, enqueue = indirect[enqueue != _NONE], enqueue[enqueue != _NONE]
     owner[indirect] = tree.launching(enq_thread[enqueue], enqueues["end_ns"].to_numpy()[enqueue])
     return owner
+
+
+def _enqueues_of(dequeues: pl.DataFrame, enqueues: pl.DataFrame) -> Rows:
+    """Row of the last enqueue with the task number of each dequeue; -1 where there is none."""
+    key = ["pid", "correlation_id"]
+    wanted = dequeues.select(key)
+    found = (
+        enqueues.select(*key, pl.int_range(pl.len()).alias("enqueue"))
+        .join(wanted, on=key, how="semi", nulls_equal=True)
+        .unique(key, keep="last", maintain_order=True)
+    )
+    rows = wanted.join(found, on=key, how="left", nulls_equal=True, maintain_order="left")["enqueue"]
+    return rows.fill_null(_NONE).to_numpy()
 
 
 class _OpTree:
@@ -200,9 +204,8 @@ class _OpTree:
     def __init__(self, ops: pl.DataFrame, thread: Rows):
         self.end = ops["end_ns"].to_numpy()
         self.parent = ops["parent"].fill_null(_NONE).to_numpy()
-        self.skipped = ops.select(pl.col("name").is_in(_ALLOCATION_RANGES).fill_null(False)).to_series().to_numpy()
-        library = pl.col("name").cat.starts_with("aten") | pl.col("name").cat.starts_with("npu")
-        self.of_library = ops.select(library.fill_null(False)).to_series().to_numpy()
+        self.skipped = _by_name(ops["name"], pl.col("name").is_in(_ALLOCATION_RANGES))
+        self.of_library = _by_name(ops["name"], pl.col("name").str.contains("^(aten|npu)"))
         kept = np.flatnonzero(~self.skipped)
         self._kept, self._thread, self._start = kept, thread[kept], ops["start_ns"].to_numpy()[kept]
 
@@ -215,7 +218,7 @@ class _OpTree:
         return self._climb(self._started(thread, time), lambda node, rows: ~self.of_library[node])
 
     def _started(self, thread: Rows, time: Rows) -> Rows:
-        found = _last_started(self._thread, self._start, thread, time)
+        found = last_started(self._thread, self._start, thread, time)
         return np.where(found != _NONE, self._kept[found], _NONE) if self._kept.size else found
 
     def _climb(self, node: Rows, unfit: _Unfit) -> Rows:
@@ -227,35 +230,21 @@ class _OpTree:
         return node
 
 
+def _by_name(names: pl.Series, test: pl.Expr) -> Flags:
+    """Whether the name of each row passes a test, false without a name; each different name is tested once."""
+    different = names.unique().drop_nulls()
+    passing = different.cast(pl.String).to_frame("name").select(test).to_series().to_numpy()
+    number = different.to_physical().to_numpy()
+    known = np.zeros(number.max(initial=0) + 1, dtype=np.bool_)
+    known[number] = passing
+    flags: Flags = known[names.to_physical().fill_null(0).to_numpy()]
+    return flags & names.is_not_null().to_numpy() if names.null_count() else flags
+
+
 class _Unfit(Protocol):
     """Type of the tests that `_climb` takes."""
 
     def __call__(self, node: Rows, rows: Rows, /) -> Flags: ...
-
-
-def _last_started(thread: Rows, start: Rows, at_thread: Rows, at: Rows) -> Rows:
-    """Per query the last row of its thread with start <= at, or -1; rows of a thread are sorted by start."""
-    found = np.full(at.size, _NONE, dtype=np.int64)
-    order = np.argsort(thread, kind="stable")
-    query_order = np.argsort(at_thread, kind="stable")
-    sorted_thread, sorted_query = thread[order], at_thread[query_order]
-    for code in np.unique(sorted_query):
-        rows = order[slice(*np.searchsorted(sorted_thread, [code, code + 1]))]
-        queries = query_order[slice(*np.searchsorted(sorted_query, [code, code + 1]))]
-        place = np.searchsorted(start[rows], at[queries], side="right") - 1
-        hit = place >= 0
-        found[queries[hit]] = rows[place[hit]]
-    return found
-
-
-def _codes(frames: Sequence[pl.DataFrame], columns: list[str]) -> list[Rows]:
-    """Small number per row for each distinct combination of the columns, the same over all frames."""
-    keys = pl.concat([frame.select(columns).unique() for frame in frames]).unique().with_row_index("code")
-    return [
-        frame.select(columns).join(keys, on=columns, how="left", nulls_equal=True, maintain_order="left")["code"]
-        .cast(pl.Int64).to_numpy()
-        for frame in frames
-    ]  # fmt: skip
 
 
 def _nullable(rows: Rows) -> pl.Series:

@@ -9,13 +9,11 @@ they cover on other threads is a question of time, answered in `steps`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-Ints = npt.NDArray[np.int64]
+from stepscope.analysis.groups import Ints, group_numbers, last_started, rows_by_group
 
 STEP_MARK = "ProfilerStep#"
 
@@ -26,20 +24,13 @@ def parents(spans: pl.DataFrame, by: Sequence[str] = ("pid", "tid")) -> pl.Serie
     Args:
         spans: start_ns, end_ns and the columns of `by`, in any order of rows.
     """
-    keys = list(by)
-    walk = spans.select(*keys, "start_ns", "end_ns").with_row_index("row")
-    if not _outer_first(spans):
-        walk = walk.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
-    walk = walk.sort(keys, maintain_order=True)
-    rows = walk["row"].cast(pl.Int64).to_numpy()
-    starts, ends = walk["start_ns"].to_numpy(), walk["end_ns"].to_numpy()
-    begins = pl.any_horizontal((pl.col(key).ne_missing(pl.col(key).shift(1))) | (pl.int_range(pl.len()) == 0) for key in keys)
-    bounds = [*walk.select(begins.arg_true()).to_series().to_list(), walk.height]
+    starts, ends = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
+    walk = np.arange(spans.height) if _outer_first(spans) else np.lexsort((-ends, starts))
     parent = np.full(spans.height, -1, dtype=np.int64)
-    for first, beyond in pairwise(bounds):
-        place = np.array(_enclosing(starts[first:beyond].tolist(), ends[first:beyond].tolist()), dtype=np.int64)
-        inner = place >= 0
-        parent[rows[first:beyond][inner]] = rows[first + place[inner]]
+    for _, places in rows_by_group(group_numbers([spans], by)[0][walk]):
+        rows = walk[places]
+        place = np.array(_enclosing(starts[rows].tolist(), ends[rows].tolist()), dtype=np.int64)
+        parent[rows] = np.where(place >= 0, rows[place], -1)
     return to_rows(parent, "parent")
 
 
@@ -138,15 +129,9 @@ def innermost(
 
 
 def _last_started(spans: pl.DataFrame, points: pl.DataFrame, by: Sequence[str]) -> Ints:
-    starts = spans.select(*by, "start_ns").with_row_index("span")
-    asked = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
-    if not asked["time_ns"].is_sorted():
-        asked = asked.sort("time_ns")
-    # A key with one value all over, such as the process, would only double the time of the join.
-    keys = [key for key in by if pl.concat([starts[key].unique(), asked[key].unique()]).n_unique() > 1]
-    found = asked.join_asof(
-        starts, left_on="time_ns", right_on="start_ns", by=keys or None, strategy="backward", check_sortedness=False
-    ).drop_nulls("span")
     rows = np.full(points.height, -1, dtype=np.int64)
-    rows[found["point"].to_numpy()] = found["span"].to_numpy()
+    asked = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
+    if asked.height:
+        group, at_group = group_numbers([spans, asked], by)
+        rows[asked["point"].to_numpy()] = last_started(group, spans["start_ns"].to_numpy(), at_group, asked["time_ns"].to_numpy())
     return rows

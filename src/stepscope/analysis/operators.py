@@ -8,7 +8,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.attribution import launched
-from stepscope.analysis.op_tree import Ints, child_sums, row_numbers, subtree_sums
+from stepscope.analysis.groups import Ints
+from stepscope.analysis.op_tree import child_sums, row_numbers, subtree_sums
 from stepscope.analysis.steps import is_step
 from stepscope.tables import Tables
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from stepscope.analysis import op_tree
 from stepscope.analysis.flows import forward_backward_links
+from stepscope.analysis.groups import Ints
 from stepscope.analysis.operators import operator_times
 from stepscope.tables import Tables
 
@@ -42,11 +43,11 @@ def module_view(tables: Tables) -> pl.DataFrame:
     )
 
 
-def _whole_ns(times: pl.Series) -> op_tree.Ints:
+def _whole_ns(times: pl.Series) -> Ints:
     return np.asarray(times.round().cast(pl.Int64).to_numpy(), dtype=np.int64)
 
 
-def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[op_tree.Ints, pl.DataFrame]:
+def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, pl.DataFrame]:
     """Path number of each call, and the paths: path, depth, parent (number), sorted so that parents come first."""
     above = op_tree.row_numbers(parent)
     number = np.full(calls.height, -1, dtype=np.int64)
@@ -65,7 +66,7 @@ def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[op_tree.Ints, pl.Dat
     return number, paths
 
 
-def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[op_tree.Ints, op_tree.Ints]:
+def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, Ints]:
     """Row of the module call of each operator: that around it, and for backward ranges that around the forward operator."""
     ops = tables.ops
     around = op_tree.innermost(calls, ops.select("pid", "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
@@ -81,11 +82,11 @@ def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tu
     return forward, backward
 
 
-def _path_of(path: op_tree.Ints, call: op_tree.Ints) -> op_tree.Ints:
+def _path_of(path: Ints, call: Ints) -> Ints:
     return np.where(call >= 0, path[call], -1) if path.size else call
 
 
-def _by_number(number: op_tree.Ints, value: op_tree.Ints, count: int) -> op_tree.Ints:
+def _by_number(number: Ints, value: Ints, count: int) -> Ints:
     total = np.zeros(count, dtype=np.int64)
     known = number >= 0
     np.add.at(total, number[known], value[known])
