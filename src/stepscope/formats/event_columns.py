@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,10 @@ _Ints = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
 _NEWLINE, _QUOTE, _BACKSLASH, _OPENING, _CLOSING = b'\n"\\[]'
-_STRIDE = 64  # bytes compared at a time
-_PADDING = b"\n" * _STRIDE  # so that as many can be read at any place
-_ROUNDS = 64  # templates tried per number of quotes
+_PADDING = b"\n" * 16  # so that a view can be read at any place
+_ROUNDS = 64  # templates looked for, and remembered, per number of quotes
 _SAMPLE = 32
+_FEW_WORDS = 6  # up to so many are compared one by one, more of them all at once
 _NOWHERE: _Ints = np.zeros(0, np.int64)
 _LIST = b"list"  # no word of JSON
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
@@ -40,42 +41,66 @@ class TextColumns:
     frame: pl.DataFrame
     height: int
     odd: _Ints
+    odd_lines: bytes
 
 
-def text_columns(lines: bytes, wanted: Sequence[str]) -> TextColumns | None:
+class Templates:
+    """The templates of one file so far: a file repeats them from its first page to its last.
+
+    Several threads may share one; at worst a template is found twice.
+    """
+
+    def __init__(self) -> None:
+        self._by_quotes: dict[int, list[_Template]] = {}
+
+    def likely(self, quotes: int) -> list[_Template]:
+        """Templates of objects with this number of quotes, those first that fitted last."""
+        return self._by_quotes.get(quotes, [])
+
+    def remember(self, quotes: int, used: list[_Template]) -> None:
+        others = [template for template in self.likely(quotes) if template not in used]
+        self._by_quotes[quotes] = [*used, *others][:_ROUNDS]
+
+
+def text_columns(lines: bytes, wanted: Sequence[str], templates: Templates) -> TextColumns | None:
     """Read one JSON object per line; None when the bytes are no UTF-8.
 
     Args:
         lines: objects, one per line.
         wanted: keys; `args.x` is the key x of the object under args. Each that occurs becomes a column of text.
+        templates: those of earlier lines of the same file; learns those of these lines.
     """
     page = _Page(lines)
-    columns: dict[str, _Views] = {}
+    columns = _Columns(page, frozenset(wanted))
     odd = [page.unfit]
-    for rows in page.by_quotes():
+    for quotes, rows in page.by_quotes():
+        used: list[_Template] = []
+        for template in templates.likely(quotes):
+            rows = _taken(template.narrowed(page, rows), rows, columns, used)
         for _ in range(_ROUNDS):
             if not len(rows):
                 break
-            template = _Template.of(page.line(rows[0]))
-            if template is None:
+            found = _Template.of(page.line(rows[0]))
+            if found is None:
                 odd.append(rows[:1])
                 rows = rows[1:]
-                continue
-            template = template.narrowed(page, rows[:: max(1, len(rows) // _SAMPLE)])
-            found, places = template.find(page, rows)
-            for value, begin, end in template.spans(places):
-                if value.key in wanted:
-                    _column(columns, value.key, page).put(rows[found], begin, end, value.quoted)
-            for value, text in template.shared:
-                if value.key in wanted and (value.quoted or text != b"null"):
-                    _column(columns, value.key, page).put_same(rows[found], text)
-            rows = rows[~_at(found, len(rows))]
+            else:
+                rows = _taken(found.narrowed(page, rows), rows, columns, used)
         odd.append(rows)
-    try:
-        frame = pl.DataFrame([column.series(key) for key, column in columns.items()])
-    except pl.exceptions.PolarsError:
-        return None
-    return TextColumns(frame, page.height, np.sort(np.concatenate(odd)))
+        templates.remember(quotes, used)
+    frame = columns.frame()
+    left = np.sort(np.concatenate(odd))
+    return None if frame is None else TextColumns(frame, page.height, left, b"\n".join([page.line(row) for row in left]))
+
+
+def _taken(template: _Template, rows: _Ints, columns: _Columns, used: list[_Template]) -> _Ints:
+    """Put the rows of a template into the columns; return the others."""
+    found, places = template.find(columns.page, rows)
+    if not len(found):
+        return rows
+    used.append(template)
+    columns.put(template, rows[found], places)
+    return rows[~_at(found, len(rows))] if len(found) < len(rows) else rows[:0]
 
 
 def _at(places: _Ints, height: int) -> npt.NDArray[np.bool_]:
@@ -104,29 +129,35 @@ class _Page:
     def line(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]
 
-    def by_quotes(self) -> Iterable[_Ints]:
-        """The fit rows, those with the same number of quotes together."""
+    def by_quotes(self) -> Iterable[tuple[int, _Ints]]:
+        """The fit rows, those with the same number of quotes together, and that number."""
         fit = np.delete(np.arange(self.height), self.unfit)
         counts = np.diff(self.first_quote, append=len(self.quotes))[fit]
         order = np.argsort(counts, kind="stable")
-        yield from np.split(fit[order], np.flatnonzero(np.diff(counts[order])) + 1)
+        for rows in np.split(order, np.flatnonzero(np.diff(counts[order])) + 1):
+            yield int(counts[rows[0]]) if len(rows) else 0, fit[rows]
 
     def bytes_at(self, places: _Ints, size: int) -> _Words:
-        """The bytes at each place, eight in one number; one gather of whole stretches is far cheaper than many of words."""
+        """The bytes at each place, eight in one number; one gather of whole stretches is far cheaper than many of words.
+
+        Places ascend. Beyond the end there is the padding, whose line ends stand in no text.
+        """
         every = np.ndarray((len(self.data) - size + 1,), f"V{size}", self.data, strides=(1,))
+        if len(places) and places[-1] >= len(every):
+            places = np.minimum(places, len(every) - 1)
         words: _Words = every[places].view("<u8").reshape(len(places), size // 8)
         return words
 
     def equal(self, at: _Ints, text: bytes) -> npt.NDArray[np.bool_]:
         """Where these bytes stand at the given places."""
-        same = np.ones(len(at), np.bool_)
-        for begin in range(0, len(text), _STRIDE):
-            piece = text[begin : begin + _STRIDE]
-            size = -(-len(piece) // 8) * 8
-            words = self.bytes_at(at + begin if begin else at, size)
-            masks = np.frombuffer((b"\xff" * len(piece)).ljust(size, b"\0"), "<u8")
-            for column, (word, mask) in enumerate(zip(np.frombuffer(piece.ljust(size, b"\0"), "<u8"), masks, strict=True)):
-                same &= (words[:, column] if mask == _FULL else words[:, column] & mask) == word
+        sought, mask = _words(text)
+        words = self.bytes_at(at, 8 * len(sought))
+        same: npt.NDArray[np.bool_] = (words[:, -1] & mask) == sought[-1]
+        if len(sought) > _FEW_WORDS:
+            rest = words[:, :-1] == sought[:-1]
+            return same if rest.all() else same & rest.all(axis=1)
+        for column, word in enumerate(sought[:-1]):
+            same &= words[:, column] == word
         return same
 
     def scalar(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
@@ -138,6 +169,13 @@ class _Page:
     def in_brackets(self, begin: _Ints, end: _Ints) -> npt.NDArray[np.bool_]:
         inside: npt.NDArray[np.bool_] = (self.codes[begin] == _OPENING) & (self.codes[end - 1] == _CLOSING)
         return inside & (end > begin)
+
+
+@lru_cache(maxsize=1024)
+def _words(text: bytes) -> tuple[_Words, np.uint64]:
+    """Text as words, zeros behind it, and which bits of the last word it fills."""
+    words = np.frombuffer(text + b"\0" * (-len(text) % 8), "<u8")
+    return words, np.uint64((1 << 8 * ((len(text) - 1) % 8 + 1)) - 1)
 
 
 @dataclass(frozen=True)
@@ -170,15 +208,17 @@ class _Template:
             return None
         return _split(line)
 
-    def narrowed(self, page: _Page, sample: _Ints) -> _Template:
-        """The template with the values that all events of a sample share made part of it."""
-        found, places = self.find(page, sample)
+    def narrowed(self, page: _Page, rows: _Ints) -> _Template:
+        """The template with the values that all events of a sample of the rows share made part of it; itself when few fit."""
+        if self.shared or len(rows) < _SAMPLE // 2:
+            return self
+        found, places = self.find(page, rows[:: max(1, len(rows) // _SAMPLE)])
         if len(found) < _SAMPLE // 2:
             return self
         fixed, values, shared = [self.fixed[0]], [], []
         for number, (value, begin, end) in enumerate(self.spans(places), start=1):
             text = page.data[begin[0] : end[0]]
-            if (end - begin == len(text)).all() and page.equal(begin, text).all():
+            if (end - begin == len(text)).all() and (not text or page.equal(begin, text).all()):
                 fixed[-1] += text + self.fixed[number]
                 shared.append((value, text))
             else:
@@ -186,31 +226,44 @@ class _Template:
                 values.append(value)
         return _Template(tuple(fixed), tuple(values), tuple(shared))
 
+    @cached_property
+    def stretches(self) -> list[tuple[bytes, int, int]]:
+        """Each fixed stretch with the place of its first quote in itself (-1: none) and in the object."""
+        found, quotes = [], 0
+        for text, value in zip(self.fixed, [*self.values, None], strict=True):
+            found.append((text, text.find(b'"'), quotes))
+            quotes += text.count(b'"') + (value.quotes if value else 0)
+        return found
+
     def find(self, page: _Page, rows: _Ints) -> tuple[_Ints, list[_Ints]]:
-        """Which of the rows are of this template, and where each fixed stretch begins in them."""
+        """Which of the rows are of this template, and where each fixed stretch begins in them.
+
+        All rows have as many quotes as the template. A stretch that is found at its first quote therefore lies inside of the
+        row and behind the one before it; only the end of the last one must be looked at.
+        """
         found = np.arange(len(rows))
         places: list[_Ints] = []
-        first, begins, ends = page.first_quote[rows], page.starts[rows], page.ends[rows]
-        quote = 0
-        for number, text in enumerate(self.fixed):
-            lead = text.find(b'"')
+        first, ends = page.first_quote[rows], page.ends[rows]
+        for number, (text, lead, quote) in enumerate(self.stretches):
             if number == 0:
-                at = begins.copy()
+                at = page.starts[rows]
             elif lead >= 0:
-                at = page.quotes[first + quote] - lead
+                at = page.quotes[first + quote]
+                at -= lead
             else:
                 at = ends - len(text)
-            reach = at + len(text)
-            fits = (at >= (places[-1] if places else 0)) & (reach <= ends if number < len(self.values) else reach == ends)
-            fits[fits] = page.equal(at[fits], text)
+            fits = page.equal(at, text)
+            if number == len(self.values):
+                fits &= at + len(text) == ends
             if number and not self.values[number - 1].quoted:
                 is_value = page.in_brackets if self.values[number - 1].is_list else page.scalar
                 fits &= is_value(places[-1] + len(self.fixed[number - 1]), at)
             places.append(at)
             if not fits.all():
-                found, first, begins, ends = found[fits], first[fits], begins[fits], ends[fits]
+                found, first, ends = found[fits], first[fits], ends[fits]
                 places = [place[fits] for place in places]
-            quote += text.count(b'"') + (self.values[number].quotes if number < len(self.values) else 0)
+                if not len(found):
+                    break
         return found, places
 
     def spans(self, places: list[_Ints]) -> Iterable[tuple[_Value, _Ints, _Ints]]:
@@ -282,16 +335,37 @@ def _without_lists(line: bytes) -> tuple[bytes, list[bytes]]:
     return kept + line[begin:], lists
 
 
-def _column(columns: dict[str, _Views], key: str, page: _Page) -> _Views:
-    if key not in columns:
-        columns[key] = _Views(page)
-    return columns[key]
+class _Columns:
+    """The columns wanted of one page."""
+
+    def __init__(self, page: _Page, wanted: frozenset[str]):
+        self.page, self.wanted = page, wanted
+        self._views: dict[str, _Views] = {}
+
+    def put(self, template: _Template, rows: _Ints, places: list[_Ints]) -> None:
+        for value, begin, end in template.spans(places):
+            if value.key in self.wanted:
+                self._column(value.key).put(rows, begin, end, value.quoted)
+        for value, text in template.shared:
+            if value.key in self.wanted and (value.quoted or text != b"null"):
+                self._column(value.key).put_same(rows, text)
+
+    def _column(self, key: str) -> _Views:
+        if key not in self._views:
+            self._views[key] = _Views(self.page)
+        return self._views[key]
+
+    def frame(self) -> pl.DataFrame | None:
+        """None when a text is no UTF-8."""
+        try:
+            return pl.DataFrame([column.series(key) for key, column in self._views.items()])
+        except pl.exceptions.PolarsError:
+            return None
 
 
 # An Arrow string view is four bytes of length and twelve of text, zeros behind a shorter one; of a longer text it is the
 # length, four bytes of text, and eight that tell where the whole stands. By length, up to "longer":
 _INLINE = 12
-_FULL = np.uint64((1 << 64) - 1)
 _HEAD = np.array([((1 << 8 * min(size, 4)) - 1) << 32 for size in range(_INLINE + 2)], np.uint64)
 _TAIL = np.array([(1 << 8 * max(size - 4, 0)) - 1 for size in range(_INLINE + 1)] + [0], np.uint64)
 
@@ -320,8 +394,6 @@ class _Views:
         self.present[rows] = True if quoted else self.page.codes[begin] != ord("n")  # null
 
     def put_same(self, rows: _Ints, text: bytes) -> None:
-        if not len(rows):
-            return
         self.needs_page |= len(text) > _INLINE
         begin = self.page.data.index(text, self.page.starts[rows[0]]) if len(text) > _INLINE else 0
         tail = (text[4:].ljust(8, b"\0")) if len(text) <= _INLINE else b"\0" * 4 + begin.to_bytes(4, "little")

@@ -22,7 +22,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.event_borders import by_brackets, by_pattern, flat, lines_of, separator
-from stepscope.formats.event_columns import text_columns
+from stepscope.formats.event_columns import Templates, text_columns
 from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
 from stepscope.tables import lost
@@ -122,6 +122,7 @@ class _Reading:
         self._pattern_failures = 0
         self._long_numbers = False
         self._similar = "*" not in args  # events repeat a few templates
+        self._templates = Templates()
 
     def note(self, issue: str, count: int, detail: str = "") -> None:
         if count:
@@ -265,7 +266,7 @@ class _Reading:
     def _as_text(self, lines: bytes) -> pl.DataFrame:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
         wanted = [*_FIELDS, *(f"args.{key}" for key in self.args)]
-        quick = text_columns(lines, wanted) if self._similar else None
+        quick = text_columns(lines, wanted, self._templates) if self._similar else None
         if quick is None or not quick.frame.width or len(quick.odd) > quick.height // 4:
             # Kineto: most events hold lists. Looking for templates again and again would cost more than it saves.
             self._similar = False
@@ -273,8 +274,7 @@ class _Reading:
         if not len(quick.odd):
             return quick.frame
         # Lines that are no plain template of others go through the parser and back to their place.
-        every = lines.split(b"\n")
-        parsed = self._by_parser(b"\n".join([every[number] for number in quick.odd]))
+        parsed = self._by_parser(quick.odd_lines)
         if parsed.height != len(quick.odd):
             return self._by_parser(lines)
         plain = np.delete(np.arange(quick.height), quick.odd)
