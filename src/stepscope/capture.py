@@ -187,13 +187,14 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
 
 def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress: Progress, parallel: bool) -> Tables:
     """FRAMEWORK and PROF side by side: the first is mostly Python's time, the second mostly the columnar engine's."""
-    progress("reading " + " and ".join(part for part, there in (("FRAMEWORK", files.framework), ("PROF", files.profs)) if there))
+    readable = [prof for prof in files.profs if prof not in files.unparsed]
+    source = " and ".join(part for part, there in (("FRAMEWORK", files.framework), ("PROF", readable)) if there)
+    progress(f"reading {source}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
         clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
         folder = files.framework
         reads.append(lambda: framework.read(folder, clock))
-    readable = [prof for prof in files.profs if prof not in files.unparsed]
     reads += [_prof_reader(prof, facts, databases_first) for prof in readable]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         parts = list(pool.map(lambda read: read(), reads))
@@ -201,7 +202,10 @@ def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress
         lost(str(prof), "raw device records not read", 1, "not parsed yet: run the vendor's msprof on it, then analyse again")
         for prof in files.unparsed
     ]
-    return with_recorded_device(stacked([Tables({"meta": facts.table()}), *parts])).noting(*notes)
+    # What the device's own files say (session, host) goes before what the framework noted beside them.
+    tables = stacked([*parts, Tables({"meta": facts.table()})])
+    tables = tables.but(meta=tables.facts.but(source=source).table())
+    return with_recorded_device(tables).noting(*notes)
 
 
 def with_recorded_device(tables: Tables) -> Tables:
