@@ -25,7 +25,7 @@ EITHER_WAY = {
     "kernels": {"global_task_id", "host_task_type", "batch_id", "extra"},
     "collectives": {"comm_op_id", "group_index", "extra"},
     "transfers": {"global_task_id"},
-    "python_calls": {"call_id", "parent_id"},
+    "python_calls": {"call_id", "parent_id"},  # a database has none; those made from the spans count otherwise
 }
 NOT_IN_DATABASES = {
     "api_calls": {"mode", "item_id"},
@@ -35,7 +35,6 @@ NOT_IN_DATABASES = {
     "kernels": {"task_type", "launch_ns", "launch_tid"},
     "collectives": {"relay", "retry", "launch_ns"},
     "transfers": {"estimated_us"},
-    "queue": {"name"},  # the old timeline says Enqueue without the task's name
 }
 NOT_IN_TEXT = {
     # Tasks that hold others share their launch and get no arrow.

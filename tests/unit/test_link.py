@@ -83,3 +83,24 @@ def test_empty_capture():
 
 def test_device_only_capture_is_no_loss():
     assert link(tables(kernels=kernels(task(0, 1)))).quality.height == 0
+
+
+def test_a_task_put_into_the_queue_has_the_name_it_is_taken_with():
+    put, taken = queued(7, (1, 2), (5, 6))
+    table = queue([put, {**taken, "name": "MatMul"}], queued(8, (9, 10), (12, 13)))
+    names = link(tables(queue=table)).queue.select("kind", "name").rows()
+    assert names == [("enqueue", "MatMul"), ("dequeue", "MatMul"), ("enqueue", None), ("dequeue", None)]
+
+
+def test_python_calls_without_numbers_are_numbered_by_nesting():
+    spans = [(1, 10, 50), (1, 20, 30), (1, 60, 70), (2, 15, 90), (2, 25, 35), (2, 27, 28)]
+    calls = rows("python_calls", *({"pid": 1, "tid": tid, "start_ns": start, "end_ns": end} for tid, start, end in spans))
+    numbered = link(tables(python_calls=calls)).python_calls
+    assert numbered.select("tid", "call_id", "parent_id").rows() == [
+        (1, 0, 0),
+        (1, 1, 0),
+        (1, 2, 0),
+        (2, 0, 0),
+        (2, 1, 0),
+        (2, 2, 1),
+    ]

@@ -15,8 +15,9 @@ def link(tables: Tables) -> Tables:
     """The same tables with every reference between them filled.
 
     Sets ops.parent; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
-    forward-backward flows; allocations from raw memory events; the layers of the overlap analysis. What could not be
-    matched is counted in `quality`. Linking linked tables changes nothing.
+    forward-backward flows; allocations from raw memory events; the layers of the overlap analysis; names of queued tasks and
+    numbers of Python calls where the source has none. What could not be matched is counted in `quality`. Linking linked
+    tables changes nothing.
     """
     ops = tables.ops.with_columns(parent=op_tree.parents(tables.ops))
     # Tasks of a communication operator share its launch: their time counts once, through the operator.
@@ -35,6 +36,8 @@ def link(tables: Tables) -> Tables:
         kernels=kernels,
         collectives=collectives,
         steps=steps.with_inflated(ranged),
+        queue=_with_task_names(tables.queue),
+        python_calls=_with_call_numbers(tables.python_calls),
         flows=_with_forward_backward(tables.flows, ops),
         quality=tables.quality.filter(pl.col("source") != SOURCE),
     )
@@ -51,6 +54,24 @@ def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.Da
     told = kernels.select(place).join(known, on=place, how="left", maintain_order="left", nulls_equal=True)["told"].fill_null(False)
     kind = pl.when(told & (pl.col("kind") != "compute")).then(pl.lit("communication").cast(TEXT)).otherwise("kind")
     return kernels.with_columns(kind.alias("kind"))
+
+
+def _with_task_names(queue: pl.DataFrame) -> pl.DataFrame:
+    """Old timelines name a task only when it is taken from the queue (outputs.md 2.2)."""
+    if not queue["name"].null_count():
+        return queue
+    taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", taken="name").drop_nulls()
+    named = queue.join(taken.unique("correlation_id", keep="first"), on="correlation_id", how="left", maintain_order="left")
+    return named.with_columns(name=pl.coalesce("name", "taken")).drop("taken")
+
+
+def _with_call_numbers(calls: pl.DataFrame) -> pl.DataFrame:
+    """Databases keep the spans of Python calls, not their numbers: the spans say who called whom."""
+    if not calls.height or calls["call_id"].null_count() < calls.height:
+        return calls
+    number = calls.select(pl.int_range(pl.len(), dtype=pl.Int64).over("tid").alias("call_id")).to_series()
+    caller = number.gather(op_tree.parents(calls)).fill_null(0).alias("parent_id")
+    return calls.with_columns(number, caller)
 
 
 def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
