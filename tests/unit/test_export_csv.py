@@ -7,7 +7,7 @@ import pytest
 from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
 from stepscope.export import hardware_csv, kernel_details, memory_csv, operator_details, statistics_csv, step_trace_time
-from stepscope.export.csv_file import in_own_quotes, quoted, rounded_us, us, whole_ns
+from stepscope.export.csv_file import duration, in_own_quotes, quoted, rounded, whole_ns, write_csv
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
 T = 1_700_000_000_000_000_000
@@ -51,16 +51,23 @@ def test_shapes_hold_quotes_of_their_own():
         pytest.param(1_452_000, "1452.0", id="whole"),
         pytest.param(828_336.53125, "828.33653125", id="below-a-nanosecond"),
         pytest.param(24_800.500000000004, "24.8005", id="left-over-of-a-conversion"),
-        pytest.param(None, None, id="none"),
+        pytest.param(None, "", id="none"),
     ],
 )
-def test_microseconds(ns, shown):
-    assert us(pl.Series([ns, 1])).cast(pl.String)[0] == shown
+def test_microseconds(tmp_path, ns, shown):
+    values = pl.Series([ns, 1])
+    [path] = write_csv(tmp_path / "a.csv", values.to_frame("t"), [duration("t", values)])
+    assert path.read_bytes() == f"t\r\n{shown}\r\n0.001\r\n".encode()
 
 
 def test_half_a_nanosecond_follows_the_float_of_microseconds():
     assert whole_ns(pl.Series([24_220.5, 23_320.5, 7.4, 7.6, None])).to_list() == [24_221.0, 23_320.0, 7.0, 8.0, None]
-    assert rounded_us(pl.Series([1_234.4, None])).to_list() == [1.234, None]
+
+
+def test_rounded_to_three_digits(tmp_path):
+    values = pl.Series([1_234.4, None])
+    [path] = write_csv(tmp_path / "a.csv", values.to_frame("t"), [rounded("t", values, "N/A")])
+    assert path.read_bytes() == b"t\r\n1.234\r\nN/A\r\n"
 
 
 KERNEL = {

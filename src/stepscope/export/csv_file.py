@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.export.atomic import replacing
 from stepscope.export.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
 from stepscope.export.number_forms import THOUSANDTHS_TAB
-from stepscope.export.trace_clock import microseconds
+from stepscope.export.trace_clock import microseconds, shown_us
 
 NOT_KNOWN = "N/A"
 Cells = tuple[str, Sequence[Part]]
@@ -66,14 +66,14 @@ def fraction(title: str, values: pl.Series, missing: str = "", *, plain_zero: bo
     return title, [Fraction(values, missing, plain_zero)]
 
 
+def duration(title: str, values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Cells:
+    """Nanoseconds as microseconds: the shortest text of the nearest float."""
+    return title, [shown_us(values, missing, plain_zero=plain_zero)]
+
+
 def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
     """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty where there is none."""
     return title, [Numbers(frame[column], THOUSANDTHS_TAB)]
-
-
-def us(values: pl.Series) -> pl.Series:
-    """Nanoseconds as microseconds, nearest float."""
-    return microseconds(values)
 
 
 def whole_ns(values: pl.Series) -> pl.Series:
@@ -85,10 +85,10 @@ def whole_ns(values: pl.Series) -> pl.Series:
     below = np.floor(numbers[tie])
     off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)
     whole[tie] = np.where(off > 0, below + 1, np.where(off < 0, below, np.rint(below + 0.5)))
-    rounded = pl.Series(values.name, whole)
-    return rounded.set(values.is_null(), None) if values.null_count() else rounded
+    column = pl.Series(values.name, whole)
+    return column.set(values.is_null(), None) if values.null_count() else column
 
 
-def rounded_us(values: pl.Series) -> pl.Series:
+def rounded(title: str, values: pl.Series, missing: str = "") -> Cells:
     """Nanoseconds as microseconds with at most three digits after the point."""
-    return microseconds(values.cast(pl.Float64).round())
+    return duration(title, values.cast(pl.Float64).round(), missing)

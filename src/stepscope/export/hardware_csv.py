@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, text, us, whole, whole_ns, write_csv
+from stepscope.export.csv_file import NOT_KNOWN, Cells, duration, fraction, moment, text, whole, whole_ns, write_csv
 from stepscope.tables import Tables
 
 _DEVICE = whole("Device_id", "device", NOT_KNOWN)
@@ -152,7 +152,7 @@ def write_task_time(tables: Tables, folder: Path) -> list[Path]:
         text("kernel_type", "task_type", NOT_KNOWN),
         whole("stream_id", "stream", NOT_KNOWN),
         whole("task_id", "task_id", NOT_KNOWN),
-        fraction("task_time(us)", us(whole_ns(rows["duration_ns"]))),
+        duration("task_time(us)", whole_ns(rows["duration_ns"])),
         moment("task_start(us)", rows, "start_ns"),
         moment("task_stop(us)", rows, "end_ns"),
     ]

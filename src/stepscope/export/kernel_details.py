@@ -8,7 +8,19 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows, waits
-from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, rounded_us, shapes, text, us, whole, whole_ns, write_csv
+from stepscope.export.csv_file import (
+    NOT_KNOWN,
+    Cells,
+    duration,
+    fraction,
+    moment,
+    rounded,
+    shapes,
+    text,
+    whole,
+    whole_ns,
+    write_csv,
+)
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.metric_names import csv_columns, to_canonical
 
@@ -97,8 +109,8 @@ def _times(rows: pl.DataFrame) -> list[Cells]:
     times = rows.select("device", "start_ns", "end_ns", shown.alias("duration_ns")).with_columns(waits())
     return [
         moment("Start Time(us)", rows, "start_ns"),
-        fraction("Duration(us)", us(times["duration_ns"])),
-        fraction("Wait Time(us)", us(times["wait_ns"]), plain_zero=True),
+        duration("Duration(us)", times["duration_ns"]),
+        duration("Wait Time(us)", times["wait_ns"], plain_zero=True),
     ]
 
 
@@ -130,5 +142,5 @@ def _counter(title: str, values: pl.Series, factor: float) -> Cells:
     if title.endswith(("cycles", "fops")):
         return fraction(title, values.round().cast(pl.Int64), NOT_KNOWN)
     if factor != 1.0:
-        return fraction(title, rounded_us(values), NOT_KNOWN)
+        return rounded(title, values, NOT_KNOWN)
     return fraction(title, values.round(3), NOT_KNOWN)

@@ -41,10 +41,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Integers in a form of their own."""
+    """Integers in a form of their own; `missing` stands where there is none."""
 
     values: pl.Series
     form: Form
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _pieces(frame: pl.DataFrame, part: Part) -> Sequence[str | Pieces]:
     if isinstance(part, Whole):
         return whole_numbers(frame[part.column], WHOLE, part.missing)
     if isinstance(part, Numbers):
-        return whole_numbers(part.values, part.form, "")
+        return whole_numbers(part.values, part.form, part.missing)
     if isinstance(part, Fraction):
         if part.values.dtype.is_integer():
             return whole_numbers(part.values, WHOLE, part.missing)

@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.memory import record_rows
-from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, us, whole, write_csv
-from stepscope.export.lines import Fraction, Numbers, Text
+from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, whole, write_csv
+from stepscope.export.lines import Numbers, Text
 from stepscope.export.number_forms import THOUSANDTHS_TAB
+from stepscope.export.trace_clock import shown_us
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.ascend_db_schema import ENUMS
 
@@ -89,6 +90,8 @@ def _with_device(rows: pl.DataFrame) -> pl.DataFrame:
     )
     kinds = rows.select("device_type", "device").unique()
     tags = kinds.with_columns((word.fill_null("NPU:") + number).cast(TEXT).alias("tag"))
+    if tags.height == 1:
+        return rows.with_columns(tags["tag"].new_from_index(0, rows.height))
     return rows.join(tags, on=["device_type", "device"], how="left", nulls_equal=True, maintain_order="left")
 
 
@@ -105,18 +108,13 @@ def _samples(counters: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_lifetimes(rows: pl.DataFrame) -> pl.DataFrame:
-    for end, name in _LIFETIMES.items():
-        length = rows.select((pl.col(end) - pl.col("start_ns")).alias(name)).to_series()
-        rows = rows.with_columns(length, us(length).alias(f"{name} in us"))
-    return rows
+    return rows.with_columns((pl.col(end) - pl.col("start_ns")).alias(name) for end, name in _LIFETIMES.items())
 
 
 def _lifetime(title: str, rows: pl.DataFrame, name: str) -> Cells:
     """Blocks of the framework as a time with TAB, those of the graph engine as a plain number (outputs.md 8.3)."""
-    ours, plain = rows.select(
-        pl.when(~pl.col("of_ge")).then(name).alias("ours"), pl.when("of_ge").then(f"{name} in us").alias("plain")
-    )
-    return title, [Numbers(ours, THOUSANDTHS_TAB), Fraction(plain)]
+    ours, plain = rows.select(pl.when(~pl.col("of_ge")).then(name).alias("ours"), pl.when("of_ge").then(name).alias("plain"))
+    return title, [Numbers(ours, THOUSANDTHS_TAB), shown_us(plain)]
 
 
 def _totals(rows: pl.DataFrame, word: str, prefix: str) -> list[Cells]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis import operators
-from stepscope.export.csv_file import Cells, fraction, quoted, text, us, whole, write_csv
+from stepscope.export.csv_file import Cells, duration, fraction, quoted, text, whole, write_csv
 from stepscope.export.json_text import several_lines
 from stepscope.export.lines import Text
 from stepscope.tables import Tables
@@ -33,7 +33,7 @@ def write(tables: Tables, folder: Path) -> list[Path]:
         text("Name", "name"),
         ("Input Shapes", [Text("shapes", _listed)]),
         ("Call Stack", [Text("stack", _listed)]),
-        *(fraction(title, us(rows[name]), plain_zero=name not in _ON_HOST) for name, title in _TIMES.items()),
+        *(duration(title, rows[name], plain_zero=name not in _ON_HOST) for name, title in _TIMES.items()),
     ]
     written = write_csv(folder / "operator_details.csv", rows, columns)
     return written + (_write_flops(tables, rows, folder) if tables.ops["flops"].count() else [])

@@ -118,6 +118,8 @@ def compact(codes: Codes, size: int) -> tuple[Codes, Codes]:
     """Numbers without gaps for those below `size` that occur, and what each stands for."""
     seen = np.zeros(size, dtype=np.bool_)
     seen[codes] = True
+    if seen.all():
+        return codes, np.arange(size)
     used = np.flatnonzero(seen)
     place = np.zeros(size, dtype=np.uint16 if len(used) <= 1 << 16 else np.uint32)
     place[used] = np.arange(len(used))

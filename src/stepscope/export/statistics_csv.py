@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.analysis import statistics
-from stepscope.export.csv_file import NOT_KNOWN, fraction, rounded_us, text, whole, write_csv
+from stepscope.export.csv_file import NOT_KNOWN, fraction, rounded, text, whole, write_csv
 from stepscope.tables import Tables
 
 
@@ -18,10 +18,10 @@ def write_op_statistic(tables: Tables, folder: Path) -> list[Path]:
         text("OP Type", "op_type", NOT_KNOWN),
         text("Core Type", "core", NOT_KNOWN),
         whole("Count", "count"),
-        fraction("Total Time(us)", rounded_us(rows["total_ns"])),
-        fraction("Min Time(us)", rounded_us(rows["min_ns"])),
-        fraction("Avg Time(us)", rounded_us(rows["avg_ns"])),
-        fraction("Max Time(us)", rounded_us(rows["max_ns"])),
+        rounded("Total Time(us)", rows["total_ns"]),
+        rounded("Min Time(us)", rows["min_ns"]),
+        rounded("Avg Time(us)", rows["avg_ns"]),
+        rounded("Max Time(us)", rows["max_ns"]),
         fraction("Ratio(%)", rows["ratio"].round(3)),
     ]
     return write_csv(folder / "op_statistic.csv", rows, columns)
@@ -34,11 +34,11 @@ def write_api_statistic(tables: Tables, folder: Path) -> list[Path]:
         ("Device_id", ["host"]),
         text("Level", "level", NOT_KNOWN),
         text("API Name", "name", NOT_KNOWN),
-        fraction("Time(us)", rounded_us(rows["total_ns"])),
+        rounded("Time(us)", rows["total_ns"]),
         whole("Count", "count"),
-        fraction("Avg(us)", rounded_us(rows["avg_ns"])),
-        fraction("Min(us)", rounded_us(rows["min_ns"])),
-        fraction("Max(us)", rounded_us(rows["max_ns"])),
+        rounded("Avg(us)", rows["avg_ns"]),
+        rounded("Min(us)", rows["min_ns"]),
+        rounded("Max(us)", rows["max_ns"]),
         fraction("Variance", rows["variance_us2"].round(3)),
     ]
     return write_csv(folder / "api_statistic.csv", rows, columns)

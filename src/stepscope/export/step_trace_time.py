@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.analysis.step_time import step_trace_time
-from stepscope.export.csv_file import NOT_KNOWN, fraction, us, whole, write_csv
+from stepscope.export.csv_file import NOT_KNOWN, duration, whole, write_csv
 from stepscope.tables import Tables
 
 _VALUES = {
@@ -30,6 +30,6 @@ def write(tables: Tables, folder: Path) -> list[Path]:
     columns = [
         whole("Device_id", "device", NOT_KNOWN),
         whole("Step", "step"),
-        *(fraction(title, us(rows[name]), plain_zero=True) for name, title in _VALUES.items()),
+        *(duration(title, rows[name], plain_zero=True) for name, title in _VALUES.items()),
     ]
     return write_csv(folder / "step_trace_time.csv", rows, columns)

@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.analysis import overlap
 from stepscope.export import trace_layers as layers
-from stepscope.export.trace_layers import Processes, placed
+from stepscope.export.trace_layers import Processes, distinct_rows, placed
 from stepscope.tables import Tables
 
 HOST_SPANS = ("ops", "python_calls", "queue")
@@ -81,7 +81,7 @@ def _on_host(frame: pl.DataFrame, processes: Processes) -> pl.DataFrame:
 def _python_threads(frames: dict[str, pl.DataFrame], processes: Processes, *, own_api: bool) -> None:
     names = [*HOST_SPANS, *(["api_calls"] if own_api else [])]
     queue = frames["queue"]
-    threads = pl.concat([frames[name].select("pid", "tid").unique() for name in names]).unique().sort("pid", "tid")
+    threads = pl.concat([distinct_rows(frames[name].select("pid", "tid")) for name in names]).unique().sort("pid", "tid")
     dequeuing = set(queue.filter(pl.col("kind") == "dequeue").select("pid", "tid").unique().iter_rows())
     last = threads["tid"].max()
     for pid, tid in threads.iter_rows():
@@ -91,7 +91,7 @@ def _python_threads(frames: dict[str, pl.DataFrame], processes: Processes, *, ow
 
 
 def _named(frame: pl.DataFrame, processes: Processes, pattern: str) -> pl.DataFrame:
-    for pid, tid in frame.select("pid", "tid").unique().sort("pid", "tid").iter_rows():
+    for pid, tid in distinct_rows(frame.select("pid", "tid")).sort("pid", "tid").iter_rows():
         processes.thread(pid, tid, pattern.format(tid=tid))
     return frame
 

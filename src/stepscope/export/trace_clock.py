@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 
 from stepscope.export.lines import Fraction, Numbers, Part
-from stepscope.export.number_forms import SHORTEST, THOUSANDTHS
+from stepscope.export.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS
+
+MOST_WHOLE = 1e15  # larger floats of nanoseconds have no exact text in microseconds
 
 
 class Clock(Protocol):
@@ -57,9 +59,15 @@ def duration(frame: pl.DataFrame) -> pl.Series:
     return frame.select(exact.alias("duration_ns")).to_series()
 
 
-def shown_us(values: pl.Series) -> Part:
-    """Nanoseconds as the shortest number of microseconds."""
-    return Numbers(values, SHORTEST) if values.dtype.is_integer() else Fraction(microseconds(values))
+def shown_us(values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Part:
+    """Nanoseconds as the shortest number of microseconds; 0 may be plain: without a point."""
+    if values.dtype.is_float():
+        numbers = values.fill_null(0.0).to_numpy()
+        is_whole = (np.rint(numbers) == numbers) & (np.abs(numbers) < MOST_WHOLE) & ~np.signbit(numbers)
+        if not is_whole.all():
+            return Fraction(microseconds(values), missing, plain_zero)
+        values = values.cast(pl.Int64)
+    return Numbers(values, SHORTEST_PLAIN_ZERO if plain_zero else SHORTEST, missing)
 
 
 def microseconds(values: pl.Series) -> pl.Series:

@@ -116,6 +116,12 @@ class Processes:
         return [(tid, name, sort) for (owner, tid), (name, sort) in self._threads.items() if owner == pid]
 
 
+def distinct_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """The distinct rows, in order. Few follow one of their kind that differs: comparing neighbours first saves the hashing."""
+    changed = pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))
+    return frame.filter(changed | (pl.int_range(pl.len()) == 0)).unique(maintain_order=True)
+
+
 def placed(
     frame: pl.DataFrame, processes: Processes, layer: Layer, *, os_pid: str = "pid", device: str = "device", name: str | None = None
 ) -> pl.DataFrame:
@@ -123,7 +129,7 @@ def placed(
     keys = [key for key in (os_pid, device) if key in frame.columns]
     chosen = [pl.col(os_pid) if os_pid in keys else pl.lit(None, pl.Int64).alias("pid")]
     chosen.append(pl.col(device) if device in keys else pl.lit(None, pl.Int32).alias("device"))
-    owners = frame.select(chosen).unique(maintain_order=True)
+    owners = distinct_rows(frame.select(chosen))
     pids = [processes.of(layer, pid, at, name.format(device=at) if name else None) for pid, at in owners.iter_rows()]
     if len(pids) == 1:
         return frame.with_columns(pl.lit(pids[0], pl.Int64).alias("pid"))
