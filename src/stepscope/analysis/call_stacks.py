@@ -32,4 +32,5 @@ def _texts(names: pl.Series, parent: pl.Series) -> pl.Series:
         distinct = level.unique(maintain_order=True).with_columns(number=pl.int_range(len(known), len(known) + pl.len()))
         number[rows] = level.join(distinct, on=["outer", "name"], how="left", maintain_order="left")["number"].to_numpy()
         known += [f"{name};{known[up]}" if up >= 0 else name for up, name in distinct.select("outer", "name").iter_rows()]
-    return pl.Series("stack", known, dtype=pl.String).cast(TEXT).gather(number)
+    text_of = pl.Series("stack", known, dtype=pl.String).cast(TEXT)
+    return pl.DataFrame({"stack": text_of})[number]["stack"] if len(number) else text_of
