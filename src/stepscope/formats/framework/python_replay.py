@@ -32,7 +32,7 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Clock) 
     if not events.height:
         return ALL_TABLES["python_calls"].empty(), losses
     time, thread = clock.to_epoch_ns(events["time"]).to_numpy(), events["thread_id"].to_numpy()
-    order = np.lexsort((time, thread))
+    order = _by_thread(thread, time)
     events, time = events[order], time[order]
     calls = events["tag"].to_numpy() % 2 == 0
     first = _first_of_thread(events["thread_id"].to_numpy())
@@ -54,6 +54,16 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Clock) 
         lost(source, "call without return", int((stack.close[rows] < 0).sum()), "ends at the last time of its thread"),
     ]
     return ALL_TABLES["python_calls"].conform(_named(frame, texts)), losses
+
+
+def _by_thread(thread: Ints, time: Ints) -> Ints:
+    """Order by thread, then by time; events come almost in the order of time, which a stable sort makes use of."""
+    threads, by_time = pl.Series(thread).unique().sort().to_numpy(), np.argsort(time, kind="stable")
+    if threads.size < 2:
+        return by_time
+    number = np.searchsorted(threads, thread)
+    small = number.astype(np.uint16) if threads.size <= np.iinfo(np.uint16).max else number  # sorting 16 bits is linear
+    return by_time[np.argsort(small[by_time], kind="stable")]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from stepscope.formats.framework.tlv import Bytes, Offsets, take
 _INLINE = 12  # a view holds texts up to this length itself
 _STEP = 1 << 30  # views have 32-bit offsets: buffers of 2 GiB begin at every GiB, so each text of up to 1 GiB is whole in one
 _U8, _U4 = np.dtype("<u8"), np.dtype("<u4")
-_VIEW = np.dtype([("length", "<i4"), ("head", _U8), ("rest", _U4)])
+_FIRST = np.dtype([("head", _U8), ("rest", _U4)])
+_VIEW = np.dtype([("length", "<i4"), *_FIRST.descr])
 _HEAD_MASK = np.array([(1 << 8 * min(length, 8)) - 1 for length in range(_INLINE + 1)], _U8)
 _REST_MASK = np.array([(1 << 8 * max(length - 8, 0)) - 1 for length in range(_INLINE + 1)], _U4)
 
@@ -60,20 +61,13 @@ def _views(data: Bytes, offsets: Offsets, lengths: Offsets) -> NDArray[Any]:
     near_end = np.flatnonzero(offsets > data.size - _INLINE)
     safe = offsets.copy()
     safe[near_end] = 0
-    head, rest = _first_twelve(data, safe) if data.size >= _INLINE else (np.zeros(offsets.size, _U8), np.zeros(offsets.size, _U4))
+    first = take(data, _FIRST, safe) if data.size >= _INLINE else np.zeros(offsets.size, _FIRST)
     tail_start = max(data.size - _INLINE, 0)
     tail = np.concatenate([data[tail_start:], np.zeros(_INLINE, np.uint8)])
-    head[near_end], rest[near_end] = _first_twelve(tail, offsets[near_end] - tail_start)
-    inside = np.minimum(lengths, _INLINE)
-    views["head"] = head & _HEAD_MASK[inside]
-    views["rest"] = rest & _REST_MASK[inside]
-    long = np.flatnonzero(lengths > _INLINE)
-    where = offsets[long]
+    first[near_end] = take(tail, _FIRST, offsets[near_end] - tail_start)
+    long, inside = lengths > _INLINE, np.minimum(lengths, _INLINE)
     # Of a long text the view holds four bytes, then buffer and offset: two 32-bit numbers that share `head` and `rest`.
-    views["head"][long] = head[long] & 0xFFFFFFFF | (where // _STEP).astype(_U8) << 32
-    views["rest"][long] = where % _STEP
+    place = first["head"] & 0xFFFFFFFF | (offsets // _STEP).astype(_U8) << 32
+    views["head"] = np.where(long, place, first["head"] & _HEAD_MASK[inside])
+    views["rest"] = np.where(long, offsets % _STEP, first["rest"] & _REST_MASK[inside])
     return views
-
-
-def _first_twelve(data: Bytes, offsets: Offsets) -> tuple[NDArray[Any], NDArray[Any]]:
-    return take(data, _U8, offsets), take(data, _U4, offsets + 8)

@@ -32,21 +32,21 @@ _FIELD_ROUNDS = 32
 def take(data: Bytes, dtype: np.dtype[Any], offsets: Offsets) -> NDArray[Any]:
     """Values of `dtype` at any byte offsets; each must lie inside the data."""
     count = max(data.size - dtype.itemsize + 1, 0)
+    # Gathering bytes that mean nothing is twice as fast as gathering a struct field by field.
+    gathered = np.dtype((np.void, dtype.itemsize)) if dtype.names else dtype
     # An overlapping view with a stride of one byte: one gather instead of one per byte of the value.
-    everywhere: NDArray[Any] = np.ndarray((count,), dtype, data.data, strides=(1,)) if count else np.empty(0, dtype)
-    return everywhere[offsets]
+    everywhere: NDArray[Any] = np.ndarray((count,), gathered, data.data, strides=(1,)) if count else np.empty(0, gathered)
+    values: NDArray[Any] = everywhere[offsets].view(dtype)
+    return values
 
 
 def take_structs(data: Bytes, dtype: np.dtype[Any], offsets: Offsets) -> NDArray[Any]:
     """Whole structs at byte offsets; those at even distances are not copied."""
     step = int(offsets[1] - offsets[0]) if offsets.size > 1 else 0
-    structs: NDArray[Any]
     if step and offsets[-1] == offsets[0] + step * (offsets.size - 1) and (np.diff(offsets) == step).all():
-        structs = np.ndarray((offsets.size,), dtype, data.data, int(offsets[0]), (step,))
-    else:
-        # Gathering bytes that mean nothing is twice as fast as gathering a struct field by field.
-        structs = take(data, np.dtype((np.void, dtype.itemsize)), offsets).view(dtype)
-    return structs
+        structs: NDArray[Any] = np.ndarray((offsets.size,), dtype, data.data, int(offsets[0]), (step,))
+        return structs
+    return take(data, dtype, offsets)
 
 
 @dataclass(frozen=True)
