@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import json
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.event_columns import Templates, text_columns
+from stepscope.formats.event_borders import Events
+from stepscope.formats.event_columns import Templates, TextColumns, text_columns
 
 WANTED = ["name", "ts", "dur", "args.a", "args.b"]
 
 
+def frame_of(found: TextColumns) -> pl.DataFrame:
+    return pl.DataFrame([found.text(key) for key in found.names()])
+
+
 def read(*lines: str) -> tuple[list[dict], list[int]]:
     """Rows without their nulls, and the numbers of the lines left out."""
-    found = text_columns("\n".join(lines).encode(), WANTED, Templates())
+    found = text_columns(Events.of_lines("\n".join(lines).encode()), WANTED, Templates())
     assert found is not None
-    rows = found.frame.to_dicts() or [{} for _ in lines]
+    rows = frame_of(found).to_dicts() or [{} for _ in lines]
     return [{key: value for key, value in row.items() if value is not None} for row in rows], found.odd.tolist()
 
 
@@ -80,16 +86,16 @@ def test_templates_of_one_page_serve_the_next_and_hide_nothing_new():
     page = "\n".join(f'{{"name": "same", "dur": {number}}}' for number in range(100))
     other = '{"name": "other", "dur": 1}\n{"name": "same", "dur": 2}\n{"nome": "same", "dur": 3}'
     for lines in (page, other, page):
-        found = text_columns(lines.encode(), WANTED, templates)
+        found = text_columns(Events.of_lines(lines.encode()), WANTED, templates)
         assert found is not None
         assert found.odd.tolist() == []
         expected = [json.loads(line) for line in lines.split("\n")]
-        assert found.frame["name"].to_list() == [event.get("name") for event in expected]
-        assert found.frame["dur"].to_list() == [str(event["dur"]) for event in expected]
+        assert frame_of(found)["name"].to_list() == [event.get("name") for event in expected]
+        assert frame_of(found)["dur"].to_list() == [str(event["dur"]) for event in expected]
 
 
 def test_no_utf8_is_refused():
-    assert text_columns(b'{"name": "a"}\n{"name": "\xff"}', WANTED, Templates()) is None
+    assert text_columns(Events.of_lines(b'{"name": "a"}\n{"name": "\xff"}'), WANTED, Templates()) is None
 
 
 def test_many_templates_keep_their_lines():

@@ -11,7 +11,7 @@ value, its JSON.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -21,10 +21,12 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from stepscope.formats.event_borders import Events
+
 _Ints = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
-_NEWLINE, _QUOTE, _BACKSLASH, _OPENING, _CLOSING = b'\n"\\[]'
+_QUOTE, _BACKSLASH, _OPENING, _CLOSING = b'"\\[]'
 _PADDING = b"\n" * 16  # so that a view can be read at any place
 _ROUNDS = 64  # templates looked for, and remembered, per number of quotes
 _SAMPLE = 32
@@ -34,14 +36,27 @@ _LIST = b"list"  # no word of JSON
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 
 
-@dataclass(frozen=True)
 class TextColumns:
-    """Values as text, null where an object has no such key; `odd` are the numbers of the lines that were not read."""
+    """Values of the lines of one page, null where an object has no such key."""
 
-    frame: pl.DataFrame
-    height: int
-    odd: _Ints
-    odd_lines: bytes
+    def __init__(self, page: _Page, columns: Mapping[str, _Column], odd: _Ints):
+        self.height = page.height
+        self.odd = odd  # numbers of the lines that were not read
+        self.odd_lines = b"\n".join([page.events.line(row) for row in odd])
+        self._columns = columns
+
+    def names(self) -> list[str]:
+        return list(self._columns)
+
+    def count(self, key: str) -> int:
+        return self._columns[key].count()
+
+    def text(self, key: str) -> pl.Series:
+        return self._columns[key].text().alias(key)
+
+    def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series:
+        """The values, converted before they are put to their lines: absent ones cost nothing, shared ones are converted once."""
+        return self._columns[key].cast(convert).alias(key)
 
 
 class Templates:
@@ -62,15 +77,15 @@ class Templates:
         self._by_quotes[quotes] = [*used, *others][:_ROUNDS]
 
 
-def text_columns(lines: bytes, wanted: Sequence[str], templates: Templates) -> TextColumns | None:
-    """Read one JSON object per line; None when the bytes are no UTF-8.
+def text_columns(events: Events, wanted: Sequence[str], templates: Templates) -> TextColumns | None:
+    """Read JSON objects; None when their texts are no UTF-8.
 
     Args:
-        lines: objects, one per line.
+        events: the objects.
         wanted: keys; `args.x` is the key x of the object under args. Each that occurs becomes a column of text.
-        templates: those of earlier lines of the same file; learns those of these lines.
+        templates: those of earlier events of the same file; learns those of these.
     """
-    page = _Page(lines)
+    page = _Page(events)
     columns = _Columns(page, frozenset(wanted))
     odd = [page.unfit]
     for quotes, rows in page.by_quotes():
@@ -80,7 +95,7 @@ def text_columns(lines: bytes, wanted: Sequence[str], templates: Templates) -> T
         for _ in range(_ROUNDS):
             if not len(rows):
                 break
-            found = _Template.of(page.line(rows[0]))
+            found = _Template.of(events.line(rows[0]))
             if found is None:
                 odd.append(rows[:1])
                 rows = rows[1:]
@@ -88,9 +103,7 @@ def text_columns(lines: bytes, wanted: Sequence[str], templates: Templates) -> T
                 rows = _taken(found.narrowed(page, rows), rows, columns, used)
         odd.append(rows)
         templates.remember(quotes, used)
-    frame = columns.frame()
-    left = np.sort(np.concatenate(odd))
-    return None if frame is None else TextColumns(frame, page.height, left, b"\n".join([page.line(row) for row in left]))
+    return TextColumns(page, columns.by_key, np.sort(np.concatenate(odd))) if columns.are_text() else None
 
 
 def _taken(template: _Template, rows: _Ints, columns: _Columns, used: list[_Template]) -> _Ints:
@@ -110,24 +123,18 @@ def _at(places: _Ints, height: int) -> npt.NDArray[np.bool_]:
 
 
 class _Page:
-    """The bytes, and where lines and quotes begin."""
+    """The bytes, and where quotes are in them."""
 
-    def __init__(self, lines: bytes):
-        self.data = lines + _PADDING
-        self.ascii = lines.isascii()
+    def __init__(self, events: Events):
+        self.events, self.starts, self.ends = events, events.starts, events.ends
+        self.data = events.text + _PADDING
+        self.ascii = events.text.isascii()
         self.codes = np.frombuffer(self.data, np.uint8)
-        codes = self.codes[: len(lines)]
-        breaks = np.flatnonzero(codes == _NEWLINE)
-        self.starts = np.concatenate([np.zeros(1, np.int64), breaks + 1])
-        self.ends = np.concatenate([breaks, np.array([len(lines)])])
         self.height = len(self.starts)
-        self.quotes = np.flatnonzero(codes == _QUOTE)
+        self.quotes = np.flatnonzero(self.codes == _QUOTE)
         self.first_quote = np.searchsorted(self.quotes, self.starts)
-        strange = np.flatnonzero(codes == _BACKSLASH) if b"\\" in lines else _NOWHERE
+        strange = np.flatnonzero(self.codes == _BACKSLASH) if b"\\" in self.data else _NOWHERE
         self.unfit = np.unique(np.searchsorted(self.ends, strange))
-
-    def line(self, row: int) -> bytes:
-        return self.data[self.starts[row] : self.ends[row]]
 
     def by_quotes(self) -> Iterable[tuple[int, _Ints]]:
         """The fit rows, those with the same number of quotes together, and that number."""
@@ -340,7 +347,7 @@ class _Columns:
 
     def __init__(self, page: _Page, wanted: frozenset[str]):
         self.page, self.wanted = page, wanted
-        self._views: dict[str, _Views] = {}
+        self.by_key: dict[str, _Column] = {}
 
     def put(self, template: _Template, rows: _Ints, places: list[_Ints]) -> None:
         for value, begin, end in template.spans(places):
@@ -350,60 +357,100 @@ class _Columns:
             if value.key in self.wanted and (value.quoted or text != b"null"):
                 self._column(value.key).put_same(rows, text)
 
-    def _column(self, key: str) -> _Views:
-        if key not in self._views:
-            self._views[key] = _Views(self.page)
-        return self._views[key]
+    def _column(self, key: str) -> _Column:
+        if key not in self.by_key:
+            self.by_key[key] = _Column(self.page)
+        return self.by_key[key]
 
-    def frame(self) -> pl.DataFrame | None:
-        """None when a text is no UTF-8."""
+    def are_text(self) -> bool:
+        """Whether all values are UTF-8."""
         try:
-            return pl.DataFrame([column.series(key) for key, column in self._views.items()])
+            return self.page.ascii or all(column.values() is not None for column in self.by_key.values())
         except pl.exceptions.PolarsError:
-            return None
+            return False
 
 
 # An Arrow string view is four bytes of length and twelve of text, zeros behind a shorter one; of a longer text it is the
 # length, four bytes of text, and eight that tell where the whole stands. By length, up to "longer":
 _INLINE = 12
+_BEHIND_LENGTH, _BYTE = np.uint64(32), np.uint64(0xFF)
 _HEAD = np.array([((1 << 8 * min(size, 4)) - 1) << 32 for size in range(_INLINE + 2)], np.uint64)
 _TAIL = np.array([(1 << 8 * max(size - 4, 0)) - 1 for size in range(_INLINE + 1)] + [0], np.uint64)
 
 
-class _Views:
-    """One column: a view of the page per line."""
+@dataclass(frozen=True)
+class _Piece:
+    """Values of some rows, one for each or one for all."""
+
+    rows: _Ints
+    views: npt.NDArray[np.void]
+    present: npt.NDArray[np.bool_]
+
+
+class _Column:
+    """Views of the page, those of one template after those of another."""
 
     def __init__(self, page: _Page):
         self.page = page
-        self.views = np.zeros(page.height, "V16")
-        self.present = np.zeros(page.height, np.bool_)
+        self.pieces: list[_Piece] = []
         self.needs_page = False  # a column of short texts must not keep the page in memory
 
     def put(self, rows: _Ints, begin: _Ints, end: _Ints, quoted: bool) -> None:
-        size = (end - begin).astype(np.uint64)
-        kept = np.minimum(size, _INLINE + 1)
+        size = (end - begin).view(np.uint64)
         # Four bytes before the text make room for its length; no value stands closer to the start of the page.
         view = self.page.bytes_at(begin - 4, 16)
-        view[:, 0] = (view[:, 0] & _HEAD[kept]) | size
-        view[:, 1] &= _TAIL[kept]
-        long = size > _INLINE
+        head, tail = view[:, 0], view[:, 1]
+        present = np.ones(len(rows), np.bool_) if quoted else (head >> _BEHIND_LENGTH) & _BYTE != ord("n")  # null
+        kept = np.minimum(size, _INLINE + 1)
+        head &= _HEAD[kept]
+        head |= size
+        tail &= _TAIL[kept]
+        long = kept > _INLINE
         if long.any():
             self.needs_page = True
-            view[long, 1] = begin[long].astype(np.uint64) << np.uint64(32)
-        self.views[rows] = view.view("V16").reshape(len(rows))
-        self.present[rows] = True if quoted else self.page.codes[begin] != ord("n")  # null
+            np.copyto(tail, begin.view(np.uint64) << np.uint64(32), where=long)
+        self.pieces.append(_Piece(rows, view.view("V16").reshape(len(rows)), present))
 
     def put_same(self, rows: _Ints, text: bytes) -> None:
         self.needs_page |= len(text) > _INLINE
         begin = self.page.data.index(text, self.page.starts[rows[0]]) if len(text) > _INLINE else 0
         tail = (text[4:].ljust(8, b"\0")) if len(text) <= _INLINE else b"\0" * 4 + begin.to_bytes(4, "little")
-        self.views[rows] = np.void(len(text).to_bytes(4, "little") + text[:4].ljust(4, b"\0") + tail)
-        self.present[rows] = True
+        view = np.frombuffer(len(text).to_bytes(4, "little") + text[:4].ljust(4, b"\0") + tail, "V16")
+        self.pieces.append(_Piece(rows, view, np.ones(1, np.bool_)))
 
-    def series(self, name: str) -> pl.Series:
-        buffers = [_bits(self.present), pa.py_buffer(self.views)] + [pa.py_buffer(self.page.data)] * self.needs_page
+    def count(self) -> int:
+        return sum(len(piece.rows) * int(piece.present.sum()) // len(piece.views) for piece in self.pieces)
+
+    def values(self) -> pl.Series:
+        """The values of all pieces, one after the other."""
+        return self._series(
+            np.concatenate([piece.views for piece in self.pieces]), np.concatenate([piece.present for piece in self.pieces])
+        )
+
+    def text(self) -> pl.Series:
+        views, present = np.zeros(self.page.height, "V16"), np.zeros(self.page.height, np.bool_)
+        for piece in self.pieces:
+            views[piece.rows], present[piece.rows] = piece.views, piece.present
+        return self._series(views, present)
+
+    def cast(self, convert: Callable[[pl.Series], pl.Series]) -> pl.Series:
+        converted = convert(self.values())
+        if not converted.dtype.is_numeric():
+            return convert(self.text())
+        known, numbers = converted.is_not_null().to_numpy(), converted.fill_null(0).to_numpy()
+        values, present = np.zeros(self.page.height, numbers.dtype), np.zeros(self.page.height, np.bool_)
+        begin = 0
+        for piece in self.pieces:
+            end = begin + len(piece.views)
+            values[piece.rows], present[piece.rows] = numbers[begin:end], known[begin:end]
+            begin = end
+        kind = pa.from_numpy_dtype(values.dtype)
+        return pl.Series(pa.Array.from_buffers(kind, len(values), [_bits(present), pa.py_buffer(values)]))
+
+    def _series(self, views: npt.NDArray[np.void], present: npt.NDArray[np.bool_]) -> pl.Series:
+        buffers = [_bits(present), pa.py_buffer(views)] + [pa.py_buffer(self.page.data)] * self.needs_page
         kind = pa.string_view() if self.page.ascii else pa.binary_view()
-        text = pl.Series(name, pa.Array.from_buffers(kind, len(self.views), buffers))
+        text = pl.Series(pa.Array.from_buffers(kind, len(views), buffers))
         return text if self.page.ascii else text.cast(pl.String())
 
 

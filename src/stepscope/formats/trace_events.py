@@ -11,17 +11,19 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.event_borders import by_brackets, by_pattern, flat, lines_of, separator
+from stepscope.formats.event_borders import Events, by_brackets, by_pattern, events_of, flat, separator
 from stepscope.formats.event_columns import Templates, text_columns
 from stepscope.formats.event_repair import mended
 from stepscope.formats.inflate import blocks
@@ -163,7 +165,7 @@ class _Reading:
         stretches, rest = by_pattern(data, known, _part_bytes(data))
         if not stretches:
             return None, data
-        frame = self._together(lambda stretch: self._part(lines_of(stretch, known)), stretches)
+        frame = self._together(lambda stretch: self._part(events_of(stretch, known)), stretches)
         self._pattern_failures += frame is None
         return frame, rest
 
@@ -228,7 +230,7 @@ class _Reading:
         if not border or not stretches:
             self.note("event not readable", 1, "no end found; skipped to the end of the block")
             return
-        yield from self._tolerant(mended(lines_of(stretches[0], border), self.note))
+        yield from self._tolerant(mended(events_of(stretches[0], border).lines(), self.note))
         last = by_brackets(rest)
         yield from self._tolerant(last.lines)
         if last.closed and self._head != b"[":
@@ -245,42 +247,43 @@ class _Reading:
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is no event."""
-        return self._together(self._part, _parts(lines))
+        return self._together(lambda part: self._part(Events.of_lines(part)), _parts(lines))
 
-    def _together(self, work: Callable[[bytes], tuple[pl.DataFrame, pl.DataFrame]], pieces: list[bytes]) -> pl.DataFrame | None:
+    def _together(self, work: Callable[[bytes], _Part], pieces: list[bytes]) -> pl.DataFrame | None:
         """One frame of all pieces, each worked on by a core of its own; None when the parser refuses one."""
         try:
             parts = list(self._pool.map(work, pieces))
         except pl.exceptions.PolarsError:
             return None
-        for name, read, what in (("ts", "ts_ns", "time"), ("dur", "dur_ns", "duration")):
-            given = sum(text[name].count() for text, _ in parts if name in text.columns)
-            unread = given - sum(frame[read].count() for _, frame in parts)
+        for read, name, what in (("ts_ns", "ts", "time"), ("dur_ns", "dur", "duration")):
+            unread = sum(part.given[name] - part.frame[read].count() for part in parts)
             self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
-        return pl.concat(frame for _, frame in parts)
+        return pl.concat(part.frame for part in parts)
 
-    def _part(self, lines: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
-        text = self._as_text(lines)
-        return text, self._typed(text)
+    def _part(self, events: Events) -> _Part:
+        texts = self._as_text(events)
+        given = {name: texts.count(name) if name in texts.names() else 0 for name in ("ts", "dur")}
+        return _Part(self._typed(texts), given)
 
-    def _as_text(self, lines: bytes) -> pl.DataFrame:
+    def _as_text(self, events: Events) -> _Texts:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
         wanted = [*_FIELDS, *(f"args.{key}" for key in self.args)]
-        quick = text_columns(lines, wanted, self._templates) if self._similar else None
-        if quick is None or not quick.frame.width or len(quick.odd) > quick.height // 4:
+        quick = text_columns(events, wanted, self._templates) if self._similar else None
+        if quick is None or not quick.names() or len(quick.odd) > quick.height // 4:
             # Kineto: most events hold lists. Looking for templates again and again would cost more than it saves.
             self._similar = False
-            return self._by_parser(lines)
+            return _Parsed(self._by_parser(events.lines()))
         if not len(quick.odd):
-            return quick.frame
+            return quick
         # Lines that are no plain template of others go through the parser and back to their place.
         parsed = self._by_parser(quick.odd_lines)
         if parsed.height != len(quick.odd):
-            return self._by_parser(lines)
+            return _Parsed(self._by_parser(events.lines()))
         plain = np.delete(np.arange(quick.height), quick.odd)
         order = np.empty(quick.height, np.uint32)
         order[plain], order[quick.odd] = np.arange(len(plain)), len(plain) + np.arange(len(quick.odd))
-        return pl.concat([quick.frame[plain], parsed], how="diagonal")[order]
+        read = pl.DataFrame([quick.text(key) for key in quick.names()])
+        return _Parsed(pl.concat([read[plain], parsed], how="diagonal")[order])
 
     def _by_parser(self, lines: bytes) -> pl.DataFrame:
         long_numbers = self._long_numbers  # another part may set it while this one is parsed
@@ -319,21 +322,72 @@ class _Reading:
         elif frame.height:
             yield frame
 
-    def _typed(self, events: pl.DataFrame) -> pl.DataFrame:
-        events = _with_all(events, {name: pl.String() for name in _FIELDS})
-        columns = [events[name] for name in ("ph", "name", "cat", "id", "bp", "s")]
+    def _typed(self, texts: _Texts) -> pl.DataFrame:
+        there = set(texts.names())
+        kinds: dict[str, pl.DataType] = dict.fromkeys(("ph", "name", "cat", "id", "bp", "s"), pl.String())
+        columns = [texts.text(name) for name in kinds if name in there]
         for name in ("pid", "tid"):
-            number = _integers(events[name])
-            columns += [number, _where_no_number(events[name], number)]
-        time = events["ts"].cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
-        # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
-        # only rounding. It is numpy's because polars multiplies by 1/100000, which is rounded itself.
-        parts = events["dur"].cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
-        length = pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
-        columns += [time.alias("ts_ns"), length.alias("dur_ns")]
+            kinds |= {name: pl.Int64(), f"{name}_text": pl.String()}
+            if name in there:
+                number = texts.cast(name, _integers)
+                columns.append(number)
+                if number.count() < texts.count(name):
+                    columns.append(_where_no_number(texts.text(name), number))
+        kinds |= {"ts_ns": pl.Int64(), "dur_ns": pl.Float64()}
+        columns += [texts.cast(name, read).alias(f"{name}_ns") for name, read in (("ts", _time), ("dur", _length)) if name in there]
         wanted = {f"args.{key}": kind for key, kind in self.args.items()}
-        columns += [_as_type(events[key], kind) for key, kind in wanted.items() if key in events.columns]
-        return _with_all(pl.DataFrame(columns), wanted)
+        for key, kind in wanted.items():
+            if key in there:
+                columns.append(texts.text(key) if kind == pl.String() else texts.cast(key, partial(_as_type, kind=kind)))
+        return _with_all(pl.DataFrame(columns), kinds | wanted)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Events, and how many of them had a text for `ts` and `dur`."""
+
+    frame: pl.DataFrame
+    given: dict[str, int]
+
+
+class _Texts(Protocol):
+    """Columns of text that may be converted."""
+
+    def names(self) -> list[str]: ...
+    def count(self, key: str) -> int: ...
+    def text(self, key: str) -> pl.Series: ...
+    def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series: ...
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """Columns of text from a parser."""
+
+    frame: pl.DataFrame
+
+    def names(self) -> list[str]:
+        return self.frame.columns
+
+    def count(self, key: str) -> int:
+        return self.frame[key].count()
+
+    def text(self, key: str) -> pl.Series:
+        return self.frame[key]
+
+    def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series:
+        return convert(self.frame[key])
+
+
+def _time(text: pl.Series) -> pl.Series:
+    time: pl.Series = text.cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
+    return time
+
+
+def _length(text: pl.Series) -> pl.Series:
+    # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
+    # only rounding. It is numpy's because polars multiplies by 1/100000, which is rounded itself.
+    parts = text.cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
+    return pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
 
 
 def _part_bytes(data: bytes) -> int:
@@ -359,11 +413,9 @@ def _inexact(time: pl.Series, lines: bytes) -> bool:
 
 
 def _with_all(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The frame with these columns last and in this order; those that are not there become nulls that take no memory."""
-    others = [name for name in frame.columns if name not in wanted]
-    return frame.with_columns(
-        pl.lit(None, dtype=kind).alias(name) for name, kind in wanted.items() if name not in frame.columns
-    ).select(*others, *wanted)
+    """The frame with these columns in this order; those that are not there become nulls that take no memory."""
+    there = set(frame.columns)
+    return frame.select(pl.col(name) if name in there else pl.lit(None, kind).alias(name) for name, kind in wanted.items())
 
 
 def _arguments(events: pl.DataFrame) -> dict[str, pl.Series]:
@@ -395,7 +447,4 @@ def _integers(text: pl.Series) -> pl.Series:
 
 
 def _where_no_number(text: pl.Series, number: pl.Series) -> pl.Series:
-    name = f"{text.name}_text"
-    if number.null_count() == text.null_count():
-        return pl.repeat(None, text.len(), dtype=pl.String(), eager=True).alias(name)
-    return pl.select(pl.when(number.is_null()).then(text).alias(name)).to_series()
+    return pl.select(pl.when(number.is_null()).then(text).alias(f"{text.name}_text")).to_series()
