@@ -181,6 +181,8 @@ def plain(event: dict[str, Any], place: str) -> dict[str, Any]:
         args.pop("Thread Id")
     ts = nanoseconds(event["ts"])
     name = event["name"].replace("Hccl@", "Communication@").replace("write_band_width", "write_bandwidth")
+    # The current generation names the task also where it is put into the queue; `test_link` says with which name.
+    name = name.partition("@")[0] if name.startswith("Enqueue") else name
     args = {key: round(float(value), 9) if isinstance(value, float | int) else value for key, value in args.items()}
     return {"ph": event["ph"], "name": name, "at": place, "tid": event["tid"], "ts": ts, "args": args}
 
@@ -192,7 +194,8 @@ def test_reading_our_files_gives_the_same_tables(rewritten):
     # where no other file names the core, the reader cannot know which it has.
     unsure = {"kernels": ["core"]} if tables.facts.level == "Level0" else {}
     for name in tables.filled():
-        if name not in ("meta", "quality"):
+        # The free time of a capture reaches as far as its generation has it, and what we write is of the current one.
+        if name not in ("meta", "quality", "overlap"):
             assert comparable(again, name, unsure).equals(comparable(tables, name, unsure)), name
 
 
