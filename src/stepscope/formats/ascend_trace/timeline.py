@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,7 @@ _KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 
 _LAYERS = {lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication")}
 _FRAMEWORK = {"cpu_op": "cpu_op", "enqueue": "queue", "dequeue": "queue", "python_function": "python_function", "GC": "GC"}
-_ARROWS = ("HostToDevice", "MsTx")
+_NUMBERS = {kind: number for number, kind in enumerate([*_KEPT, "derived"])}
 
 
 def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Timeline:
@@ -87,9 +88,14 @@ def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Time
     """
     parts: dict[str, list[pl.DataFrame]] = defaultdict(list)
     unknown_counters = 0
-    for path in paths:
-        for events in read_events(path, ARGS, quality=quality, guards=_GUARDS):
-            unknown_counters += _collect(events, parts, finished=False)
+    # One chunk is sorted into kinds while the next is read.
+    with ThreadPoolExecutor(1) as worker:
+        sorting: Future[int] | None = None
+        for path in paths:
+            for events in read_events(path, ARGS, quality=quality, guards=_GUARDS):
+                unknown_counters += sorting.result() if sorting else 0
+                sorting = worker.submit(_collect, events, parts, finished=False)
+        unknown_counters += sorting.result() if sorting else 0
     # A layer may be named after its events.
     for events in parts.pop("pending", []):
         _collect(events.drop("kind"), parts, finished=True)
@@ -104,9 +110,11 @@ def _collect(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], *, fini
     if meta.height:
         parts["meta"].append(meta)
     layers = lane.layer_names(pl.concat(parts["meta"])) if parts["meta"] else {}
-    marked = events.with_columns(_kind(layers, finished=finished).alias("kind"))
-    kinds = [kind for kind in marked["kind"].unique().to_list() if kind in _KEPT and kind != "meta"]
-    found = pl.collect_all([_KEPT[kind](marked.lazy().filter(pl.col("kind") == kind)) for kind in kinds])
+    kind_of_row = events.lazy().select(kind=_kind(layers, finished=finished)).collect()
+    marked = events.hstack(kind_of_row)
+    there = set(kind_of_row["kind"].unique().to_list())
+    kinds = [kind for kind in _KEPT if _NUMBERS[kind] in there and kind != "meta"]
+    found = pl.collect_all([_KEPT[kind](marked.lazy().filter(pl.col("kind") == _NUMBERS[kind])) for kind in kinds])
     unknown = 0
     for kind, rows in zip(kinds, found, strict=True):
         if kind == "counter":
@@ -116,30 +124,38 @@ def _collect(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], *, fini
 
 
 def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
-    """What an event is, by phase, category and the layer of its pid."""
-    kinds = {pid: _LAYERS.get(name, "foreign") for pid, name in layers.items()}
+    """What an event is, by phase, category and the layer of its pid; as a number, since a text per event costs far more."""
     unnamed = "unplaced" if finished else "pending"
-    layer = pl.col("pid").replace_strict(kinds, default=unnamed, return_dtype=pl.String) if kinds else pl.lit(unnamed)
+    pids: dict[str, list[int]] = defaultdict(list)
+    for pid, name in layers.items():
+        pids[_LAYERS.get(name, "unplaced")].append(pid)
+    layer = pl.coalesce(*(pl.when(pl.col("pid").is_in(pids[kind])).then(_number(kind)) for kind in pids), _number(unnamed))
     # The layer of marks bears the name of the user's program; its events are known by their type.
-    is_mark = pl.col("args.event_type").is_not_null() & layer.is_in(["foreign", unnamed])
-    placed = pl.when(is_mark).then(pl.lit("mark")).when(layer == "foreign").then(pl.lit("unplaced")).otherwise(layer)
-    by_category = pl.col("cat").replace_strict(_FRAMEWORK, default=None, return_dtype=pl.String)
-    phase = pl.col("ph").fill_null("")
+    is_mark = pl.col("args.event_type").is_not_null() & layer.is_in([_NUMBERS["unplaced"], _NUMBERS[unnamed]])
+    placed = pl.when(is_mark).then(_number("mark")).otherwise(layer)
+    phase, category = pl.col("ph"), pl.col("cat")
+    is_flow = (phase == "s") | (phase == "f")
     return (
-        pl.when(phase.is_in(["X", "C", "s", "f"]) & pl.col("ts_ns").is_null())
-        .then(pl.lit("untimed"))
+        pl.when(((phase == "X") | (phase == "C") | is_flow) & pl.col("ts_ns").is_null())
+        .then(_number("untimed"))
         .when(phase == "X")
-        .then(pl.coalesce(by_category, placed))
-        .when(phase.is_in(["s", "f"]) & pl.col("cat").is_in(_ARROWS))
-        .then(pl.col("cat"))
+        .then(pl.coalesce(*(pl.when(category == name).then(_number(kind)) for name, kind in _FRAMEWORK.items()), placed))
+        .when(is_flow & (category == "HostToDevice"))
+        .then(_number("HostToDevice"))
+        .when(is_flow & (category == "MsTx"))
+        .then(_number("MsTx"))
         .when(phase == "C")
-        .then(pl.lit("counter"))
+        .then(_number("counter"))
         .when(phase == "M")
-        .then(pl.lit("meta"))
-        .when(phase.is_in(["s", "t", "f"]))
-        .then(pl.lit("derived"))
-        .otherwise(pl.lit("strange"))
+        .then(_number("meta"))
+        .when(is_flow | (phase == "t"))
+        .then(_number("derived"))
+        .otherwise(_number("strange"))
     )
+
+
+def _number(kind: str) -> pl.Expr:
+    return pl.lit(_NUMBERS[kind], pl.UInt8)
 
 
 def _tables(parts: dict[str, list[pl.DataFrame]], source: str, quality: list[pl.DataFrame]) -> Timeline:
