@@ -437,7 +437,9 @@ class _Column:
         converted = convert(self.values())
         if not converted.dtype.is_numeric():
             return convert(self.text())
-        known, numbers = converted.is_not_null().to_numpy(), converted.fill_null(0).to_numpy()
+        # By Arrow, since polars makes a query of each of these steps.
+        arrow = converted.to_arrow()
+        known, numbers = _flags(arrow.is_valid()), arrow.fill_null(0).to_numpy(zero_copy_only=False)
         values, present = np.zeros(self.page.height, numbers.dtype), np.zeros(self.page.height, np.bool_)
         begin = 0
         for piece in self.pieces:
@@ -452,6 +454,11 @@ class _Column:
         kind = pa.string_view() if self.page.ascii else pa.binary_view()
         text = pl.Series(pa.Array.from_buffers(kind, len(views), buffers))
         return text if self.page.ascii else text.cast(pl.String())
+
+
+def _flags(arrow: pa.Array) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = arrow.to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer | None:

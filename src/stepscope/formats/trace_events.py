@@ -125,6 +125,8 @@ class _Reading:
         self._long_numbers = False
         self._similar = "*" not in args  # events repeat a few templates
         self._templates = Templates()
+        # All columns in their order, as nulls that take no memory.
+        self._absent = {name: pl.lit(None, kind).alias(name) for name, kind in _columns(args).items()}
 
     def note(self, issue: str, count: int, detail: str = "") -> None:
         if count:
@@ -324,22 +326,20 @@ class _Reading:
 
     def _typed(self, texts: _Texts) -> pl.DataFrame:
         there = set(texts.names())
-        kinds: dict[str, pl.DataType] = dict.fromkeys(("ph", "name", "cat", "id", "bp", "s"), pl.String())
-        columns = [texts.text(name) for name in kinds if name in there]
+        columns = [texts.text(name) for name in ("ph", "name", "cat", "id", "bp", "s") if name in there]
         for name in ("pid", "tid"):
-            kinds |= {name: pl.Int64(), f"{name}_text": pl.String()}
             if name in there:
                 number = texts.cast(name, _integers)
                 columns.append(number)
                 if number.count() < texts.count(name):
                     columns.append(_where_no_number(texts.text(name), number))
-        kinds |= {"ts_ns": pl.Int64(), "dur_ns": pl.Float64()}
         columns += [texts.cast(name, read).alias(f"{name}_ns") for name, read in (("ts", _time), ("dur", _length)) if name in there]
-        wanted = {f"args.{key}": kind for key, kind in self.args.items()}
-        for key, kind in wanted.items():
-            if key in there:
-                columns.append(texts.text(key) if kind == pl.String() else texts.cast(key, partial(_as_type, kind=kind)))
-        return _with_all(pl.DataFrame(columns), kinds | wanted)
+        for key, kind in self.args.items():
+            name = f"args.{key}"
+            if name in there:
+                columns.append(texts.text(name) if kind == pl.String() else texts.cast(name, partial(_as_type, kind=kind)))
+        done = {column.name for column in columns}
+        return pl.DataFrame(columns).select(name if name in done else absent for name, absent in self._absent.items())
 
 
 @dataclass(frozen=True)
@@ -412,10 +412,18 @@ def _inexact(time: pl.Series, lines: bytes) -> bool:
     return quoted < time.count() and _LONG_NUMBER.search(lines) is not None
 
 
-def _with_all(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The frame with these columns in this order; those that are not there become nulls that take no memory."""
-    there = set(frame.columns)
-    return frame.select(pl.col(name) if name in there else pl.lit(None, kind).alias(name) for name, kind in wanted.items())
+def _columns(args: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """The columns of a frame of events."""
+    return {
+        **dict.fromkeys(("ph", "name", "cat", "id", "bp", "s"), pl.String()),
+        "pid": pl.Int64(),
+        "pid_text": pl.String(),
+        "tid": pl.Int64(),
+        "tid_text": pl.String(),
+        "ts_ns": pl.Int64(),
+        "dur_ns": pl.Float64(),
+        **{f"args.{key}": kind for key, kind in args.items()},
+    }
 
 
 def _arguments(events: pl.DataFrame) -> dict[str, pl.Series]:
