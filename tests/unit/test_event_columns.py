@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepscope.formats.event_borders import Events
-from stepscope.formats.event_columns import Templates, TextColumns, text_columns
+from stepscope.formats.event_columns import TextColumns, text_columns
+from stepscope.formats.event_templates import Templates
 
 WANTED = ["name", "ts", "dur", "args.a", "args.b"]
 

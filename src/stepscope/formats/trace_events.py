@@ -12,11 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
@@ -24,8 +23,10 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.event_borders import Events, by_brackets, by_pattern, events_of, flat, separator
-from stepscope.formats.event_columns import Templates, text_columns
+from stepscope.formats.event_columns import text_columns
 from stepscope.formats.event_repair import mended
+from stepscope.formats.event_templates import Templates
+from stepscope.formats.event_types import Parsed, Texts, absent, typed
 from stepscope.formats.inflate import blocks
 from stepscope.tables import lost
 
@@ -125,8 +126,7 @@ class _Reading:
         self._long_numbers = False
         self._similar = "*" not in args  # events repeat a few templates
         self._templates = Templates()
-        # All columns in their order, as nulls that take no memory.
-        self._absent = {name: pl.lit(None, kind).alias(name) for name, kind in _columns(args).items()}
+        self._absent = absent(args)
 
     def note(self, issue: str, count: int, detail: str = "") -> None:
         if count:
@@ -265,27 +265,27 @@ class _Reading:
     def _part(self, events: Events) -> _Part:
         texts = self._as_text(events)
         given = {name: texts.count(name) if name in texts.names() else 0 for name in ("ts", "dur")}
-        return _Part(self._typed(texts), given)
+        return _Part(typed(texts, self.args, self._absent), given)
 
-    def _as_text(self, events: Events) -> _Texts:
+    def _as_text(self, events: Events) -> Texts:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
         wanted = [*_FIELDS, *(f"args.{key}" for key in self.args)]
         quick = text_columns(events, wanted, self._templates) if self._similar else None
         if quick is None or not quick.names() or len(quick.odd) > quick.height // 4:
             # Kineto: most events hold lists. Looking for templates again and again would cost more than it saves.
             self._similar = False
-            return _Parsed(self._by_parser(events.lines()))
+            return Parsed(self._by_parser(events.lines()))
         if not len(quick.odd):
             return quick
         # Lines that are no plain template of others go through the parser and back to their place.
         parsed = self._by_parser(quick.odd_lines)
         if parsed.height != len(quick.odd):
-            return _Parsed(self._by_parser(events.lines()))
+            return Parsed(self._by_parser(events.lines()))
         plain = np.delete(np.arange(quick.height), quick.odd)
         order = np.empty(quick.height, np.uint32)
         order[plain], order[quick.odd] = np.arange(len(plain)), len(plain) + np.arange(len(quick.odd))
         read = pl.DataFrame([quick.text(key) for key in quick.names()])
-        return _Parsed(pl.concat([read[plain], parsed], how="diagonal")[order])
+        return Parsed(pl.concat([read[plain], parsed], how="diagonal")[order])
 
     def _by_parser(self, lines: bytes) -> pl.DataFrame:
         long_numbers = self._long_numbers  # another part may set it while this one is parsed
@@ -324,23 +324,6 @@ class _Reading:
         elif frame.height:
             yield frame
 
-    def _typed(self, texts: _Texts) -> pl.DataFrame:
-        there = set(texts.names())
-        columns = [texts.text(name) for name in ("ph", "name", "cat", "id", "bp", "s") if name in there]
-        for name in ("pid", "tid"):
-            if name in there:
-                number = texts.cast(name, _integers)
-                columns.append(number)
-                if number.count() < texts.count(name):
-                    columns.append(_where_no_number(texts.text(name), number))
-        columns += [texts.cast(name, read).alias(f"{name}_ns") for name, read in (("ts", _time), ("dur", _length)) if name in there]
-        for key, kind in self.args.items():
-            name = f"args.{key}"
-            if name in there:
-                columns.append(texts.text(name) if kind == pl.String() else texts.cast(name, partial(_as_type, kind=kind)))
-        done = {column.name for column in columns}
-        return pl.DataFrame(columns).select(name if name in done else absent for name, absent in self._absent.items())
-
 
 @dataclass(frozen=True)
 class _Part:
@@ -348,46 +331,6 @@ class _Part:
 
     frame: pl.DataFrame
     given: dict[str, int]
-
-
-class _Texts(Protocol):
-    """Columns of text that may be converted."""
-
-    def names(self) -> list[str]: ...
-    def count(self, key: str) -> int: ...
-    def text(self, key: str) -> pl.Series: ...
-    def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series: ...
-
-
-@dataclass(frozen=True)
-class _Parsed:
-    """Columns of text from a parser."""
-
-    frame: pl.DataFrame
-
-    def names(self) -> list[str]:
-        return self.frame.columns
-
-    def count(self, key: str) -> int:
-        return self.frame[key].count()
-
-    def text(self, key: str) -> pl.Series:
-        return self.frame[key]
-
-    def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series:
-        return convert(self.frame[key])
-
-
-def _time(text: pl.Series) -> pl.Series:
-    time: pl.Series = text.cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
-    return time
-
-
-def _length(text: pl.Series) -> pl.Series:
-    # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
-    # only rounding. It is numpy's because polars multiplies by 1/100000, which is rounded itself.
-    parts = text.cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
-    return pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
 
 
 def _part_bytes(data: bytes) -> int:
@@ -412,47 +355,9 @@ def _inexact(time: pl.Series, lines: bytes) -> bool:
     return quoted < time.count() and _LONG_NUMBER.search(lines) is not None
 
 
-def _columns(args: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
-    """The columns of a frame of events."""
-    return {
-        **dict.fromkeys(("ph", "name", "cat", "id", "bp", "s"), pl.String()),
-        "pid": pl.Int64(),
-        "pid_text": pl.String(),
-        "tid": pl.Int64(),
-        "tid_text": pl.String(),
-        "ts_ns": pl.Int64(),
-        "dur_ns": pl.Float64(),
-        **{f"args.{key}": kind for key, kind in args.items()},
-    }
-
-
 def _arguments(events: pl.DataFrame) -> dict[str, pl.Series]:
     if "args" not in events.columns:
         return {}
     if events.schema["args"] == pl.String():
         return {"*": events["args"]}
     return {field.name: field for field in events["args"].struct.unnest()}
-
-
-def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:
-    if kind == pl.String():
-        return text
-    if kind == pl.Boolean():
-        words = {"true": True, "false": False, "1": True, "0": False}
-        truth: pl.Series = text.replace_strict(words, default=None, return_dtype=pl.Boolean())
-        return truth
-    value: pl.Series = (_integers(text) if kind.is_integer() else text).cast(kind, strict=False)
-    return value.fill_nan(None) if kind.is_float() else value
-
-
-def _integers(text: pl.Series) -> pl.Series:
-    whole: pl.Series = text.cast(pl.Int64, strict=False)
-    if whole.null_count() == text.null_count():
-        return whole
-    # 12.0 is the integer 12; what is beyond 64 bits or no number stays null.
-    rounded = text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-    return pl.select(pl.coalesce(whole, rounded).alias(text.name)).to_series()
-
-
-def _where_no_number(text: pl.Series, number: pl.Series) -> pl.Series:
-    return pl.select(pl.when(number.is_null()).then(text).alias(f"{text.name}_text")).to_series()
