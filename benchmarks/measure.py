@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +30,16 @@ def run(command: Sequence[str]) -> Cost:
     """Measure one command. Memory is the largest sum of unshared memory over the process tree."""
     before = _children_cpu()
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     peak = 0
-    while process.poll() is None:
-        peak = max(peak, _tree_bytes(process.pid))
-        time.sleep(SAMPLE_SECONDS)
-    seconds = time.perf_counter() - started
-    output = process.stdout.read() if process.stdout else ""
+    # To a file: a talkative command would wait for ever on a pipe that nobody reads.
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        while process.poll() is None:
+            peak = max(peak, _tree_bytes(process.pid))
+            time.sleep(SAMPLE_SECONDS)
+        seconds = time.perf_counter() - started
+        said.seek(0)
+        output = said.read()
     if process.returncode:
         raise Failed(f"{' '.join(command)} gave {process.returncode}:\n{output}")
     return Cost(seconds, _children_cpu() - before, peak, output)
