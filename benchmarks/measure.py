@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.1  # more often would take a sixth of a core from what is measured
 
 
 @dataclass(frozen=True)
