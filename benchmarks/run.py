@@ -38,7 +38,10 @@ class Line:
 
 
 def folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and ".stepscope" not in path.parts)
+    """Size of a folder without the store inside it."""
+    return sum(
+        path.stat().st_size for path in folder.rglob("*") if path.is_file() and ".stepscope" not in path.relative_to(folder).parts
+    )
 
 
 def analysed(name: str, capture: Path, exports: str, peer: str = "") -> Line:
