@@ -121,7 +121,7 @@ def _tensors() -> list[Cells]:
 
 
 def _counters(tables: Tables, rows: pl.DataFrame) -> list[Cells]:
-    """One column per hardware counter of the chosen set; kernels without counters have none of them."""
+    """One column per hardware counter of the chosen set, also where the source lacks it (databases have no cube_utilization)."""
     metrics = tables.kernel_metrics
     if not metrics.height:
         return []
@@ -132,9 +132,8 @@ def _counters(tables: Tables, rows: pl.DataFrame) -> list[Cells]:
     columns = []
     for title in csv_columns(tables.facts.aic_metrics, known):
         name, factor = to_canonical(title)
-        if name in metrics.columns:
-            values = metrics[name].gather(place)
-            columns.append(_counter(title, values, factor))
+        values = metrics[name].gather(place) if name in metrics.columns else pl.Series(name, [None] * rows.height, dtype=pl.Float64)
+        columns.append(_counter(title, values, factor))
     return columns
 
 
