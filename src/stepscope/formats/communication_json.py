@@ -19,6 +19,7 @@ import polars as pl
 
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
+_INFINITE = float("inf")
 TIMES, PACKETS, LINKS = ALL_TABLES["collective_times"], ALL_TABLES["collective_packets"], ALL_TABLES["collective_links"]
 
 _CLASSES = ("p2p", "collective")
@@ -132,11 +133,11 @@ def _packet_rows(name: str, group: str | None, info: Mapping[str, Any]) -> Itera
     for transport, values in _object(info, _BANDWIDTH_INFO).items():
         if not isinstance(values, dict):
             continue
-        measured = [_number(values.get(key)) for key in _TRANSPORT_KEYS.values()]
+        measured = [values.get(key) for key in _TRANSPORT_KEYS.values()]
         sizes = _object(values, "Size Distribution")
         if not sizes and not any(measured):
             continue  # a transport that was not used; the file lists them all
-        totals = (name, group, transport, *measured)
+        totals = (name, group, transport, *map(_number, measured))
         for size, counted in sizes.items():
             pair = counted if isinstance(counted, list) and len(counted) == 2 else (None, None)
             packets = _number(pair[0])
@@ -163,12 +164,14 @@ def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _number(value: Any) -> float | None:
     """A number, also when written as text (sizes of packets are keys, thus text); NaN and Infinity count as missing."""
+    if type(value) is float and -_INFINITE < value < _INFINITE:
+        return value  # nearly all of half a million
     if isinstance(value, (int, float, str)):
         try:
             number = float(value)
         except (ValueError, OverflowError):
             return None
-        return number if abs(number) < float("inf") else None
+        return number if abs(number) < _INFINITE else None
     return None
 
 
