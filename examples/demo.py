@@ -69,7 +69,11 @@ def capture(console: Console) -> Path:
 def draw(console: Console, title: str, frame) -> None:
     table = Table(title=title, title_justify="left", header_style="bold")
     for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", max_width=60, no_wrap=True)
+        # Numbers keep their width on a narrow terminal; names give way.
+        if dtype.is_numeric():
+            table.add_column(name, justify="right", min_width=len(name), no_wrap=True)
+        else:
+            table.add_column(name, max_width=60 if frame.width == 2 else 34, no_wrap=True)
     for row in frame.iter_rows():
         table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row))
     console.print(table)
