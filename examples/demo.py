@@ -73,7 +73,7 @@ def draw(console: Console, title: str, frame) -> None:
         if dtype.is_numeric():
             table.add_column(name, justify="right", min_width=len(name), no_wrap=True)
         else:
-            table.add_column(name, max_width=60 if frame.width == 2 else 34, no_wrap=True)
+            table.add_column(name, max_width=60 if frame.width == 2 else max(20, console.width - 56), no_wrap=True)
     for row in frame.iter_rows():
         table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row))
     console.print(table)
