@@ -13,18 +13,13 @@ from stepscope.export.lines import Numbers, Text
 from stepscope.export.number_forms import THOUSANDTHS_TAB
 from stepscope.export.trace_clock import shown_us
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.ascend_db_schema import ENUMS
+from stepscope.tables.ascend_db_schema import ENUMS, OLD_ENUMS
 
 KB, MB = 1024.0, 1048576.0
 SAMPLED = "NPU MEM"
 MODULES = "NPU Module Mem"
-# Components that the current enumeration no longer names (enums.md 1); captures of 2025 have them.
-_OLD_MODULES = {
-    2: "IDEDH", 5: "HIAIENGINE", 11: "MDCFUSION", 12: "MDCLOCATION", 13: "MDCPERCEPTION", 14: "MDCFSM", 15: "MDCCOMMON",
-    16: "MDCMONITOR", 17: "MDCBSWP", 18: "MDCDEFAULT", 19: "MDCSC", 20: "MDCPNC", 21: "MLL", 26: "ASCENDDK", 46: "MDCFUSA",
-    59: "MDCMAP", 74: "AML",
-}  # fmt: skip
-_MODULE_NUMBER = {name: number for number, name in (*ENUMS["ENUM_MODULE"].items(), *_OLD_MODULES.items())}
+# Captures of 2025 have components that the current enumeration no longer names (enums.md 1).
+_MODULE_NUMBER = {name: number for number, name in (*ENUMS["ENUM_MODULE"].items(), *OLD_ENUMS["ENUM_MODULE"].items())}
 _LIFETIMES = {"release_ns": "lifetime", "active_release_ns": "active lifetime"}
 
 
