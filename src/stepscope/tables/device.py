@@ -38,6 +38,7 @@ KERNELS = Table(
         _duration(),
         Column("kind", TEXT, "compute, communication, memcpy, memset, event or other."),
         Column("name", TEXT, "Kernel name; for tasks that are no operator the task kind, such as MEMCPY_ASYNC."),
+        Column("kernel_name", TEXT, "Function that the runtime launched, such as Add_93b3…_210010000; null when not recorded."),
         Column("op_type", TEXT, "Operator type of a compute task."),
         Column("core", TEXT, "Accelerator core: AI_CORE, AI_VECTOR_CORE, MIX_AIC, MIX_AIV, AI_CPU, DSA_SQE, …"),
         Column("task_type", TEXT, "Task type as the timeline shows it; old captures say AI_CORE for vector kernels too."),
