@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies in a raw `PROF_*` folder: the host's and each device's part, their settings and their data slices (cann-raw.md 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
+from stepscope.tables import lost
+
+_SLICE = re.compile(r"(?P<name>.+)\.slice_(?P<number>\d+)$")
+_HOST_NAME = re.compile(r"(?P<aging>aging|unaging)\.(?P<kind>.+)$")
+_STAMP = re.compile(r"PROF_\d+_(\d{14})")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The files of one kind and one aging class, in the order of their numbers."""
+
+    name: str
+    aging: bool
+    first: int  # number of the first slice: above 0 when older ones were dropped
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """`host/` or one `device_<id>/`."""
+
+    path: Path
+    device: int | None
+    info: Mapping[str, Any]
+    sample: Mapping[str, Any]
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+    clock: Clock  # of this part's own counter
+    host_counter: Clock  # of the host's counter, by the logs of this folder
+    sampled_zero_ns: int  # epoch time of microsecond 0 in sampled data
+    groups: Mapping[str, tuple[Slices, ...]]
+    lost: tuple[pl.DataFrame, ...] = ()
+
+    def slices(self, kind: str) -> tuple[Slices, ...]:
+        """Slice groups of a kind, such as `compact.task_track` or `stars_soc.data`."""
+        return self.groups.get(kind, ())
+
+    def kinds(self) -> dict[str, list[Path]]:
+        return {kind: [path for group in groups for path in group.paths] for kind, groups in self.groups.items()}
+
+    @property
+    def chip(self) -> int | None:
+        """`platform_version`; None when the folder does not say."""
+        return _number(self.info.get("platform_version"))
+
+    @property
+    def pid(self) -> int | None:
+        return _number(self.info.get("pid"))
+
+    @property
+    def device_info(self) -> Mapping[str, Any]:
+        """Facts about the device: core numbers and frequencies."""
+        found = self.info.get("DeviceInfo")
+        return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+    def setting(self, *names: str) -> str:
+        """The first of several spellings of a collection switch that is set, as text."""
+        return next((str(self.sample[name]) for name in names if self.sample.get(name) not in (None, "")), "")
+
+
+@dataclass(frozen=True)
+class Prof:
+    """One raw folder: one process, one collection."""
+
+    path: Path
+    host: Part | None
+    devices: tuple[Part, ...]
+    lost: tuple[pl.DataFrame, ...] = field(default=())
+
+    @property
+    def stamp(self) -> str:
+        """Date and time in the folder's name, `yyyymmddHHMMSS`."""
+        found = _STAMP.match(self.path.name)
+        return found[1] if found else "00000000000000"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (*((self.host,) if self.host else ()), *self.devices)
+
+    @property
+    def chip(self) -> int | None:
+        return next((part.chip for part in (*self.devices, *self.parts) if part.chip is not None), None)
+
+
+def is_raw(path: Path) -> bool:
+    """Whether a `PROF_*` folder still holds the bytes that were collected."""
+    return any(True for data in path.glob("*/data") for _ in data.glob("*.slice_*"))
+
+
+def open_prof(path: Path) -> Prof:
+    """Take stock of a folder: settings and file lists, no record is read."""
+    host = path / "host"
+    devices = sorted((found for found in path.glob("device_*") if found.name[7:].isdigit()), key=lambda found: int(found.name[7:]))
+    parts = tuple(_part(folder, int(folder.name[7:])) for folder in devices if folder.is_dir())
+    host_part = _part(host, None) if host.is_dir() else None
+    losses = tuple(row for part in (*((host_part,) if host_part else ()), *parts) for row in part.lost)
+    return Prof(path, host_part, parts, losses)
+
+
+def _part(folder: Path, device: int | None) -> Part:
+    tail = "" if device is None else f".{device}"
+    losses: list[pl.DataFrame] = []
+    info = _json(folder / f"info.json{tail}", losses)
+    sample = _json(folder / "sample.json", losses)
+    start = _json(folder / f"start_info{tail}", losses)
+    end_file = folder / f"end_info{tail}"  # missing when the run was killed
+    end = _json(end_file, losses) if end_file.exists() else {}
+    host_log = _log(folder / f"host_start.log{tail}", losses)
+    host_counter, fault = host_clock(info, start, host_log)
+    clock = host_counter
+    if device is not None:
+        clock, fault = device_clock(info, start, host_log, _log(folder / f"dev_start.log{tail}", losses))
+    if fault:
+        losses.append(lost(folder.name, "clock could not be set", 1, fault))
+    return Part(
+        path=folder,
+        device=device,
+        info=info,
+        sample=sample,
+        start=start,
+        end=end,
+        clock=clock,
+        host_counter=host_counter,
+        sampled_zero_ns=sampled_zero_ns(host_log, start),
+        groups=_groups(folder / "data", device),
+        lost=tuple(losses),
+    )
+
+
+def _groups(data: Path, device: int | None) -> dict[str, tuple[Slices, ...]]:
+    found: dict[tuple[str, bool, str], list[tuple[int, Path]]] = {}
+    for path in data.iterdir() if data.is_dir() else ():
+        named = _SLICE.match(path.name)
+        if named is None or path.is_symlink():
+            continue  # .done and .complete marks
+        kind, aging = named["name"], False
+        if device is None:
+            host = _HOST_NAME.match(kind)
+            if host:
+                kind, aging = host["kind"], host["aging"] == "aging"
+        else:
+            kind = kind.removesuffix(f".{device}")
+        found.setdefault((kind, aging, named["name"]), []).append((int(named["number"]), path))
+    groups: dict[str, list[Slices]] = {}
+    for (kind, aging, name), numbered in sorted(found.items()):
+        numbered.sort()
+        groups.setdefault(kind, []).append(Slices(name, aging, numbered[0][0], tuple(path for _, path in numbered)))
+    return {kind: tuple(found_groups) for kind, found_groups in groups.items()}
+
+
+def _json(path: Path, losses: list[pl.DataFrame]) -> Mapping[str, Any]:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        losses.append(lost(path.name, "settings could not be read", 1, str(error)))
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
+    """`key: number` lines; a section head such as `[Host]` has no colon."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError as error:
+        losses.append(lost(path.name, "settings could not be read", 1, str(error)))
+        return {}
+    pairs = (line.partition(":") for line in lines if ":" in line)
+    numbers = ((key.strip(), _number(value.strip())) for key, _, value in pairs)
+    return {key: value for key, value in numbers if value is not None}
+
+
+def _number(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
