@@ -104,12 +104,18 @@ def _entries(lines: Iterable[str], key_of: Any) -> tuple[dict[Any, str], int]:
 
 
 def _hash_key(text: str) -> int | None:
-    return int(text) if text.isdecimal() and text.isascii() and int(text) < 1 << 64 else None
+    number = _decimal(text)
+    return number if number is not None and number < 1 << 64 else None
 
 
 def _type_key(text: str) -> tuple[int, int] | None:
     level, line, kind = text.partition("_")
-    return (int(level), int(kind)) if line and all(part.isdecimal() and part.isascii() for part in (level, kind)) else None
+    numbers = _decimal(level), _decimal(kind)
+    return (numbers[0], numbers[1]) if line and numbers[0] is not None and numbers[1] is not None else None
+
+
+def _decimal(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 20 else None
 
 
 def _nulls(count: int) -> pl.Series:

@@ -15,7 +15,8 @@ import polars as pl
 from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
 from stepscope.tables import lost
 
-_SLICE = re.compile(r"(?P<name>.+)\.slice_(?P<number>\d+)$")
+_DEVICE = re.compile(r"device_([0-9]{1,4})")
+_SLICE = re.compile(r"(?P<name>.+)\.slice_(?P<number>[0-9]{1,9})")
 _HOST_NAME = re.compile(r"(?P<aging>aging|unaging)\.(?P<kind>.+)$")
 _STAMP = re.compile(r"PROF_\d+_(\d{14})")
 
@@ -28,6 +29,7 @@ class Slices:
     aging: bool
     first: int  # number of the first slice: above 0 when older ones were dropped
     paths: tuple[Path, ...]
+    missing: int = 0  # how many numbers between the first and the last slice have no file
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,9 @@ def is_raw(path: Path) -> bool:
 def open_prof(path: Path) -> Prof:
     """Take stock of a folder: settings and file lists, no record is read."""
     host = path / "host"
-    devices = sorted((found for found in path.glob("device_*") if found.name[7:].isdigit()), key=lambda found: int(found.name[7:]))
-    parts = tuple(_part(folder, int(folder.name[7:])) for folder in devices if folder.is_dir())
+    named = ((_DEVICE.fullmatch(found.name), found) for found in path.glob("device_*") if found.is_dir())
+    devices = sorted((int(name[1]), found) for name, found in named if name)
+    parts = tuple(_part(folder, device) for device, folder in devices)
     host_part = _part(host, None) if host.is_dir() else None
     losses = tuple(row for part in (*((host_part,) if host_part else ()), *parts) for row in part.lost)
     return Prof(path, host_part, parts, losses)
@@ -137,15 +140,20 @@ def _part(folder: Path, device: int | None) -> Part:
         clock=clock,
         host_counter=host_counter,
         sampled_zero_ns=sampled_zero_ns(host_log, start),
-        groups=_groups(folder / "data", device),
+        groups=_groups(folder / "data", device, losses),
         lost=tuple(losses),
     )
 
 
-def _groups(data: Path, device: int | None) -> dict[str, tuple[Slices, ...]]:
+def _groups(data: Path, device: int | None, losses: list[pl.DataFrame]) -> dict[str, tuple[Slices, ...]]:
     found: dict[tuple[str, bool, str], list[tuple[int, Path]]] = {}
-    for path in data.iterdir() if data.is_dir() else ():
-        named = _SLICE.match(path.name)
+    try:
+        paths = list(data.iterdir())
+    except OSError as error:
+        losses.append(lost(f"{data.parent.name}/data", "folder could not be read", 1, str(error)))
+        return {}
+    for path in paths:
+        named = _SLICE.fullmatch(path.name)
         if named is None or path.is_symlink():
             continue  # .done and .complete marks
         kind, aging = named["name"], False
@@ -159,7 +167,9 @@ def _groups(data: Path, device: int | None) -> dict[str, tuple[Slices, ...]]:
     groups: dict[str, list[Slices]] = {}
     for (kind, aging, name), numbered in sorted(found.items()):
         numbered.sort()
-        groups.setdefault(kind, []).append(Slices(name, aging, numbered[0][0], tuple(path for _, path in numbered)))
+        first, last = numbered[0][0], numbered[-1][0]
+        missing = last - first + 1 - len({number for number, _ in numbered})
+        groups.setdefault(kind, []).append(Slices(name, aging, first, tuple(path for _, path in numbered), missing))
     return {kind: tuple(found_groups) for kind, found_groups in groups.items()}
 
 
@@ -169,7 +179,10 @@ def _json(path: Path, losses: list[pl.DataFrame]) -> Mapping[str, Any]:
     except (OSError, orjson.JSONDecodeError) as error:
         losses.append(lost(path.name, "settings could not be read", 1, str(error)))
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    losses.append(lost(path.name, "settings could not be read", 1, "not a JSON object"))
+    return {}
 
 
 def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
@@ -187,5 +200,5 @@ def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
 def _number(value: Any) -> int | None:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -17,8 +17,11 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.cann.folder import Part, Slices
-from stepscope.formats.cann.layouts import Layout
+from stepscope.formats.cann.layouts import LEVELS, Layout
 from stepscope.tables import lost
+
+_SAMPLE = 1024  # records looked at to find where a slice's records begin
+_LEVELS = np.array(list(LEVELS))
 
 
 @dataclass(frozen=True)
@@ -55,45 +58,102 @@ def _joined(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
 
 def read_bytes(slices: Slices) -> tuple[npt.NDArray[np.uint8], list[pl.DataFrame]]:
     """The bytes of all slices in their order; a slice that cannot be read is left out and counted."""
-    parts, losses = [], []
+    pieces, losses = _pieces(slices)
+    return _whole(pieces), losses
+
+
+def _pieces(slices: Slices) -> tuple[list[npt.NDArray[np.uint8]], list[pl.DataFrame]]:
+    pieces: list[npt.NDArray[np.uint8]] = []
+    losses = [lost(slices.name, "slices missing", slices.missing)] if slices.missing else []
     for path in slices.paths:
         try:
             if path.stat().st_size:
-                parts.append(np.memmap(path, np.uint8, "r"))
-        except OSError as error:
+                pieces.append(np.memmap(path, np.uint8, "r"))
+        except (OSError, ValueError) as error:  # ValueError: emptied since
             losses.append(lost(path.name, "file could not be read", 1, str(error)))
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return whole, losses
+    return pieces, losses
+
+
+def _whole(pieces: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
 
 
 def _group(slices: Slices, layout: Layout) -> tuple[npt.NDArray[Any], list[pl.DataFrame]]:
-    data, losses = read_bytes(slices)
-    rest = len(data) % layout.size
-    if rest:
-        head = _head_is_cut(data, rest, layout, slices)
-        data = data[rest:] if head else data[: len(data) - rest]
-        losses.append(lost(slices.name, "bytes of a cut record", rest, "at the start" if head else "at the end"))
+    pieces, losses = _pieces(slices)
+    if layout.magic is None:
+        return _without_magic(_whole(pieces), slices, layout, losses)
+    data = _whole(pieces)
+    if len(data) % layout.size or not (sound := _sound(data.view(layout.dtype), layout)).all():
+        data = _realigned(pieces, slices, layout, losses)
+        sound = _sound(data.view(layout.dtype), layout)
     rows = data.view(layout.dtype)
-    if layout.magic is not None:
-        sound = rows["magic"] == layout.magic
-        broken = len(rows) - int(np.count_nonzero(sound))
-        if broken:
-            rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _joined
-            losses.append(lost(slices.name, "broken records", broken, f"magic is not {layout.magic:#06x}"))
+    broken = len(rows) - int(np.count_nonzero(sound))
+    if broken:
+        rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _joined
+        losses.append(lost(slices.name, "broken records", broken, f"magic is not {layout.magic:#06x}"))
     return rows, losses
 
 
-def _head_is_cut(data: npt.NDArray[np.uint8], rest: int, layout: Layout, slices: Slices) -> bool:
-    """Whether the odd bytes are at the head: by the magic where there is one, else by what aging does."""
-    if layout.magic is None or len(data) < layout.size:
-        return slices.aging and slices.first > 0
-    whole = len(data) // layout.size * layout.size
-    fits_start = _sound(data[:whole], layout)
-    return _sound(data[rest : rest + whole], layout) > fits_start
+def _without_magic(
+    data: npt.NDArray[np.uint8], slices: Slices, layout: Layout, losses: list[pl.DataFrame]
+) -> tuple[npt.NDArray[Any], list[pl.DataFrame]]:
+    """Odd bytes are at the head when older slices were dropped, else at the tail."""
+    rest = len(data) % layout.size
+    if rest:
+        head = slices.first > 0
+        data = data[rest:] if head else data[: len(data) - rest]
+        losses.append(_cut(slices, rest, "at the start" if head else "at the end"))
+    return data.view(layout.dtype), losses
 
 
-def _sound(data: npt.NDArray[np.uint8], layout: Layout) -> int:
-    return int(np.count_nonzero(data.view(layout.dtype)["magic"] == layout.magic))
+def _realigned(
+    pieces: list[npt.NDArray[np.uint8]], slices: Slices, layout: Layout, losses: list[pl.DataFrame]
+) -> npt.NDArray[np.uint8]:
+    """Whole records only: each slice is joined to the one before where its records continue there, else begins anew."""
+    runs: list[list[npt.NDArray[np.uint8]]] = []
+    lost_at = {"at the start": 0, "between slices": 0, "at the end": 0}
+    for piece in pieces:
+        expected = -sum(map(len, runs[-1])) % layout.size if runs else 0
+        begin = _first_record(piece, layout, expected)
+        if runs and begin == expected:
+            runs[-1].append(piece)
+        else:
+            lost_at["between slices" if runs else "at the start"] += begin
+            runs.append([piece[begin:]])
+    kept = []
+    for number, run in enumerate(runs, 1):
+        data = _whole(run)
+        rest = len(data) % layout.size
+        lost_at["at the end" if number == len(runs) else "between slices"] += rest
+        kept.append(data[: len(data) - rest])
+    losses += [_cut(slices, count, where) for where, count in lost_at.items() if count]
+    return _whole(kept)
+
+
+def _first_record(piece: npt.NDArray[np.uint8], layout: Layout, expected: int) -> int:
+    """Where the first whole record of a slice begins: at the offset at which most records look sound."""
+    head = piece[: layout.size * _SAMPLE]
+    low, high = (layout.magic or 0) & 0xFF, (layout.magic or 0) >> 8
+    marks = np.flatnonzero((head[:-1] == low) & (head[1:] == high)) - layout.dtype.fields["magic"][1]  # type: ignore[index]
+    counts = np.bincount(marks % layout.size, minlength=layout.size) if len(marks) else np.zeros(layout.size, np.int64)
+    likely: list[int] = [expected, *np.argsort(-counts, kind="stable")[:4].tolist()]
+
+    def score(begin: int) -> int:
+        whole = (len(head) - begin) // layout.size * layout.size
+        rows = head[begin : begin + max(whole, 0)].view(layout.dtype)
+        sound = _sound(rows, layout)
+        # Bodies may hold the magic too; a head also has a level.
+        return int(np.count_nonzero(sound & np.isin(rows["level"], _LEVELS) if "level" in (layout.dtype.names or ()) else sound))
+
+    return max(likely, key=score)
+
+
+def _sound(rows: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.bool_]:
+    return np.asarray(rows["magic"] == layout.magic)
+
+
+def _cut(slices: Slices, count: int, where: str) -> pl.DataFrame:
+    return lost(slices.name, "bytes of a cut record", count, where)
 
 
 def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]:
@@ -103,7 +163,8 @@ def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]
     for group in slices:
         data, bad = read_bytes(group)
         losses += bad
-        lines += data.tobytes().decode("utf-8", "replace").splitlines()
+        # Only line feeds end a line: names may hold the other characters that splitlines() takes for one.
+        lines += (line.removesuffix("\r") for line in data.tobytes().decode("utf-8", "replace").split("\n") if line)
     return lines, losses
 
 
