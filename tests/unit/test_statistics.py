@@ -6,7 +6,7 @@ import pytest
 from capture_rows import MAIN, api, api_calls, collective, collectives, kernels, rows, steps, tables, task
 
 from stepscope.analysis.link import link
-from stepscope.analysis.statistics import api_statistic, kernel_rows, kernel_summary, op_statistic
+from stepscope.analysis.statistics import api_statistic, communication_statistic, kernel_rows, kernel_summary, op_statistic
 from stepscope.tables import Facts
 
 
@@ -69,8 +69,8 @@ def test_op_statistic():
         ),
     )
     assert op_statistic(linked).rows() == [
-        (0, "MatMul", "AI_CORE", 1, 79.0, 79.0, 79.0, 79.0, 79.0),
-        (0, "Add", "AI_VECTOR_CORE", 2, 21.0, 10.0, 10.0, 11.0, 21.0),
+        (0, "MatMul", "AI_CORE", 1, 79.0, 79.0, 79.0, 79.0, pytest.approx(79 / 3)),
+        (0, "Add", "AI_VECTOR_CORE", 2, 21.0, 10.0, 10.0, 11.0, pytest.approx(7)),
     ]
 
 
@@ -88,10 +88,39 @@ def test_api_statistic():
     assert found.drop("variance_us2").rows() == [
         ("runtime", "Alpha", 6, 1, 6, 6, 6),
         ("acl", "Zeta", 5, 1, 5, 5, 5),
-        ("acl", "launch", 7, 1, 7, 7, 7),
         ("node", "launch", 6001, 3, 2000, 1000, 3001),
+        ("acl", "launch", 7, 1, 7, 7, 7),
     ]
-    assert found["variance_us2"][3] == pytest.approx((1 + 0 + 1.001**2) / 3)
+    assert found["variance_us2"][2] == pytest.approx((1 + 0 + 1.001**2) / 3)
+
+
+@pytest.mark.parametrize(("generation", "mean"), [("G2", 562), ("G3", 563)])
+def test_half_a_nanosecond_of_a_mean(generation, mean):
+    # 562.5 ns are exact in binary microseconds, too.
+    calls = [api(0, 500, 1), api(0, 625, 2)]
+    found = api_statistic(tables(meta=Facts(generation=generation).table(), api_calls=api_calls(*calls)))
+    assert found["avg_ns"].to_list() == [mean]
+
+
+def test_communication_statistic():
+    linked = tables(
+        collectives=collectives(
+            collective(100, 130, op_type="hcom_allReduce_"),
+            collective(140, 160, op_type="hcom_allReduce_"),
+            collective(170, 180, op_type="hcom_send_"),
+        ),
+        transfers=rows(
+            "transfers",
+            *(
+                {"device": 0, "start_ns": start, "end_ns": end, "collective": 0, "is_master": is_master}
+                for start, end, is_master in ((100, 120, True), (100, 130, False), (120, 128, True))
+            ),
+        ),
+    )
+    assert communication_statistic(linked).drop("ratio").rows() == [
+        (0, "hcom_allReduce_", 2, 48.0, 20.0, 24.0, 28.0),
+        (0, "hcom_send_", 1, 10.0, 10.0, 10.0, 10.0),
+    ]
 
 
 def test_kernel_summary():

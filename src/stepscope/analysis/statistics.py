@@ -3,13 +3,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.steps import step_of
 from stepscope.tables import TEXT, Tables
+from stepscope.tables.ascend_db_schema import ENUMS
 
+Ints = npt.NDArray[np.int64]
+
+_LEVELS = {name: number for number, name in ENUMS["ENUM_API_TYPE"].items()}
 NO_OPERATOR = ("WRITE_BACK", "INVALID")
-NO_KERNEL = ("WRITE_BACK", "INVALID", "HCCL_AI_CPU", "COMMUNICATION")
+NO_REPORT = ("HCCL_AI_CPU", "COMMUNICATION")
+NO_KERNEL = (*NO_OPERATOR, *NO_REPORT)
 
 
 def kernel_rows(tables: Tables) -> pl.DataFrame:
@@ -19,7 +29,7 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
     the gap to the row before on the same device, 0 when they overlap. `step` is the step on whose device range it starts.
     """
     columns = [pl.col("row").cast(pl.Int64), pl.col("device", "start_ns", "end_ns", "duration_ns")]
-    kernels = tables.kernels.with_row_index("row").filter((pl.col("kind") == "compute") & _core_is_none_of(NO_KERNEL))
+    kernels = tables.kernels.with_row_index("row").filter(_is_row())
     collectives = tables.collectives.with_row_index("row")
     rows = pl.concat(
         [
@@ -46,18 +56,44 @@ def _core_is_none_of(cores: tuple[str, ...]) -> pl.Expr:
     return ~pl.col("core").is_in(cores).fill_null(False)
 
 
+def _is_row() -> pl.Expr:
+    # Of the kernels that do communication, only those on vector cores are rows of their own (cann-raw.md 7.2).
+    on_vector_core = (pl.col("core") == "COMMUNICATION") & pl.col("name").cat.ends_with("AivKernel")
+    return (pl.col("kind") == "compute") & (_core_is_none_of(NO_KERNEL) | on_vector_core.fill_null(False))
+
+
 def op_statistic(tables: Tables) -> pl.DataFrame:
     """Rows of op_statistic.csv, most time first.
 
     Columns: device, op_type, core, count, total_ns, min_ns, avg_ns, max_ns, ratio. The mean is cut to whole ns, `ratio` is
-    the percentage of all rows. Tasks that began before the collection are left out.
+    the percentage of all computing tasks of the device, also those without a type. Tasks that began before the collection are
+    left out.
     """
-    known = pl.col("op_type").is_not_null() & _core_is_none_of(NO_OPERATOR) & (pl.col("kind") == "compute")
+    computing = (pl.col("kind") == "compute") & _core_is_none_of(NO_REPORT)
     begin = tables.facts.session_start_ns
-    tasks = tables.kernels.filter(known if begin is None else known & (pl.col("start_ns") >= begin)).with_columns(_length())
+    tasks = tables.kernels.filter(computing if begin is None else computing & (pl.col("start_ns") >= begin))
+    return _totals(tasks.with_columns(_length()), "device", "op_type", "core").filter(
+        pl.col("op_type").is_not_null() & _core_is_none_of(NO_OPERATOR)
+    )
+
+
+def communication_statistic(tables: Tables) -> pl.DataFrame:
+    """Rows of communication_statistic.csv: as `op_statistic`, without core; one row per device and type of operator.
+
+    An operator lasts as long as its tasks on the main plane where those are known.
+    """
+    main = tables.transfers.filter(pl.col("is_master").fill_null(False)).drop_nulls("collective")
+    spans = main.group_by("collective").agg((pl.col("end_ns").max() - pl.col("start_ns").min()).cast(pl.Float64).alias("main_ns"))
+    operators = tables.collectives.with_columns(_length(), collective=pl.int_range(pl.len(), dtype=pl.Int64))
+    operators = operators.join(spans, on="collective", how="left", maintain_order="left")
+    return _totals(operators.with_columns(duration_ns=pl.coalesce("main_ns", "duration_ns")), "device", "op_type")
+
+
+def _totals(tasks: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Number and times of tasks by group, and what part of their device's time it is; most time first."""
     length = pl.col("duration_ns")
     return (
-        tasks.group_by("device", "op_type", "core", maintain_order=True)
+        tasks.group_by(*by, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("count"),
             length.sum().alias("total_ns"),
@@ -65,7 +101,7 @@ def op_statistic(tables: Tables) -> pl.DataFrame:
             (length.sum() / pl.len()).floor().alias("avg_ns"),
             length.max().alias("max_ns"),
         )
-        .with_columns(ratio=pl.col("total_ns") / pl.col("total_ns").sum() * 100)
+        .with_columns(ratio=(pl.col("total_ns") / pl.col("total_ns").sum().over("device") * 100).fill_nan(0.0))
         .sort("total_ns", descending=True, maintain_order=True)
     )
 
@@ -77,28 +113,43 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     rounded mean).
     """
     spent = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
+    level = pl.col("level").cast(pl.String)
+    # Calls of the operating system have a table of their own (outputs.md 12.2).
+    calls = tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT))).select("level", "name", spent)
     length = pl.col("length")
     groups = (
-        # Calls of the operating system have a table of their own (outputs.md 12.2).
-        tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT)))
-        .select("level", "name", spent)
-        .group_by("level", "name")
+        calls.group_by("level", "name")
         .agg(
             length.sum().alias("total_ns"),
             pl.len().cast(pl.Int64).alias("count"),
             length.min().alias("min_ns"),
             length.max().alias("max_ns"),
-            length.mean().alias("mean"),
-            length.var(ddof=0).alias("variance"),
+            length,
         )
-        .sort(pl.col("name").cast(pl.String), pl.col("level").cast(pl.String))
+        .sort(pl.col("name").cast(pl.String), level.replace_strict(_LEVELS, default=0, return_dtype=pl.Int64), level)
     )
-    # Halves go where the microsecond value stands in binary, as in the reference; rounding whole numbers cannot do that.
-    means = [round(round(total / 1000 / count, 3) * 1000) for total, count in groups.select("total_ns", "count").iter_rows()]
-    groups = groups.with_columns(avg_ns=pl.Series(means, dtype=pl.Int64))
-    # Squares around another point than the mean are larger by the square of the distance.
-    variance = (pl.col("variance") + (pl.col("mean") - pl.col("avg_ns")) ** 2) / 1e6
-    return groups.select("level", "name", "total_ns", "count", "avg_ns", "min_ns", "max_ns", variance.alias("variance_us2"))
+    mean = _nearest_even_mean if tables.facts.generation in ("G1", "G2") else _half_up_mean
+    rows = [_mean_and_variance(lengths.to_numpy(), mean) for lengths in groups["length"]]
+    schema = {"avg_ns": pl.Int64, "variance_us2": pl.Float64}
+    groups = groups.hstack(pl.DataFrame(rows, schema=schema, orient="row"))
+    return groups.select("level", "name", "total_ns", "count", "avg_ns", "min_ns", "max_ns", "variance_us2")
+
+
+def _mean_and_variance(lengths_ns: Ints, mean: Callable[[Ints], int]) -> tuple[int, float]:
+    avg_ns = mean(lengths_ns)
+    return avg_ns, float(np.mean(((lengths_ns - avg_ns) / 1000.0) ** 2))
+
+
+def _nearest_even_mean(lengths_ns: Ints) -> int:
+    """Halves go where the microsecond value stands in binary, as in older tools; rounding whole numbers cannot do that."""
+    return round(round(int(lengths_ns.sum()) / 1000 / len(lengths_ns), 3) * 1000)
+
+
+def _half_up_mean(lengths_ns: Ints) -> int:
+    """As tools of 2026 round: 0.5625 is 0.563 (cann-raw.md 7.2)."""
+    # One after the other as the reference adds them: means that lie between two nanoseconds go where its error leads.
+    total_us = float(np.cumsum(lengths_ns / 1000.0)[-1])
+    return math.floor(total_us / len(lengths_ns) * 1000 + 0.5)
 
 
 def kernel_summary(tables: Tables) -> pl.DataFrame:

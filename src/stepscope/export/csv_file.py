@@ -18,22 +18,23 @@ NOT_KNOWN = "N/A"
 Cells = tuple[str, Sequence[Part]]
 
 
-def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells]) -> list[Path]:
+def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells], line_end: str = "\r\n") -> list[Path]:
     """Write one line per row; no file when there is none.
 
     Args:
         path: final name.
         frame: rows in the order of the file.
         columns: title and parts of each column.
+        line_end: what ends a line.
     """
     if not frame.height:
         return []
     parts: list[Part] = []
     for _, cell in columns:
         parts += [*cell, ","]
-    parts[-1] = "\r\n"
+    parts[-1] = line_end
     with replacing(path) as handle:
-        handle.write(",".join(quoted(title) for title, _ in columns).encode() + b"\r\n")
+        handle.write(",".join(quoted(title) for title, _ in columns).encode() + line_end.encode())
         write_lines(handle, [Lines(frame, parts)])
     return [path]
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows, waits
+from stepscope.export.counter_cells import counter_cells
 from stepscope.export.csv_file import (
     NOT_KNOWN,
     Cells,
     duration,
-    fraction,
     moment,
-    rounded,
     shapes,
     text,
     whole,
@@ -22,7 +21,6 @@ from stepscope.export.csv_file import (
     write_csv,
 )
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.metric_names import csv_columns, to_canonical
 
 NONE32 = "4294967295"
 COMMUNICATION = "COMMUNICATION"
@@ -46,17 +44,17 @@ def write(tables: Tables, folder: Path) -> list[Path]:
     listed = kernel_rows(tables)
     if not listed.height:
         return []
-    rows = _with_details(tables, listed)
+    rows = with_details(tables, listed)
     has_steps = tables.steps["device_start_ns"].count() > 0
     columns = [whole("Step Id", "step")] if has_steps else []
     columns.append(whole("Device_id", "device", NOT_KNOWN))
     level = tables.facts.level
     is_short = level == "Level0" if level else not rows["op_type"].count()
-    columns += _short(rows, with_type=not level) if is_short else _full(rows, _counters(tables, rows))
+    columns += _short(rows, with_type=not level) if is_short else _full(rows, counter_cells(tables, rows))
     return write_csv(folder / "kernel_details.csv", rows, columns)
 
 
-def _with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:
+def with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:
     """The listed rows with what their tables say about them; `kernel` is the row of `kernels`."""
     only = tables.facts.device_ids[0] if len(tables.facts.device_ids) == 1 else None
     listed = listed.with_row_index("at").with_columns(pl.col("device").fill_null(pl.lit(only, pl.Int32)))
@@ -81,7 +79,7 @@ def _short(rows: pl.DataFrame, *, with_type: bool) -> list[Cells]:
         *_times(rows),
         whole("Block Num", "block_num", "0"),
     ]
-    return columns + (_tensors() if rows["input_shapes"].count() else [])
+    return columns + (tensor_cells() if rows["input_shapes"].count() else [])
 
 
 def _full(rows: pl.DataFrame, counters: list[Cells]) -> list[Cells]:
@@ -97,7 +95,7 @@ def _full(rows: pl.DataFrame, counters: list[Cells]) -> list[Cells]:
         whole("Block Num", "block_num", "0"),
         whole("Mix Block Num", "mix_block_num", NOT_KNOWN),
         text("HF32 Eligible", "hf32", NOT_KNOWN),
-        *_tensors(),
+        *tensor_cells(),
         whole("Context ID", "context_id", NOT_KNOWN),
         *counters,
     ]
@@ -114,32 +112,7 @@ def _times(rows: pl.DataFrame) -> list[Cells]:
     ]
 
 
-def _tensors() -> list[Cells]:
+def tensor_cells() -> list[Cells]:
     return [
         shapes(title, column) if column.endswith("shapes") else text(title, column, NOT_KNOWN) for column, title in _TENSORS.items()
     ]
-
-
-def _counters(tables: Tables, rows: pl.DataFrame) -> list[Cells]:
-    """One column per hardware counter of the chosen set, also where the source lacks it (databases have no cube_utilization)."""
-    metrics = tables.kernel_metrics
-    if not metrics.height:
-        return []
-    known = [name for name in metrics.columns if name != "kernel"]
-    place = rows.select("kernel").join(
-        metrics.select("kernel").with_row_index("place"), on="kernel", how="left", maintain_order="left"
-    )["place"]
-    columns = []
-    for title in csv_columns(tables.facts.aic_metrics, known):
-        name, factor = to_canonical(title)
-        values = metrics[name].gather(place) if name in metrics.columns else pl.Series(name, [None] * rows.height, dtype=pl.Float64)
-        columns.append(_counter(title, values, factor))
-    return columns
-
-
-def _counter(title: str, values: pl.Series, factor: float) -> Cells:
-    if title.endswith(("cycles", "fops")):
-        return fraction(title, values.round().cast(pl.Int64), NOT_KNOWN)
-    if factor != 1.0:
-        return rounded(title, values, NOT_KNOWN)
-    return fraction(title, values.round(3), NOT_KNOWN)

@@ -58,6 +58,11 @@ def _shortest_plain_zero(numbers: pl.Series) -> pl.Series:
     return _unless_zero(numbers, _shortest(numbers), "0")
 
 
+def _plain(numbers: pl.Series) -> pl.Series:
+    """1500 is `1.5`, 2000 is `2`."""
+    return _thousandths(numbers).str.strip_chars_end("0").str.strip_chars_end(".")
+
+
 def _unless_zero(numbers: pl.Series, texts: pl.Series, zero: str) -> pl.Series:
     return pl.select(pl.when(numbers == 0).then(pl.lit(zero)).otherwise(texts)).to_series()
 
@@ -66,6 +71,7 @@ WHOLE = Form(_digits, _padded)
 HEAD = Form(_digits_or_nothing, _padded)
 THOUSANDTHS = Form(_thousandths, _thousandths)
 THOUSANDTHS_TAB = Form(_thousandths_tab, _thousandths_tab)
+PLAIN = Form(_plain, _plain)
 SHORTEST = Form(_shortest, _shortest)
 SHORTEST_PLAIN_ZERO = Form(_shortest_plain_zero, _shortest)
 

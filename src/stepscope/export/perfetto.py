@@ -16,7 +16,7 @@ from stepscope.export.atomic import ByteSink, replacing
 from stepscope.export.timeline import Timeline, lay_out
 from stepscope.export.trace_clock import RelativeNumber
 from stepscope.export.trace_lanes import with_lanes
-from stepscope.export.trace_view import has_events, write_array
+from stepscope.export.trace_view import events, has_events, write_array
 from stepscope.tables import Tables
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -32,7 +32,7 @@ def write_perfetto(tables: Tables, path: Path) -> Path:
     with replacing(path) as handle, _sink(handle, path.suffix == ".gz") as sink:
         head = f'{{"displayTimeUnit": "ns", "otherData": {{"baseTimeNanoseconds": "{base}"}}, "traceEvents": '
         sink.write(memoryview(head.encode()))
-        write_array(tables, timeline, RelativeNumber(base), sink)
+        write_array(events(tables, timeline, RelativeNumber(base)), sink)
         sink.write(memoryview(b"}"))
     return path
 

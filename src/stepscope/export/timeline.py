@@ -49,7 +49,7 @@ def lay_out(tables: Tables) -> Timeline:
     _python_threads(frames, processes, own_api=kind != "npu")
     gc = placed(tables.gc_pauses.with_columns(tid=pl.col("pid").fill_null(processes.main_pid)), processes, layers.PYTHON_GC)
     frames["gc_pauses"] = _named(gc, processes, "Python GC")
-    marks = _host_marks(tables.marks, processes)
+    marks = _host_marks(tables.marks, processes, tables.facts.process_name)
     frames["marks"] = marks
     frames["kernels"] = _hardware(tables.kernels, processes, kind)
     device_marks = tables.marks.filter(pl.col("device_start_ns").is_not_null()).with_columns(
@@ -105,8 +105,9 @@ def _api_calls(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataF
     return _named(placed(frame, processes, layers.CANN), processes, "Thread {tid}")
 
 
-def _host_marks(marks: pl.DataFrame, processes: Processes) -> pl.DataFrame:
-    shown = placed(marks.with_columns(pl.col("tid").fill_null(0)), processes, layers.MARKS, device="")
+def _host_marks(marks: pl.DataFrame, processes: Processes, name: str) -> pl.DataFrame:
+    marks = marks.with_columns(pl.col("tid").fill_null(0))
+    shown = placed(marks, processes, layers.MARKS, device="", name=name.replace("{", "{{").replace("}", "}}") or None)
     return _named(shown, processes, "Thread {tid}")
 
 

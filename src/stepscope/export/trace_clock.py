@@ -12,6 +12,7 @@ import polars as pl
 from stepscope.export.lines import Fraction, Numbers, Part
 from stepscope.export.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS
 
+BINARY_PARTS = 4096.0  # to the nanosecond
 MOST_WHOLE = 1e15  # larger floats of nanoseconds have no exact text in microseconds
 
 
@@ -76,8 +77,10 @@ def microseconds(values: pl.Series) -> pl.Series:
     # polars multiplies by 0.001 where it divides by a literal 1000, which is off by one in the last digit.
     exact = numbers / 1000.0
     if values.dtype.is_float():
-        # Sources have at most five digits below the nanosecond (outputs.md 16); a sixth is left over from a conversion.
-        short = np.abs(numbers) < 1e9
+        # Texts have at most five digits below the nanosecond (outputs.md 16); a sixth is left over from a conversion. Times of
+        # device counters are whole parts of a power of two (cann-raw.md 2): they are exact as they are.
+        binary = numbers * BINARY_PARTS
+        short = (np.abs(numbers) < 1e9) & (np.rint(binary) != binary)
         exact[short] = np.rint(numbers[short] * 1e5) / 1e8
     column = pl.Series(values.name, exact)
     return column.set(values.is_null(), None) if values.null_count() else column

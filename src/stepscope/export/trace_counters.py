@@ -60,7 +60,11 @@ def _as_in_timelines(rows: pl.DataFrame) -> pl.DataFrame:
 def _argument(rows: pl.DataFrame) -> pl.Series:
     names = {name: f'"{escaped(name)}": ' for name in rows["series"].unique().drop_nulls().cast(pl.String).to_list()}
     label = pl.col("series").cast(pl.String).replace_strict(names, default='"value": ', return_dtype=pl.String)
-    return rows.select(label + number(pl.col("value")).fill_null("null")).to_series()
+    value = pl.col("value")
+    # Frequencies are whole numbers in timelines.
+    is_whole = (pl.col("source") == "AI Core Freq") & (value == value.round())
+    shown = pl.when(is_whole).then(value.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(number(value))
+    return rows.select(label + shown.fill_null("null")).to_series()
 
 
 def _with_instance(rows: pl.DataFrame, source: str) -> pl.Expr:

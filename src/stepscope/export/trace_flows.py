@@ -41,6 +41,11 @@ def device_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
             yield from _launches(timeline, first, launched, clock)
         else:
             yield from _gpu_launches(timeline, first, launched, clock)
+    yield from mark_flows(timeline, clock)
+
+
+def mark_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+    """From the host part of a mark to its device part."""
     for name, phase in (("marks", "s"), ("device_marks", "f")):
         rows = timeline[name].filter(pl.col("connection_id").is_not_null() & pl.col("device_start_ns").is_not_null())
         yield _device(clock, rows, phase, "MsTx_", "MsTx", pl.col("connection_id").cast(pl.String))
@@ -65,11 +70,16 @@ def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, c
         for tid in starts["tid"].unique().sort().to_list():
             timeline.processes.thread(pid, tid, f"Thread {tid}")
         starts = starts.with_columns(pl.lit(pid).alias("pid"))
+    yield launch_arrows(clock, starts, "s")
+    yield launch_arrows(clock, launched, "f")
+
+
+def launch_arrows(clock: Clock, frame: pl.DataFrame, phase: str) -> Lines:
+    """One end (`s` or `f`) of the arrows from host to device, by connection id."""
     # connection id << 32: fits 64 bits for every id below 2**31, else only as text (outputs.md 3.3)
     name = pl.col("connection_id")
-    shifted = (name * (1 << 32)).cast(pl.String) if _fits(launched) else (name.cast(pl.Int128) * (1 << 32)).cast(pl.String)
-    yield _device(clock, starts, "s", "HostToDevice", "HostToDevice", shifted)
-    yield _device(clock, launched, "f", "HostToDevice", "HostToDevice", shifted)
+    shifted = (name * (1 << 32)).cast(pl.String) if _fits(frame) else (name.cast(pl.Int128) * (1 << 32)).cast(pl.String)
+    return _device(clock, frame, phase, "HostToDevice", "HostToDevice", shifted)
 
 
 def _gpu_launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
@@ -79,8 +89,8 @@ def _gpu_launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFram
     yield _host(clock, launched, "f", "ac2g", "ac2g", Whole("connection_id"))
 
 
-def _fits(launched: pl.DataFrame) -> bool:
-    most = launched["connection_id"].max()
+def _fits(frame: pl.DataFrame) -> bool:
+    most = frame["connection_id"].max()
     return not isinstance(most, int) or most < 1 << 31
 
 

@@ -14,6 +14,7 @@ from stepscope.export.trace_clock import Clock
 
 NONE32 = "4294967295"
 NO_NOTIFY = "18446744073709551615"
+HOLDERS = ("FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV")
 API_PREFIX = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 
 
@@ -33,7 +34,7 @@ def device_spans(timeline: Timeline, clock: Clock, *, with_api: bool) -> Iterato
     if timeline.is_npu:
         if with_api:
             yield from _api_calls(timeline["api_calls"], clock)
-        tasks = _without_parents(timeline["kernels"])
+        tasks = without_parents(timeline["kernels"])
         yield _device(clock, tasks, [Text("name")], _task_args(tasks))
         yield _device(clock, timeline["collectives"], [Text("name")], _collective_args())
         yield _device(clock, timeline["transfers"], [Text("task_type")], _transfer_args())
@@ -86,14 +87,16 @@ def _api_calls(frame: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
         yield _device(clock, rows, [f"{API_PREFIX.get(level or '', 'Api')}@", Text("name")], args)
 
 
-def _without_parents(tasks: pl.DataFrame) -> pl.DataFrame:
+def without_parents(tasks: pl.DataFrame) -> pl.DataFrame:
     """Leave out a task whose parts are shown themselves (outputs.md 3.3)."""
     if not tasks["context_id"].count():
         return tasks
     key = ["device", "stream", "batch_id", "task_id"]
     is_part = pl.col("context_id").is_not_null()
+    # Where the source does not say how often task numbers had wrapped, only tasks that always have parts are safe to leave out.
+    holds_parts = pl.col("host_task_type").is_in(HOLDERS).fill_null(False)
     parts = tasks.filter(is_part).select(key).unique()
-    whole = tasks.with_row_index("row").filter(~is_part & (pl.col("host_task_type") == "FFTS_PLUS"))
+    whole = tasks.with_row_index("row").filter(~is_part & (pl.col("batch_id").is_not_null() | holds_parts))
     parents = whole.join(parts, on=key, how="semi", nulls_equal=True)["row"]
     return tasks.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(parents.implode())) if len(parents) else tasks
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -29,7 +29,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     if not has_events(tables):
         return []
     with replacing(path) as handle:
-        write_array(tables, lay_out(tables), MicrosecondText(), handle)
+        write_array(events(tables, lay_out(tables), MicrosecondText()), handle)
     return [path]
 
 
@@ -37,11 +37,11 @@ def has_events(tables: Tables) -> bool:
     return any(tables[name].height for name in SHOWN)
 
 
-def write_array(tables: Tables, timeline: Timeline, clock: Clock, handle: ByteSink) -> int:
+def write_array(kinds: Iterable[Lines], handle: ByteSink) -> int:
     """Write all events as one JSON array; returns their number."""
     handle.write(memoryview(b"["))
     # Every event begins with the `, ` that parts it from the one before; the first one has none before it.
-    count = write_lines(_Without(handle, 2), events(tables, timeline, clock))
+    count = write_lines(_Without(handle, 2), kinds)
     handle.write(memoryview(b"]"))
     return count
 

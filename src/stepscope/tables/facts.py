@@ -22,6 +22,7 @@ class Facts:
     device_kind: str = ""  # npu, cuda, rocm, cpu
     generation: str = ""  # layout generation of parsed files: G1, G2, G3
     rank: int = -1
+    process_name: str = ""  # program of the process that was captured, such as python
     host_name: str = ""
     host_uid: str = ""
     device_ids: tuple[int, ...] = ()

@@ -105,12 +105,17 @@ def csv_columns(aic_metrics: str, metrics: Collection[str] = ()) -> tuple[str, .
     """The csv columns of a metric set in their order.
 
     The set is the one of the setting (`PipeUtilization`, `ACL_AICORE_PIPE_UTILIZATION`, …); where the
-    setting is unknown, the one that most of the given metrics belong to.
+    setting is unknown, the one that most of the given metrics belong to. Metrics that mostly belong to no
+    set (other chips have other ones, cann-raw.md 6) are taken as they stand.
     """
+    known = set(metrics)
+
+    def shared(columns: Iterable[str]) -> int:
+        return sum(to_canonical(column)[0] in known for column in columns)
+
     named = _SETTING.get(aic_metrics, aic_metrics)
     if named in CSV_COLUMNS:
-        return CSV_COLUMNS[named]
-    known = set(metrics)
-    return max(
-        CSV_COLUMNS.values(), key=lambda columns: sum(to_canonical(column)[0] in known for column in columns) or -len(columns)
-    )
+        chosen = CSV_COLUMNS[named]
+    else:
+        chosen = max(CSV_COLUMNS.values(), key=lambda columns: shared(columns) or -len(columns))
+    return chosen if shared(chosen) * 2 >= len(known) else tuple(to_csv(name)[0] for name in metrics)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ascend_pytorch_profiler[_n].db from tables, in the current layout (outputs.md 12)."""
+"""ascend_pytorch_profiler[_n].db and msprof_*.db from tables, in the current layout (outputs.md 12)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,13 +13,13 @@ import polars as pl
 from stepscope.export.ascend_db.counters import counter_rows
 from stepscope.export.ascend_db.device import device_rows, metric_rows, overlap_rows
 from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, mark_rows, step_rows
-from stepscope.export.ascend_db.memory import memory_rows
+from stepscope.export.ascend_db.memory import memory_rows, runtime_memory_rows
 from stepscope.export.sqlite_file import building
 from stepscope.export.string_ids import StringIds
 from stepscope.tables import Facts, Tables
-from stepscope.tables.ascend_db_schema import ENUMS, PROFILER_DB, SCHEMA_VERSION, DbColumn, DbTable, enum_with
+from stepscope.tables.ascend_db_schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, DbColumn, DbTable, enum_with
 
-__all__ = ["write_profiler_db"]
+__all__ = ["write_msprof_db", "write_profiler_db"]
 
 _ENUM_COLUMNS = (DbColumn("id", "I", key=True), DbColumn("name", "T"))
 
@@ -35,12 +35,27 @@ def write_profiler_db(tables: Tables, path: Path) -> None:
         CaptureError: the folder or the disk does not take it.
     """
     strings = StringIds()
+    enums = {name: enum_with(name, _used(tables, name)) for name in ENUMS}
+    _write(path, enums, _all_rows(tables, strings), strings)
+
+
+def write_msprof_db(tables: Tables, path: Path) -> None:
+    """Write the database that msprof makes of a PROF_* folder: the same without framework and analysis.
+
+    Args and errors are those of `write_profiler_db`; the tables need not be linked.
+    """
+    strings = StringIds()
+    enums = {name: enum_with(name, _used(tables, name)) for name in ENUMS if name != "ENUM_OVERLAP_ANALYSIS_TYPE"}
+    enums["ENUM_API_TYPE"] = {number: name for number, name in enums["ENUM_API_TYPE"].items() if number < OP}
+    _write(path, enums, _runtime_rows(tables, strings), strings)
+
+
+def _write(path: Path, enums: Mapping[str, dict[int, str]], rows: Iterator[tuple[str, pl.DataFrame]], strings: StringIds) -> None:
     with building(path) as file:
-        for name in ENUMS:
-            names = enum_with(name, _used(tables, name))
+        for name, names in enums.items():
             file.fill(DbTable(name, _ENUM_COLUMNS), pl.DataFrame({"id": list(names), "name": list(names.values())}))
-        for name, rows in _ahead(_all_rows(tables, strings)):
-            file.fill(PROFILER_DB[name], rows)
+        for name, frame in _ahead(rows):
+            file.fill(PROFILER_DB[name], frame)
         file.fill(PROFILER_DB["STRING_IDS"], strings.table())
 
 
@@ -66,17 +81,23 @@ def _used(tables: Tables, enum: str) -> list[str]:
 
 def _all_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.DataFrame]]:
     """Name and rows of every table, a few at a time: a large capture's tables do not all fit beside each other."""
+    yield from _runtime_rows(tables, strings)
+    yield "OVERLAP_ANALYSIS", overlap_rows(tables)
+    yield from memory_rows(tables, strings).items()
+    yield from framework_rows(tables, strings).items()
+    yield "STEP_TIME", step_rows(tables)
+    yield "GC_RECORD", gc_rows(tables)
+
+
+def _runtime_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The part that the runtime and the devices recorded."""
     yield from _capture_rows(tables)
     yield from device_rows(tables, strings).items()
     yield "TASK_PMU_INFO", metric_rows(tables, strings)
     yield from api_rows(tables, strings).items()
     yield "MSTX_EVENTS", mark_rows(tables, strings)
-    yield "OVERLAP_ANALYSIS", overlap_rows(tables)
     yield from counter_rows(tables, strings)
-    yield from memory_rows(tables, strings).items()
-    yield from framework_rows(tables, strings).items()
-    yield "STEP_TIME", step_rows(tables)
-    yield "GC_RECORD", gc_rows(tables)
+    yield "NPU_OP_MEM", runtime_memory_rows(tables, strings)
 
 
 def _capture_rows(tables: Tables) -> Iterator[tuple[str, pl.DataFrame]]:

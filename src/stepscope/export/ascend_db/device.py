@@ -35,6 +35,7 @@ _COMPUTE_TEXTS = {
     "gridDim": "grid",
     "blockDim": "block",
 }
+_HOLDER = "FFTS_PLUS"  # what it holds is told by the device only
 _MARK_TASK = "PROFILER_TRACE_EX"
 _OVERLAP = {COMPUTING: 0, COMMUNICATION: 1, NOT_OVERLAPPED: 2, FREE: 3}
 # Derived from other counters of the row; the database holds what was measured (enums.md 5).
@@ -92,6 +93,8 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
         pl.col("pid"),
         # A task that is no operator is named by its kind.
         pl.coalesce(
+            pl.when(pl.col("host_task_type") != _HOLDER).then("host_task_type"),
+            pl.when(pl.col("host_task_type") == _HOLDER).then("task_type"),
             "host_task_type",
             queued.cast(kernels["name"].dtype),
             pl.when(pl.col("kind") != "compute").then("name"),

@@ -17,7 +17,6 @@ _TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active
 def memory_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
     events = tables["memory_events"].filter(_on_device())
     return {
-        "NPU_OP_MEM": _runtime(events.filter(pl.col("op_name").is_not_null()), strings),
         "MEMORY_RECORD": _records(record_rows(events), strings),
         "OP_MEMORY": _blocks(tables["allocations"].filter(_on_device()), strings),
     }
@@ -57,8 +56,9 @@ def _blocks(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
     )
 
 
-def _runtime(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
+def runtime_memory_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     """NPU_OP_MEM: what the runtime allocated and released for its operators."""
+    rows = tables["memory_events"].filter(_on_device() & pl.col("op_name").is_not_null())
     word = pl.when(pl.col("action") == "malloc").then(pl.lit("allocate")).otherwise(pl.lit("release")).cast(TEXT)
     kind = rows.select(word.alias("type"))["type"]
     return rows.select(

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What msprof itself writes for a PROF_* folder, from our tables: file by file the same set (cann-raw.md 7.2, 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.export.atomic import make_folder
+from stepscope.export.msprof import database, op_summary, statistics, task_time, trace
+from stepscope.tables import Facts, Tables
+
+__all__ = ["write_msprof"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file, what writes it, and whether the settings of a capture ask for it. Without rows it is not written anyway."""
+
+    name: str
+    write: Callable[[Tables, Path], list[Path]]
+    wanted: Callable[[Facts], bool] = lambda facts: True
+
+
+def _has_types(facts: Facts) -> bool:
+    """Level 0 does not record of which type an operator is."""
+    return facts.level != "Level0"
+
+
+OUTPUTS = (
+    Output("op_summary_{}.csv", op_summary.write),
+    Output("op_statistic_{}.csv", statistics.write_op_statistic, _has_types),
+    Output("api_statistic_{}.csv", statistics.write_api_statistic),
+    Output("task_time_{}.csv", task_time.write),
+    Output("communication_statistic_{}.csv", statistics.write_communication_statistic, _has_types),
+    Output("msprof_{}.json", trace.write),
+    Output("msprof_{}.db", database.write),
+)
+
+
+def write_msprof(tables: Tables, folder: Path, stamp: str) -> list[Path]:
+    """Write every file that the settings and the data of the capture call for.
+
+    Args:
+        tables: of one PROF_* folder; linked or not.
+        folder: where to; created when absent.
+        stamp: the time in the names of the files, 14 digits.
+
+    Returns:
+        The files written; each is whole.
+
+    Raises:
+        CaptureError: the folder cannot be written to or the disk is full.
+    """
+    make_folder(folder)
+    facts = tables.facts
+    written: list[Path] = []
+    for output in OUTPUTS:
+        if output.wanted(facts):
+            written += output.write(tables, folder / output.name.format(stamp))
+    return written

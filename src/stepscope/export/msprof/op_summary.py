@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""op_summary of msprof: every operator that ran, with its shapes and counters (cann-raw.md 7.2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.analysis.statistics import kernel_rows
+from stepscope.export.counter_cells import counter_cells
+from stepscope.export.csv_file import NOT_KNOWN, Cells, moment, text, whole
+from stepscope.export.kernel_details import NONE32, tensor_cells, with_details
+from stepscope.export.lines import Label, Numbers
+from stepscope.export.msprof.csv_cells import lasting
+from stepscope.export.msprof.csv_cells import write as write_rows
+from stepscope.export.number_forms import THOUSANDTHS
+from stepscope.tables import Tables
+
+_FIXED = ("cube_utilization(%)",)
+
+
+def write(tables: Tables, path: Path) -> list[Path]:
+    """Write the file; none without rows."""
+    listed = kernel_rows(tables)
+    if not listed.height:
+        return []
+    rows = with_details(tables, listed)
+    # No blocks are counted as 0, but a communication operator has no second core to count them on.
+    of_kernel = pl.col("kernel").is_not_null() if "kernel" in rows.columns else pl.lit(False)
+    rows = rows.with_columns(
+        waited(rows), mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num")
+    )
+    return write_rows(path, rows, [*_columns(rows), *counter_cells(tables, rows, _FIXED)])
+
+
+def _columns(rows: pl.DataFrame) -> list[Cells]:
+    return [
+        whole("Device_id", "device", NOT_KNOWN),
+        whole("Model ID", "model_id", NONE32),
+        whole("Task ID", "task_id", NOT_KNOWN),
+        whole("Stream ID", "stream", NOT_KNOWN),
+        text("Op Name", "name", NOT_KNOWN),
+        text("OP Type", "op_type", NOT_KNOWN),
+        text("OP State", "op_state", NOT_KNOWN),
+        text("Task Type", "core", NOT_KNOWN),
+        moment("Task Start Time(us)", rows, "start_ns"),
+        lasting("Task Duration(us)", rows["end_ns"] - rows["start_ns"]),
+        # The first row, which waits for none, is `0`; the others have six digits.
+        ("Task Wait Time(us)", [Numbers(rows["waited_ns"], THOUSANDTHS, "0"), Label("waited_ns", "000")]),
+        whole("Block Num", "block_num", "0"),
+        whole("Mix Block Num", "mix_block_num", NOT_KNOWN),
+        text("HF32 Eligible", "hf32", NOT_KNOWN),
+        *tensor_cells(),
+        whole("Context ID", "context_id", NOT_KNOWN),
+    ]
+
+
+def waited(rows: pl.DataFrame) -> pl.Series:
+    """Time since the row before had ended; null in the first row.
+
+    msprof subtracts floats of microseconds since the epoch, which are a quarter of a microsecond apart (cann-raw.md 2).
+    """
+    start = rows["start_ns"].to_numpy()
+    start_us = start // 1000 + start % 1000 / 1000.0
+    lasted_us = (rows["end_ns"].to_numpy() - start) / 1000.0
+    gap = np.rint(np.maximum(np.diff(start_us) - lasted_us[:-1], 0.0) * 1000.0).astype(np.int64)
+    return pl.Series("waited_ns", np.concatenate([[0], gap])).set(pl.int_range(rows.height, eager=True) == 0, None)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""task_time of msprof: every task of the device with the function it ran (cann-raw.md 7.2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.export.csv_file import NOT_KNOWN, moment, text, whole
+from stepscope.export.msprof.csv_cells import lasting
+from stepscope.export.msprof.csv_cells import write as write_rows
+from stepscope.tables import Tables
+
+_TASK = ["device", "stream", "task_id", "batch_id"]
+
+
+def write(tables: Tables, path: Path) -> list[Path]:
+    """Write the file; none without rows."""
+    rows = _listed(tables.kernels).sort("start_ns", "device", maintain_order=True)
+    # Sources that do not record functions name the operator.
+    name = "kernel_name" if rows["kernel_name"].count() else "name"
+    # The device type that the timeline shows of copies is not what the host queued.
+    kind = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
+    rows = rows.with_columns(
+        kind=pl.coalesce("core", kind, "task_type", "host_task_type"),
+        lasted_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
+    )
+    columns = [
+        whole("Device_id", "device", NOT_KNOWN),
+        text("kernel_name", name, NOT_KNOWN),
+        text("kernel_type", "kind", NOT_KNOWN),
+        whole("stream_id", "stream", NOT_KNOWN),
+        whole("task_id", "task_id", NOT_KNOWN),
+        lasting("task_time(us)", rows["lasted_ns"]),
+        moment("task_start(us)", rows, "start_ns"),
+        moment("task_stop(us)", rows, "end_ns"),
+    ]
+    return write_rows(path, rows, columns)
+
+
+def _listed(kernels: pl.DataFrame) -> pl.DataFrame:
+    """All tasks; of one with parts only part 0, where that stands before the others."""
+    part = pl.col("context_id")
+    if not kernels["context_id"].count():
+        return kernels
+    at = pl.int_range(pl.len(), dtype=pl.Int64)
+    held = (
+        kernels.with_columns(at=at)
+        .group_by(_TASK)
+        .agg(pl.col("at").filter(part == 0).min().alias("first"), pl.col("at").filter(part > 0).min().alias("other"))
+    )
+    led = held.filter(pl.col("first").is_not_null() & (pl.col("other").is_null() | (pl.col("first") < pl.col("other"))))
+    marked = kernels.join(led.select(*_TASK, led=True), on=_TASK, how="left", nulls_equal=True, maintain_order="left")
+    return marked.filter(pl.col("led").is_null() | (part == 0)).drop("led")

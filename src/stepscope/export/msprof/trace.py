@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of msprof: runtime calls, device tasks, communication and counters, without a framework (cann-raw.md 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.analysis import overlap
+from stepscope.export.atomic import replacing
+from stepscope.export.lines import Lines
+from stepscope.export.timeline import Timeline, lay_out
+from stepscope.export.trace_clock import Clock, MicrosecondText
+from stepscope.export.trace_counters import counter_events
+from stepscope.export.trace_flows import launch_arrows, mark_flows
+from stepscope.export.trace_spans import device_spans, without_parents
+from stepscope.export.trace_view import metadata, write_array
+from stepscope.tables import ALL_TABLES, Tables
+
+SHOWN = ("api_calls", "kernels", "collectives", "transfers", "marks", "counters")
+# Calls that record or await an event on a stream; arrows lead from them to their tasks.
+EVENT_CALLS = ("aclrtRecordEvent", "aclrtStreamWaitEvent")
+
+
+def write(tables: Tables, path: Path) -> list[Path]:
+    """Write the timeline; nothing when the capture has no event."""
+    shown = Tables({name: tables[name] for name in (*SHOWN, "meta") if tables[name].height})
+    if not any(shown[name].height for name in SHOWN):
+        return []
+    # The layers end where the cut durations of tasks do, and not where the tasks do (cann-raw.md 2).
+    lasted = pl.col("duration_ns").floor().cast(pl.Int64)
+    cut = pl.coalesce(pl.col("start_ns") + lasted, "end_ns").alias("end_ns")
+    kernels = shown.kernels.with_columns(cut, pl.lit(None, pl.Float64).alias("duration_ns"))
+    layers = overlap.layers(kernels, shown.collectives)
+    timeline = lay_out(shown.but(overlap=ALL_TABLES["overlap"].conform(layers)))
+    with replacing(path) as handle:
+        write_array(_events(shown, timeline, MicrosecondText()), handle)
+    return [path]
+
+
+def _events(tables: Tables, timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+    yield from device_spans(timeline, clock, with_api=True)
+    yield from counter_events(timeline, tables.counters, clock)
+    yield from launches(timeline, clock)
+    yield from mark_flows(timeline, clock)
+    # Last: the events above have named their processes and threads by now.
+    yield metadata(timeline)
+
+
+def launches(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+    """Both ends of the arrows from calls on the host to what they launched; a call that launched nothing has its end, too."""
+    calls = timeline["api_calls"].drop_nulls("connection_id")
+    tasks = without_parents(timeline["kernels"]).drop_nulls("connection_id")
+    is_copy = pl.col("kind") == "memcpy"
+    copies = tasks.filter(is_copy)["connection_id"].unique().implode()
+    of_event = (pl.col("level") == "acl") & pl.col("name").is_in(EVENT_CALLS)
+    events = calls.filter(of_event)["connection_id"].implode()
+    yield launch_arrows(clock, calls.filter((pl.col("level") == "node") | of_event | pl.col("connection_id").is_in(copies)), "s")
+    operators = (pl.col("kind") == "compute") | is_copy | pl.col("connection_id").is_in(events)
+    yield launch_arrows(clock, tasks.filter(operators), "f")
+    yield launch_arrows(clock, timeline["collectives"].drop_nulls("connection_id"), "f")
