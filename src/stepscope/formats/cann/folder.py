@@ -46,6 +46,7 @@ class Part:
     host_counter: Clock  # of the host's counter, by the logs of this folder
     sampled_zero_ns: int  # epoch time of microsecond 0 in sampled data
     groups: Mapping[str, tuple[Slices, ...]]
+    device_monotonic_zero_ns: int = 0  # epoch time of nanosecond 0 of the device's monotonic clock
     lost: tuple[pl.DataFrame, ...] = ()
 
     def slices(self, kind: str) -> tuple[Slices, ...]:
@@ -126,8 +127,10 @@ def _part(folder: Path, device: int | None) -> Part:
     host_log = _log(folder / f"host_start.log{tail}", losses)
     host_counter, fault = host_clock(info, start, host_log)
     clock = host_counter
+    device_log: dict[str, int] = {}
     if device is not None:
-        clock, fault = device_clock(info, start, host_log, _log(folder / f"dev_start.log{tail}", losses))
+        device_log = _log(folder / f"dev_start.log{tail}", losses)
+        clock, fault = device_clock(info, start, host_log, device_log)
     if fault:
         losses.append(lost(folder.name, "clock could not be set", 1, fault))
     return Part(
@@ -140,6 +143,7 @@ def _part(folder: Path, device: int | None) -> Part:
         clock=clock,
         host_counter=host_counter,
         sampled_zero_ns=sampled_zero_ns(host_log, start),
+        device_monotonic_zero_ns=sampled_zero_ns(host_log, start) - device_log.get("clock_monotonic_raw", 0),
         groups=_groups(folder / "data", device, losses),
         lost=tuple(losses),
     )

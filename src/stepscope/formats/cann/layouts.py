@@ -208,13 +208,19 @@ DDR = _device("ddr.data", 20, "P", time_us=(0, "<u4"), count=(4, "<u4"), event=(
 NPU_MEM = _device("npu_mem.data", 32, "S", time_us=(0, "<u4"), event=(4, "<u4"), ddr=(16, "<u8"), hbm=(24, "<u8"))
 NPU_MEM_APP = Layout("npu_mem.app", NPU_MEM.dtype, "S")
 NPU_MEM_2 = _device("npu_mem.data", 32, "P", event=(4, "<u4"), time_us=(8, "<u8"), ddr=(16, "<u8"), hbm=(24, "<u8"))
+NPU_MEM_APP_2 = Layout("npu_mem.app", NPU_MEM_2.dtype, "P")
 NPU_MODULE_MEM = _device("npu_module_mem.data", 24, "S", module=(0, "<u4"), counter=(8, "<u8"), bytes=(16, "<u8"))
 L2_CACHE = _device("l2_cache.data", 72, "P", task_type=(0, "<u2"), stream=(2, "<u2"), task=(4, "<u2"), events=(8, "<u8", 8))
-SOC_PMU = _device("socpmu.data", 80, "P", stream=(2, "<u2"), task=(4, "<u2"), events=(16, "<u8", 8))
+SOC_PMU = _device(
+    "socpmu.data", 80, "P",
+    task_type=(8, "<u2"), stream=(10, "<u2"), task=(12, "<u2"), data_type=(14, "<u2"), events=(16, "<u8", 8),
+)  # fmt: skip
 QOS = _device("qos.data", 64, "P", counter=(16, "<u8"), bandwidth=(24, "<u4", 10))
+# One file, several kinds: which fields hold depends on the function in `head` (cann-raw.md 5).
 STARS_SOC_PROFILE = _device(
     "stars_soc_profile.data", 64, "P", STARS_MAGIC, **_STARS, instance=(18, "<u2"), first=(32, "<u8"), second=(40, "<u8"),
-    third=(48, "<u8"), fourth=(56, "<u8"),
+    third=(48, "<u8"), fourth=(56, "<u8"), bandwidth=(24, "<u4", 10), levels=(32, "<u2"), sizes=(32, "<u4", 8),
+    low_power=(24, "<u2", 20),
 )  # fmt: skip
 PCIE = _device("pcie.data", 96, "P", counter=(0, "<u8"), device=(8, "<u4"), values=(12, "<u4", 21))
 
@@ -222,6 +228,6 @@ LAYOUTS: tuple[Layout, ...] = (
     API_EVENT, NODE_BASIC_INFO, NODE_ATTR_INFO, TASK_TRACK, MEMCPY_INFO, EXPAND_STREAM_SPEC, CAPTURE_STREAM_INFO, HCCL_OP_INFO,
     TENSOR_INFO, CONTEXT_ID_INFO, FUSION_OP_INFO, TASK_MEMORY_INFO, STATIC_OP_MEM, HCCL_INFO, MC2_COMM_INFO, MULTI_THREAD,
     GRAPH_ID_MAP, LOGIC_STREAM_INFO, MSPROFTX, STARS, PMU, TS_TRACK, LPM_INFO, LPM_FREQ, AICPU, AICPU_DP, AICPU_MODEL,
-    AICPU_MIND_DATA, AICPU_OLD, HBM, HBM_2, LLC, LLC_2, DDR, NPU_MEM, NPU_MEM_APP, NPU_MEM_2, NPU_MODULE_MEM, L2_CACHE, SOC_PMU,
-    QOS, STARS_SOC_PROFILE, PCIE,
+    AICPU_MIND_DATA, AICPU_OLD, HBM, HBM_2, LLC, LLC_2, DDR, NPU_MEM, NPU_MEM_APP, NPU_MEM_2, NPU_MEM_APP_2, NPU_MODULE_MEM,
+    L2_CACHE, SOC_PMU, QOS, STARS_SOC_PROFILE, PCIE,
 )  # fmt: skip
