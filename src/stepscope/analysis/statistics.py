@@ -65,9 +65,9 @@ def _is_row() -> pl.Expr:
 def op_statistic(tables: Tables) -> pl.DataFrame:
     """Rows of op_statistic.csv, most time first.
 
-    Columns: device, op_type, core, count, total_ns, min_ns, avg_ns, max_ns, ratio. The mean is cut to whole ns, `ratio` is
-    the percentage of all computing tasks of the device, also those without a type. Tasks that began before the collection are
-    left out.
+    Columns: device, op_type, core, count, total_ns, min_ns, avg_ns, max_ns, ratio. The mean of tasks that all took whole
+    nanoseconds is cut to such; `ratio` is the percentage of all computing tasks of the device, also those without a type.
+    Tasks that began before the collection are left out.
     """
     computing = (pl.col("kind") == "compute") & _core_is_none_of(NO_REPORT)
     begin = tables.facts.session_start_ns
@@ -92,13 +92,15 @@ def communication_statistic(tables: Tables) -> pl.DataFrame:
 def _totals(tasks: pl.DataFrame, *by: str) -> pl.DataFrame:
     """Number and times of tasks by group, and what part of their device's time it is; most time first."""
     length = pl.col("duration_ns")
+    mean = length.sum() / pl.len()
     return (
         tasks.group_by(*by, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("count"),
             length.sum().alias("total_ns"),
             length.min().alias("min_ns"),
-            (length.sum() / pl.len()).floor().alias("avg_ns"),
+            # The reference divides in SQL: whole numbers of nanoseconds give a whole number, cut; any part of one a fraction.
+            pl.when((length == length.floor()).all()).then(mean.floor()).otherwise(mean).alias("avg_ns"),
             length.max().alias("max_ns"),
         )
         .with_columns(ratio=(pl.col("total_ns") / pl.col("total_ns").sum().over("device") * 100).fill_nan(0.0))

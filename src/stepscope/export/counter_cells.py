@@ -50,15 +50,15 @@ def _counter(title: str, values: pl.Series, factor: float, form: Form) -> Part:
 
 
 def thousandths(values: pl.Series) -> pl.Series:
-    """Whole thousandths of floats; halves go away from zero, judged by the exact value of the float as SQLite does."""
+    """Whole thousandths of floats; halves of what the float looks like go away from zero, as in SQLite."""
     numbers = np.clip(values.cast(pl.Float64).fill_null(0.0).fill_nan(0.0).to_numpy(), -_MOST_THOUSANDTHS, _MOST_THOUSANDTHS)
     scaled = np.abs(numbers) * 1000.0
     whole = np.floor(scaled + 0.5)
     near = np.flatnonzero(np.abs(scaled - np.floor(scaled) - 0.5) < 1e-6)
     if near.size:
-        # The product is rounded itself: 0.0785 is a little less than it looks, its thousandfold is not.
+        # The thousandfold is rounded itself: that of 0.5055 is less than 505.5.
         distinct, places = np.unique(np.abs(numbers[near]), return_inverse=True)
-        exact = [int(Decimal(value).quantize(_THOUSANDTH, ROUND_HALF_UP) * 1000) for value in distinct.tolist()]
+        exact = [int(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_HALF_UP) * 1000) for value in distinct.tolist()]
         whole[near] = np.array(exact, dtype=np.float64)[places]
     column = pl.Series(values.name, np.where(numbers < 0, -whole, whole).astype(np.int64))
     return column.set(values.is_null(), None) if values.null_count() else column
