@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which profiler runs in this process: one at a time, none in a forked child, stopped when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Stoppable(Protocol):
+    def end_with_process(self) -> None:
+        """Stop and flush; no analysis."""
+
+    def forget_after_fork(self) -> None:
+        """The parent goes on recording; this copy has nothing to do with it."""
+
+
+_lock = threading.Lock()
+_running: weakref.ref[Stoppable] | None = None
+
+
+def claim(profiler: Stoppable) -> bool:
+    """Whether this profiler may run; false while another one does."""
+    global _running
+    with _lock:
+        if running() is not None:
+            return False
+        _running = weakref.ref(profiler)
+        return True
+
+
+def release(profiler: Stoppable) -> None:
+    global _running
+    with _lock:
+        if running() is profiler or running() is None:
+            _running = None
+
+
+def running() -> Stoppable | None:
+    return _running() if _running is not None else None
+
+
+def _at_exit() -> None:
+    profiler = running()
+    if profiler is not None:
+        profiler.end_with_process()
+
+
+def _in_child() -> None:
+    global _running, _lock
+    _lock = threading.Lock()  # may have been held by a thread that the child does not have
+    profiler = running()
+    _running = None
+    if profiler is not None:
+        profiler.forget_after_fork()
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)

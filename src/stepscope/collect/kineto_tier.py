@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators by torch's own profiler (Kineto): everywhere, but all in memory until stop.
+
+Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that no other reader picks up
+(framework-raw.md 1.2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import messages, paths
+from stepscope.collect.settings import Settings, Switches
+from stepscope.collect.tiers import TierReport
+
+TRACE = "x.kineto_trace.json"
+_ENABLE_THREAD = "_ZN5torch8autograd8profiler27enableProfilerInChildThreadEv"
+_DISABLE_THREAD = "_ZN5torch8autograd8profiler28disableProfilerInChildThreadEv"
+
+
+class KinetoTier:
+    name = "kineto"
+    streams = False
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._folder: Path | None = None
+        self._profiler: Any = None
+        self._started = False
+        self._open: list[Any] = []
+        self._threads = threading.local()
+
+    def prepare(self, capture: Path) -> None:
+        if self._profiler is not None:
+            return
+        self._folder = capture / "FRAMEWORK"
+        paths.make_folder(self._folder)
+        self._profiler = _profiler(self._settings)
+        self._profiler.prepare_trace()
+
+    def start(self) -> None:
+        self._profiler.start_trace()
+        self._started = True
+
+    def stop(self) -> TierReport:
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or not self._started:
+            return TierReport()
+        self._started = False
+        while self._open:
+            self.pop()
+        profiler.stop_trace()
+        assert self._folder is not None
+        target = self._folder / TRACE
+        # A name without .json in the middle of writing: a killed export must not look like a trace.
+        partial = target.with_name(f"{TRACE}.partial")
+        profiler.profiler.kineto_results.save(str(partial))
+        paths.narrow(partial)
+        partial.replace(target)
+        return TierReport()
+
+    def discard(self) -> None:
+        """End without results; torch gives its profiler free only when it has run."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            return
+        if not self._started:
+            profiler.start_trace()
+        self._started = False
+        self._open.clear()
+        profiler.stop_trace()
+
+    def push(self, name: str) -> None:
+        from torch.autograd.profiler import record_function
+
+        opened = record_function(name)
+        opened.__enter__()
+        self._open.append(opened)
+
+    def pop(self) -> None:
+        if self._open:
+            self._open.pop().__exit__(None, None, None)
+
+    def enable_child_thread(self, switches: Switches) -> None:
+        """Kineto gives a child thread the switches of the session, not its own."""
+        if getattr(self._threads, "on", False):
+            messages.warning("this thread is recorded already; its first setting stays")
+            return
+        function = _library_function(_ENABLE_THREAD)
+        if function is None:
+            messages.once(messages.warning, "this torch cannot record child threads without the native observer")
+            return
+        function()
+        self._threads.on = True
+
+    def disable_child_thread(self) -> None:
+        function = _library_function(_DISABLE_THREAD)
+        if getattr(self._threads, "on", False) and function is not None and self._started:
+            function()
+        self._threads.on = False
+
+
+def _profiler(settings: Settings) -> Any:
+    from torch.profiler import ProfilerActivity, _KinetoProfile
+
+    switches = settings.switches
+    names = [name for name in settings.activities if name in ("CPU", "CUDA")]
+    # The Python tracer alone shows modules of eager code, and it comes with the stacks.
+    stacks = switches.with_stack or switches.with_modules
+    return _KinetoProfile(
+        activities=[getattr(ProfilerActivity, name) for name in names],
+        record_shapes=switches.record_shapes or bool(settings.experimental.get("record_op_args")),
+        profile_memory=switches.profile_memory,
+        with_stack=stacks,
+        with_flops=switches.with_flops,
+        with_modules=switches.with_modules,
+        experimental_config=_experimental(trace_only=not stacks, profile_all_threads=settings.all_threads),
+    )
+
+
+def _experimental(**wanted: bool) -> Any:
+    """Options that newer versions of torch know, without those that this one does not."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    chosen = {name: value for name, value in wanted.items() if value}
+    while True:
+        try:
+            return _ExperimentalConfig(**chosen)
+        except TypeError:
+            if not chosen:
+                raise
+            chosen.popitem()
+
+
+def _library_function(symbol: str) -> Any:
+    import torch
+
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        # PyDLL keeps the interpreter lock: the call touches state of this thread only and is short.
+        return getattr(ctypes.PyDLL(str(library)), symbol)
+    except (OSError, AttributeError):
+        return None

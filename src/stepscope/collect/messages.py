@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that the profiler prints into the training job's output (api.md 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+
+def info(text: str) -> None:
+    _print("INFO", text)
+
+
+def warning(text: str) -> None:
+    """Shown by the first rank only: a thousand ranks say the same thing."""
+    muted = os.environ.get("TORCH_NPU_WARNING_DISABLE", os.environ.get("TORCH_NPU_DISABLED_WARNING")) == "1"
+    if os.environ.get("RANK", "0") == "0" and not muted:
+        _print("WARNING", text)
+
+
+def error(text: str) -> None:
+    _print("ERROR", text)
+
+
+_said: set[str] = set()
+
+
+def once(say: Callable[[str], None], text: str) -> None:
+    """Say a text that would otherwise come back with every step or capture."""
+    if text not in _said:
+        _said.add(text)
+        say(text)
+
+
+def _print(level: str, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # standard output is closed or full: nobody to tell
+        print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", flush=True)

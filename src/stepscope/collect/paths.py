@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders and files of a capture: which paths are accepted, how folders are named and made (framework-raw.md 1.2-1.4)."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+from stepscope.collect import messages
+from stepscope.errors import CaptureError
+
+FOLDER_MODE, FILE_MODE = 0o750, 0o640
+LONGEST_PATH, LONGEST_NAME = 4096, 255
+_ACCEPTED = re.compile(r"[./_\-~\s0-9A-Za-z\u4e00-\u9fa5]*")
+_STAMP_DIGITS = 17
+
+
+def longest_worker_name() -> int:
+    """What fits in front of the process id, the time and the ending."""
+    return LONGEST_NAME - len(f"_{os.getpid()}_{'0' * _STAMP_DIGITS}_ascend_pt")
+
+
+def accepted(text: str | os.PathLike[str]) -> Path:
+    """A user's path, expanded and resolved.
+
+    Raises:
+        CaptureError: it is empty or longer than a file system takes.
+    """
+    if not str(text):
+        raise CaptureError("an empty path was given", fix="give a path")
+    path = Path(os.path.expanduser(text))
+    if not _ACCEPTED.fullmatch(str(path)):
+        messages.once(
+            messages.warning, f"{path}: letters, digits and underscore are safe in paths; other tools may refuse this one"
+        )
+    if path.is_symlink():
+        messages.once(messages.warning, f"{path} is a symbolic link; {path.resolve()} is used")
+    whole = Path(os.path.abspath(path.resolve() if path.is_symlink() else path))
+    if len(str(whole)) > LONGEST_PATH:
+        raise CaptureError(
+            f"the path is longer than {LONGEST_PATH} characters", where=str(whole)[:80] + "…", fix="give a shorter one"
+        )
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in whole.parts):
+        raise CaptureError(
+            f"a name in the path is longer than {LONGEST_NAME}", where=str(whole)[:80] + "…", fix="give a shorter one"
+        )
+    return whole
+
+
+def writable_folder(text: str | os.PathLike[str]) -> Path:
+    """The folder at a user's path, made when it is not there.
+
+    Raises:
+        CaptureError: it is a file, or nothing can be written there.
+    """
+    folder = accepted(text)
+    make_folder(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CaptureError("cannot write here", where=str(folder), cause="no permission", fix=f"chmod u+wx {folder}")
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """Make every missing level with mode 0750, whatever the umask adds; folders that exist are left alone."""
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    try:
+        for level in reversed(missing):
+            try:
+                level.mkdir(mode=FOLDER_MODE)
+            except FileExistsError:
+                if not level.is_dir():
+                    raise
+    except OSError as problem:
+        raise CaptureError(
+            "cannot make the folder", where=str(folder), cause=problem.strerror, fix="choose another one"
+        ) from problem
+    if not folder.is_dir():
+        raise CaptureError("a folder is needed, this is a file", where=str(folder), fix="choose another path")
+
+
+def new_capture_folder(parent: Path, worker: str | None, *, now_ms: int | None = None) -> Path:
+    """`{worker}_{pid}_{time}_ascend_pt`, made anew; the next free millisecond when the name is taken."""
+    moment = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    while True:
+        seconds, milliseconds = divmod(moment, 1000)
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{milliseconds:03d}"
+        folder = parent / f"{worker or socket.gethostname()}_{os.getpid()}_{stamp}_ascend_pt"
+        try:
+            folder.mkdir(mode=FOLDER_MODE)
+        except FileExistsError:
+            moment += 1
+        except OSError as problem:
+            cause = problem.strerror
+            raise CaptureError(
+                "cannot make the capture's folder", where=str(folder), cause=cause, fix="choose another one"
+            ) from problem
+        else:
+            return folder
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A file of mode 0640 that is whole or absent."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+        file.write(content)
+    os.replace(partial, path)
+
+
+def narrow(path: Path) -> None:
+    """Take away the bits that a foreign writer gave a file beyond 0640."""
+    os.chmod(path, path.stat().st_mode & FILE_MODE)

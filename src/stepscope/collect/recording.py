@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One profiler's captures, one after the other: the primitives that its state machine calls (api.md 5)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import budget, info_file, messages, metadata, paths, spool, tiers
+from stepscope.collect.analysis_process import analyse_capture
+from stepscope.collect.clocks import Moment, now
+from stepscope.collect.gc_pauses import GcPauses
+from stepscope.collect.host_sampler import HostSampler
+from stepscope.collect.settings import Place, Settings, Switches
+
+
+class Recording:
+    """Makes captures: `init` opens one, `start` and `stop` bound what is recorded, `finalize` closes it.
+
+    Args:
+        settings: what to record.
+        place: gives the folder for the next capture.
+        user_metadata: keys that go into each capture.
+        trace_id_callback: gives the id of a capture; None makes a random one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Callable[[], Place],
+        user_metadata: metadata.Metadata,
+        trace_id_callback: Callable[[], Any] | None = None,
+    ):
+        self.settings = settings
+        self.trace_id = ""
+        self.trace_id_callback = trace_id_callback
+        self.limit: str | None = None
+        self._place, self._metadata = place, user_metadata
+        self._where: Place | None = None
+        self._folder: Path | None = None
+        self._tier: tiers.Tier | None = None
+        self._report = tiers.TierReport()
+        self._beside: list[GcPauses | HostSampler | budget.Watch] = []
+        self._began: Moment | None = None
+        self._recording = False
+        self._analysing = False
+
+    @property
+    def prof_path(self) -> str:
+        """The folder of the current capture, or of the last one."""
+        return str(self._folder) if self._folder else ""
+
+    @property
+    def recording(self) -> bool:
+        return self._recording
+
+    def init(self) -> None:
+        where = self._place()
+        parent = paths.writable_folder(self.settings.spool or where.parent)
+        budget.refuse_full_disk(parent)
+        self._where, self._began, self.limit, self._report = where, None, None, tiers.TierReport()
+        self._tier = tiers.choose(self.settings)
+        self.trace_id = metadata.trace_id(self.trace_id_callback)
+        self._folder = paths.new_capture_folder(parent, where.worker)
+        # A killed process leaves at least this: settings and the relation of the clocks.
+        self._write_info(complete=False)
+
+    def warmup(self) -> None:
+        assert self._tier is not None
+        assert self._folder is not None
+        self._tier.prepare(self._folder)
+
+    def start(self) -> None:
+        self.warmup()
+        assert self._tier is not None
+        assert self._folder is not None
+        self._begin_beside(self._folder)
+        self._began = now()
+        self._tier.start()
+        self._recording = True
+
+    def stop(self) -> None:
+        """End recording; nothing when it has ended already, at a limit say."""
+        if not self._recording:
+            return
+        self._recording = False
+        assert self._tier is not None
+        self._report = self._tier.stop()
+        if self._report.limit:
+            self._say_limit(self._report.limit)
+        self._end_beside()
+
+    def finalize(self) -> None:
+        if self._folder is None:
+            return
+        self.stop()
+        self._write_info(complete=True)
+        info_file.write_metadata(self._folder, self._metadata.values, self.trace_id)
+
+    def delete(self) -> None:
+        """Remove the capture, as when training ends during the warm-up."""
+        self.abandon()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def abandon(self) -> None:
+        """Give back what recording holds, whatever state it is in; what reached the disk stays."""
+        self._recording = False
+        beside, self._beside = self._beside, []
+        for item in beside:
+            item.stop()
+        if self._tier is not None:
+            self._tier.discard()
+
+    def saved(self) -> None:
+        """The capture was handed to its user: move it on when it was written to a spool folder."""
+        if not self._analysing and self._folder is not None and self._where is not None:
+            self._folder = _moved_on(self._folder, self._where, self.settings)
+        self._analysing = False
+
+    def analyse(self, *, background: bool = False) -> None:
+        """Analyse the capture just finished, in another process."""
+        if self._folder is None:
+            messages.warning("nothing was recorded, so there is nothing to analyse")
+            return
+        folder, where = self._folder, self._where
+        assert where is not None
+        self._analysing = background
+        afterwards = (lambda: _ignore(_moved_on(folder, where, self.settings))) if background else (lambda: None)
+        analyse_capture(folder, background=background, afterwards=afterwards)
+
+    def push_step(self, name: str) -> None:
+        if self._recording and self._tier is not None:
+            self._tier.push(name)
+
+    def pop_step(self) -> None:
+        if self._recording and self._tier is not None:
+            self._tier.pop()
+
+    def heed_limit(self) -> None:
+        """Called at each step: end the recording when a limit was passed since the last one."""
+        if self.limit and self._recording:
+            self.stop()
+
+    def enable_child_thread(self, switches: Switches) -> None:
+        if self._recording and self._tier is not None:
+            self._tier.enable_child_thread(switches)
+        else:
+            messages.once(messages.warning, "no profiler is recording, so this thread is not recorded")
+
+    def disable_child_thread(self) -> None:
+        if self._tier is not None:
+            self._tier.disable_child_thread()
+
+    def forget(self) -> None:
+        """Nothing here belongs to this process any more: it was forked from the one that records."""
+        self._recording, self._tier, self._folder, self._beside = False, None, None, []
+
+    def _begin_beside(self, folder: Path) -> None:
+        framework = folder / "FRAMEWORK"
+        threshold, host_sys = self.settings.gc_threshold_ms, self.settings.host_sys
+        if threshold is not None or host_sys:
+            paths.make_folder(framework)
+        if threshold is not None:
+            self._beside.append(GcPauses(framework, threshold))
+        if host_sys:
+            self._beside.append(HostSampler(framework, host_sys))
+        self._beside.append(budget.Watch(folder, self.settings.budget, self._on_limit))
+        if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
+            messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
+        for item in self._beside:
+            item.start()
+
+    def _end_beside(self) -> None:
+        beside, self._beside = self._beside, []
+        for item in beside:
+            item.stop()
+
+    def _on_limit(self, limit: str) -> None:
+        """On the watching thread. Only the thread that started torch's profiler may stop it, so `heed_limit` does."""
+        self._say_limit(limit)
+
+    def _say_limit(self, limit: str) -> None:
+        if self.limit is None:
+            self.limit = limit
+            messages.warning(f"the capture ends early ({limit}); what was recorded is kept in {self.prof_path}")
+
+    def _write_info(self, *, complete: bool) -> None:
+        assert self._folder is not None
+        assert self._tier is not None
+        collector: dict[str, Any] = {"tier": self._tier.name, "device": self._device(), "pid": os.getpid(), "complete": complete}
+        if self.limit:
+            collector["limit"] = self.limit
+        content = info_file.info(self.settings, self._began, now(), collector)
+        if self._report.dropped:
+            content["dropped"] = self._report.dropped
+        info_file.write_info(self._folder, {**content, **self._report.info})
+
+    def _device(self) -> str:
+        return next((name.lower() for name in ("NPU", "CUDA") if name in self.settings.activities), "cpu")
+
+
+def _moved_on(folder: Path, where: Place, settings: Settings) -> Path:
+    """Send a capture from the spool folder to its place; where it will be."""
+    if settings.spool is None or not folder.is_dir():
+        return folder
+    spool.move_in_background(folder, where.parent)
+    return where.parent / folder.name
+
+
+def _ignore(_value: object) -> None:
+    """For callbacks whose result nobody takes."""

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a profiler was asked to record, after validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What is noted of each operator."""
+
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of one capture; None is no limit."""
+
+    max_seconds: float | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One profiler's settings; `experimental` holds the attributes that profiler_info.json shows, in its order."""
+
+    activities: tuple[str, ...] = ("CPU",)
+    switches: Switches = Switches()
+    schedule: Mapping[str, Any] | None = None
+    experimental: Mapping[str, Any] = field(default_factory=dict)
+    all_threads: bool = False
+    budget: Budget = Budget()
+    spool: Path | None = None
+    tier: str | None = None  # native, kineto or ascend; None takes the best that is there
+
+    @property
+    def gc_threshold_ms(self) -> float | None:
+        value = self.experimental.get("_gc_detect_threshold")
+        return None if value is None or "CPU" not in self.activities else float(value)
+
+    @property
+    def host_sys(self) -> tuple[str, ...]:
+        return tuple(self.experimental.get("_host_sys") or ())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where captures of one profiler go."""
+
+    parent: Path
+    worker: str | None = None
+    temporary: bool = False  # removed together with the profiler

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a profiler, checked once: what is wrong gives a warning and the default (api.md 3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import messages
+from stepscope.collect.settings import Budget, Switches
+from stepscope.profiler.constants import ProfilerActivity, supported_activities
+from stepscope.profiler.experimental import _ExperimentalConfig
+
+
+def activities(given: Any, use_cuda: Any = None) -> tuple[str, ...]:
+    """Names of the activities to record, in the order of the enum."""
+    supported = supported_activities()
+    chosen = _chosen(given, supported)
+    if use_cuda is not None:
+        if use_cuda is True and ProfilerActivity.CUDA in supported:
+            chosen = chosen | {ProfilerActivity.CUDA}
+        else:
+            why = "torch sees no CUDA device here" if use_cuda is True else "it can only be True"
+            messages.warning(f"use_cuda={use_cuda!r} is ignored: {why}")
+    return tuple(activity.name for activity in ProfilerActivity if activity in chosen)
+
+
+def _chosen(given: Any, supported: set[ProfilerActivity]) -> set[ProfilerActivity]:
+    if given is None:
+        return supported
+    if not isinstance(given, Iterable):
+        messages.warning(f"activities={given!r} is not a list; everything this machine can record is recorded")
+        return supported
+    listed = list(given)
+    # torch's own enum and the vendor's name the same things.
+    named = {activity for item in listed for activity in ProfilerActivity if activity.name == getattr(item, "name", None)}
+    if not listed:
+        return supported
+    if len(named) < len({getattr(item, "name", repr(item)) for item in listed}):
+        messages.warning(f"activities={listed!r} holds something unknown; everything this machine can record is recorded")
+        return supported
+    absent = named - supported
+    if absent:
+        names = ", ".join(sorted(activity.name for activity in absent))
+        messages.warning(f"{names}: no such device here, so it is not recorded")
+    return named - absent or supported
+
+
+def switches(given: dict[str, Any]) -> Switches:
+    return Switches(**{name: flag(name, value) for name, value in given.items()})
+
+
+def flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    messages.warning(f"{name}={value!r} is not a bool; False is used")
+    return False
+
+
+def function(name: str, value: Any) -> Callable[..., Any] | None:
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    if value is not None:
+        messages.warning(f"{name}={value!r} cannot be called and is ignored")
+    return None
+
+
+def experimental(given: Any) -> _ExperimentalConfig:
+    if given is None:
+        return _ExperimentalConfig()
+    if isinstance(given, _ExperimentalConfig):
+        return given
+    messages.warning(f"experimental_config={given!r} is no _ExperimentalConfig; the defaults are used")
+    return _ExperimentalConfig()
+
+
+def budget(max_seconds: Any, max_bytes: Any) -> Budget:
+    """From the arguments, else from STEPSCOPE_MAX_SECONDS and STEPSCOPE_MAX_BYTES."""
+    seconds = _limit("max_seconds", max_seconds)
+    size = _limit("max_bytes", max_bytes)
+    return Budget(seconds, None if size is None else int(size))
+
+
+def _limit(name: str, given: Any) -> float | None:
+    value = given if given is not None else os.environ.get(f"STEPSCOPE_{name.upper()}")
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if number > 0 and not isinstance(value, bool):
+        return number
+    messages.warning(f"{name}={value!r} is not a positive number; there is no such limit")
+    return None
+
+
+def spool(given: Any) -> Path | None:
+    """The local folder to write to first, from the argument or STEPSCOPE_SPOOL_DIR."""
+    value = given or os.environ.get("STEPSCOPE_SPOOL_DIR")
+    if value is None:
+        return None
+    if isinstance(value, (str, os.PathLike)):
+        return Path(value)
+    messages.warning(f"spool_dir={value!r} is not a path; captures are written to their place")
+    return None
+
+
+def warn_of_idle_settings(chosen: tuple[str, ...], given: Any, config: _ExperimentalConfig, wanted: Any) -> None:
+    """Settings that the chosen activities leave without effect; defaults are not worth a word."""
+    left_out = (
+        wanted and not any(getattr(item, "name", None) == "NPU" for item in wanted) if isinstance(wanted, Iterable) else False
+    )
+    if given is not None and left_out:
+        messages.warning("experimental_config: settings of the device have no effect without ProfilerActivity.NPU")
+    if "CPU" not in chosen and config._gc_detect_threshold is not None:
+        messages.warning("gc_detect_threshold has no effect without ProfilerActivity.CPU")
+
+
+def owned_by_outer_tool() -> bool:
+    """Whether an outer msprof owns the device, so that this API must keep out of its way."""
+    return any(os.environ.get(name) for name in ("PROFILER_SAMPLECONFIG", "PROFILING_MODE"))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens with a finished capture (api.md 8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.collect import messages, paths
+from stepscope.collect.settings import Place
+from stepscope.profiler._profiler_path_creator import handler_place
+
+
+class TraceHandler:
+    """Analyses each capture of the profiler it is given to; carries its own folder and worker name."""
+
+    def __init__(self, dir_name: str | None, worker_name: str | None, *, analyse: bool, background: bool):
+        self.dir_name, self.worker_name = dir_name, worker_name
+        self.analyse, self.background = analyse, background
+
+    def __call__(self, prof: Any) -> None:
+        if self.analyse:
+            prof.prof_if.analyse(background=self.background)
+
+    def place(self) -> Place:
+        return handler_place(self.dir_name, self.worker_name)
+
+
+def tensorboard_trace_handler(
+    dir_name: Any = None, worker_name: Any = None, analyse_flag: Any = True, async_mode: Any = False
+) -> TraceHandler:
+    """A handler for `on_trace_ready` that keeps captures in `dir_name` and analyses them.
+
+    Args:
+        dir_name: folder for captures, made when the first one begins; the current one unless given.
+        worker_name: first part of the names of captures; the host's name unless given.
+        analyse_flag: analyse when a capture is finished; else only raw data is kept.
+        async_mode: do not wait for the analysis.
+    """
+    return TraceHandler(
+        _text("dir_name", dir_name, None),
+        _text("worker_name", worker_name, paths.longest_worker_name()),
+        analyse=_flag("analyse_flag", analyse_flag, True),
+        background=_flag("async_mode", async_mode, False),
+    )
+
+
+def _text(name: str, value: Any, longest: int | None) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        messages.warning(f"{name}={value!r} is not a text; the default is used")
+        return None
+    if longest is not None and len(value.encode()) > longest:
+        messages.warning(f"{name} has {len(value.encode())} characters, {longest} fit into the folder's name; the default is used")
+        return None
+    return value
+
+
+def _flag(name: str, value: Any, default: bool) -> bool:
+    if isinstance(value, bool):
+        return value
+    messages.warning(f"{name}={value!r} is not a bool; {default} is used")
+    return default

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process beside a training job that analyses its captures: one request as JSON in, reports as JSON lines out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.analyse import Request, analyse_captures
+from stepscope.capture import open_all, open_capture
+from stepscope.errors import CaptureError
+from stepscope.export.memory_timeline import export_memory_timeline
+from stepscope.export.stacks import export_stacks
+from stepscope.export.trace_view import write as write_trace
+from stepscope.tables import Tables
+
+_NICENESS = 10
+
+
+def main(text: str) -> int:
+    """Do what `text` asks (`do`: analyse, chrome_trace, stacks or memory_timeline) and tell how it went."""
+    request = json.loads(text)
+    if request.get("background"):
+        os.nice(_NICENESS)
+    try:
+        report = _analyse(request) if request["do"] == "analyse" else _export(request)
+    except CaptureError as problem:
+        report = {"ok": False, "error": str(problem)}
+    _tell(report)
+    return 0 if report["ok"] else 3
+
+
+def _analyse(request: dict[str, Any]) -> dict[str, Any]:
+    results = analyse_captures(open_all(request["capture"]), Request(progress=_stage), jobs=1)
+    failed = [result for result in results if not result.ok]
+    return {
+        "ok": not failed,
+        "error": "; ".join(str(result.error) for result in failed) or None,
+        "files": [name for result in results for name in result.files],
+    }
+
+
+def _export(request: dict[str, Any]) -> dict[str, Any]:
+    tables = open_capture(request["capture"]).load(_stage)
+    target = Path(request["path"])
+    exports: dict[str, Callable[[Tables], object]] = {
+        "chrome_trace": lambda tables: write_trace(tables, target),
+        "stacks": lambda tables: export_stacks(tables, target, request["metric"]),
+        "memory_timeline": lambda tables: export_memory_timeline(tables, target, request["device"]),
+    }
+    _stage(f"writing {target.name}")
+    written = exports[request["do"]](tables)
+    if not written:
+        return {"ok": False, "error": "the capture has nothing to write"}
+    return {"ok": True, "files": [str(target)]}
+
+
+def _stage(stage: str) -> None:
+    _tell({"stage": stage})
+
+
+def _tell(report: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
