@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.analysis.link import link
 from stepscope.errors import CaptureError
-from stepscope.formats import ascend_db, ascend_text, framework, kineto, msprof_output
+from stepscope.formats import ascend_db, ascend_text, collected, kineto, msprof_output
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_timeline
 from stepscope.formats.framework.clock import read_clock
 from stepscope.formats.profiler_info import read_facts
@@ -194,7 +194,7 @@ def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress
     if files.framework:
         clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
         folder = files.framework
-        reads.append(lambda: framework.read(folder, clock))
+        reads.append(lambda: collected.read(folder, clock))
     reads += [_prof_reader(prof, facts, databases_first) for prof in readable]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         parts = list(pool.map(lambda read: read(), reads))
