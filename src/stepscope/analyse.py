@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepscope.capture import Capture, Progress, open_all, quiet
+from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
@@ -29,6 +29,7 @@ from stepscope.tables.whole_folder import building
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
+PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
 # Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
 MEMORY_PER_SOURCE_BYTE = 2.5
 
@@ -192,8 +193,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
         ) from problem
     if request.out is not None:
         _copy_settings(capture, target.parent)
-    elif request.simplify and capture.source == "raw":
-        simplify(capture.files, everything=tables.facts.data_simplification)
+    elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
+        simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
     return names
 
 
@@ -211,10 +212,12 @@ def _target(capture: Capture, request: Request) -> Path:
     folder = capture.path if capture.path.is_dir() else None
     name = capture.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db")
     if request.out is not None:
-        return request.out / name / OUTPUT if folder else request.out / name
+        return request.out / name / OUTPUT if folder and not capture.files.is_prof else request.out / name
     if folder is None:
         target = capture.path.parent / f"{name}_stepscope"
-    elif capture.source == "raw":
+    elif capture.files.is_prof:
+        target = folder / PROF_OUTPUT
+    elif capture.source in RECORDS:
         target = folder / OUTPUT
     else:
         raise CaptureError(

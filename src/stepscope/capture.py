@@ -13,15 +13,18 @@ import polars as pl
 
 from stepscope.analysis.link import link
 from stepscope.errors import CaptureError
-from stepscope.formats import ascend_db, ascend_text, collected, kineto, msprof_output
-from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_timeline
+from stepscope.formats import ascend_db, ascend_text, cann, collected, kineto, msprof_output
+from stepscope.formats.cann.chips import obstacle
+from stepscope.formats.cann.folder import is_raw
+from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
 from stepscope.formats.framework.clock import read_clock
 from stepscope.formats.profiler_info import read_facts
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.stack import stacked
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
 
-SOURCES = ("auto", "raw", "text", "db")
+RECORDS = ("raw", "parsed")  # sources with the framework's own records
+SOURCES = ("auto", "raw", "parsed", "text", "db")
 Progress = Callable[[str], None]
 
 
@@ -87,7 +90,8 @@ def open_capture(path: str | Path, *, source: str = "auto") -> Capture:
 
     Args:
         path: a capture folder, a PROF_* folder, a trace file, a database, or a folder with exactly one of them.
-        source: `raw` records, parsed `text`, parsed `db`, or `auto` for the best that is there.
+        source: `raw` records of framework and device, records of the framework with the vendor's `parsed` device data,
+            the `text` or `db` files of an earlier analysis, or `auto` for the best that is there.
     """
     found = find(Path(path))
     if len(found) > 1:
@@ -113,9 +117,10 @@ def _choose(files: CaptureFiles, source: str) -> str:
         raise CaptureError(f"unknown source {source!r}", where=str(files.root), fix=f"use one of {', '.join(SOURCES)}")
     if files.trace or files.database:
         return "trace" if files.trace else "db"
-    readable = [prof for prof in files.profs if prof not in files.unparsed]
+    forms = files.forms
     there = {
-        "raw": bool(files.framework or readable),
+        "raw": bool(files.framework or any(forms.values())),
+        "parsed": any("parsed" in form for form in forms.values()),
         "text": files.has_text,
         "db": bool(files.databases),
     }
@@ -126,7 +131,7 @@ def _choose(files: CaptureFiles, source: str) -> str:
                 f"no {source} data", where=str(files.root), fix=f"use --source {names[0]}" if names else "capture again"
             )
         return source
-    if there["raw"] and not files.unparsed:
+    if there["raw"] and all(form and form[0] != "part" for form in forms.values()):
         return "raw"
     for name in ("text", "db", "raw"):
         if there[name]:
@@ -134,8 +139,8 @@ def _choose(files: CaptureFiles, source: str) -> str:
     raise CaptureError(
         "nothing readable in this capture",
         where=str(files.root),
-        cause="only raw device records are there" if files.unparsed else "the folder has the right name but no data",
-        fix="parse the PROF_* folder with the vendor's msprof first, or capture again",
+        cause="the folder has the right name but no data",
+        fix="capture again",
     )
 
 
@@ -144,19 +149,31 @@ def _source_files(files: CaptureFiles, source: str, databases_first: bool) -> li
     if single:
         return [single]
     chosen = sorted(files.root.glob("profiler_*.json"))
-    if source == "raw":
+    if source in RECORDS:
         chosen += sorted(files.framework.glob("*")) if files.framework else []
         for prof in files.profs:
-            database = prof_database(prof)
-            if database and (databases_first or not prof_timeline(prof)):
-                chosen += [database, *prof.glob("analyze/*.db")]
-            else:
-                chosen += [*prof.glob("mindstudio_profiler_output/*"), *prof.glob("analyze/*.json")]
+            chosen += _prof_files(prof, _form(prof, source), databases_first)
     elif source == "text" and files.output:
         chosen += [path for path in files.output.iterdir() if path.suffix in (".json", ".csv")]
     elif files.output:
         chosen += sorted(files.output.glob("*.db"))
     return [path for path in chosen if path.is_file()]
+
+
+def _form(prof: Path, source: str) -> str:
+    """The form of a PROF folder that is read: the best, or the vendor's parsed files where those were asked for."""
+    forms = prof_forms(prof)
+    return "parsed" if source == "parsed" and "parsed" in forms else next(iter(forms), "")
+
+
+def _prof_files(prof: Path, form: str, databases_first: bool) -> list[Path]:
+    if form != "parsed":
+        files = [path for part in (prof / "host", *prof.glob("device_*")) for path in (*part.glob("*"), *part.glob("data/*"))]
+        return [path for path in files if path.suffix not in (".done", ".complete")]
+    database = prof_database(prof)
+    if database and (databases_first or not prof_timeline(prof)):
+        return [database, *prof.glob("analyze/*.db")]
+    return [*prof.glob("mindstudio_profiler_output/*"), *prof.glob("analyze/*.json")]
 
 
 def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Progress, parallel: bool) -> Tables:
@@ -170,10 +187,10 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
     if files.database:
         progress(f"reading {files.database.name}")
         return ascend_db.read(files.database, Facts(source="ascend_db")).noting(*notes)
-    facts, lost_info = read_facts(files.root, raw=source == "raw")
-    notes.append(lost_info)
-    if source == "raw":
-        return _read_raw(files, facts, databases_first, progress, parallel).noting(*notes)
+    facts, lost_info = (Facts(), None) if files.is_prof else read_facts(files.root, raw=source in RECORDS)
+    notes += [lost_info] if lost_info is not None else []
+    if source in RECORDS:
+        return _read_records(files, source, facts, databases_first, progress, parallel).noting(*notes)
     progress(f"reading {files.output}")
     assert files.output is not None
     if source == "text":
@@ -185,27 +202,38 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
     return ascend_db.read(files.databases[0], facts).noting(*notes)
 
 
-def _read_raw(files: CaptureFiles, facts: Facts, databases_first: bool, progress: Progress, parallel: bool) -> Tables:
+def _read_records(
+    files: CaptureFiles, source: str, facts: Facts, databases_first: bool, progress: Progress, parallel: bool
+) -> Tables:
     """FRAMEWORK and PROF side by side: the first is mostly Python's time, the second mostly the columnar engine's."""
-    readable = [prof for prof in files.profs if prof not in files.unparsed]
-    source = " and ".join(part for part, there in (("FRAMEWORK", files.framework), ("PROF", readable)) if there)
-    progress(f"reading {source}")
+    forms = {prof: _form(prof, source) for prof in files.profs}
+    device = "raw PROF" if "raw" in forms.values() else "PROF" if any(forms.values()) else ""
+    said = " and ".join(part for part in ("FRAMEWORK" if files.framework else "", device) if part)
+    progress(f"reading {said}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
         clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
         folder = files.framework
         reads.append(lambda: collected.read(folder, clock))
-    reads += [_prof_reader(prof, facts, databases_first) for prof in readable]
+    reads += [_prof_reader(prof, form, facts, databases_first) for prof, form in forms.items() if form]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         parts = list(pool.map(lambda read: read(), reads))
-    notes = [
-        lost(str(prof), "raw device records not read", 1, "not parsed yet: run the vendor's msprof on it, then analyse again")
-        for prof in files.unparsed
-    ]
+    notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
     # What the device's own files say (session, host) goes before what the framework noted beside them.
     tables = stacked([*parts, Tables({"meta": facts.table()})])
-    tables = tables.but(meta=tables.facts.but(source=source).table())
+    known = tables.facts
+    asked = {"level": facts.level or known.level, "aic_metrics": facts.aic_metrics or known.aic_metrics}
+    tables = tables.but(meta=known.but(source=said, **asked).table())
     return with_recorded_device(tables).noting(*notes)
+
+
+def _about_form(prof: Path, form: str, source: str) -> list[pl.DataFrame]:
+    """What a reader of the results must know about the form in which a PROF folder was read."""
+    if not form:
+        return [lost(str(prof), "device data missing", 1, "the folder holds neither raw records nor parsed files")]
+    if form == "parsed" and source == "raw" and is_raw(prof):
+        return [lost(str(prof), "raw device records not read", 1, f"{obstacle(prof)}; the vendor's parsed files were read instead")]
+    return []
 
 
 def with_recorded_device(tables: Tables) -> Tables:
@@ -217,12 +245,25 @@ def with_recorded_device(tables: Tables) -> Tables:
     return tables.but(memory_events=tables.memory_events.with_columns(number))
 
 
-def _prof_reader(prof: Path, facts: Facts, databases_first: bool) -> Callable[[], Tables]:
+def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool) -> Callable[[], Tables]:
+    if form != "parsed":
+        return lambda: _raw_or_parsed(prof, facts, databases_first)
     database = prof_database(prof)
     if database and (databases_first or not prof_timeline(prof)):
         chosen = database
         return lambda: ascend_db.read(chosen, facts)
     return lambda: msprof_output.read(prof)
+
+
+def _raw_or_parsed(prof: Path, facts: Facts, databases_first: bool) -> Tables:
+    """Raw records; where they turn out to be useless the vendor's parsed files, if there are any."""
+    try:
+        return cann.read(prof)
+    except CaptureError as problem:
+        if "parsed" not in prof_forms(prof):
+            raise
+        said = lost(str(prof), "raw device records not read", 1, f"{problem.what}; the vendor's parsed files were read instead")
+        return _prof_reader(prof, "parsed", facts, databases_first)().noting(said)
 
 
 def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:

@@ -8,20 +8,21 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.discover import CaptureFiles, prof_forms
 
 _LOG = re.compile(r"msprof_analysis_\d+\.log")
 
 
-def simplify(files: CaptureFiles, *, everything: bool) -> list[Path]:
+def simplify(files: CaptureFiles, *, everything: bool, from_raw: bool) -> list[Path]:
     """Remove intermediate files below every PROF folder and return what was removed.
 
-    Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`. The
-    vendor's parsed output stays: it is what this analysis was made from, and is needed to make it again.
+    Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`, and so does
+    the vendor's parsed output where the analysis was made from raw records (`from_raw`) and they can be read again;
+    elsewhere it is what this analysis was made from (api.md 21).
     """
     removed = []
     for prof in files.profs:
-        for path in _intermediate(prof, everything):
+        for path in _intermediate(prof, everything, from_raw):
             if path.is_symlink() or not path.exists():
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -29,7 +30,7 @@ def simplify(files: CaptureFiles, *, everything: bool) -> list[Path]:
     return removed
 
 
-def _intermediate(prof: Path, everything: bool) -> Iterator[Path]:
+def _intermediate(prof: Path, everything: bool, from_raw: bool) -> Iterator[Path]:
     parts = [part for part in (prof / "host", *sorted(prof.glob("device_*"))) if part.is_dir() and not part.is_symlink()]
     for part in parts:
         yield part / "sqlite"
@@ -37,4 +38,6 @@ def _intermediate(prof: Path, everything: bool) -> Iterator[Path]:
             yield from (part / "summary", part / "timeline")
     if everything:
         yield prof / "mindstudio_profiler_log"
+        if from_raw and "raw" in prof_forms(prof):
+            yield from (prof / "analyze", prof / "mindstudio_profiler_output")
         yield from (path for path in prof.glob("msprof_analysis_*.log") if _LOG.fullmatch(path.name))

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.errors import CaptureError
+from stepscope.formats.cann.chips import obstacle
+from stepscope.formats.cann.folder import is_raw
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _PROF = re.compile(r"PROF_\d+_\d+_[0-9a-zA-Z]+")
+_OF_FRAMEWORK = re.compile(r".*_ascend_(pt|ms)|profiler_(info|metadata).*\.json")  # what a framework's profiler leaves
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
 
@@ -46,9 +49,23 @@ class CaptureFiles:
         )
 
     @property
-    def unparsed(self) -> list[Path]:
-        """PROF folders of which only the device's raw records are there."""
-        return [prof for prof in self.profs if not prof_timeline(prof) and not prof_database(prof)]
+    def is_prof(self) -> bool:
+        """A PROF folder that is a capture of its own: what the vendor's command line leaves."""
+        return self.profs == (self.root,)
+
+    @property
+    def forms(self) -> dict[Path, tuple[str, ...]]:
+        """For each PROF folder, in which forms its device data can be read, the best first; see `prof_forms`."""
+        return {prof: prof_forms(prof) for prof in self.profs}
+
+
+def prof_forms(prof: Path) -> tuple[str, ...]:
+    """`raw` records, the vendor's `parsed` files, or only `part` of the raw records (host calls of a chip not yet readable)."""
+    raw = is_raw(prof)
+    whole = raw and not obstacle(prof)
+    parsed = prof_timeline(prof) or prof_database(prof) is not None
+    there = (("raw", whole), ("parsed", parsed), ("part", raw and not whole))
+    return tuple(form for form, present in there if present)
 
 
 def prof_timeline(prof: Path) -> bool:
@@ -85,6 +102,9 @@ def find(path: Path) -> list[CaptureFiles]:
     if found:
         return [replace(found, alias=alias)]
     children = [item for item in (_at(child) for child in _listing(path)) if item] if path.is_dir() else []
+    # Databases and traces beside PROF folders are other forms of the same.
+    if any(item.is_prof for item in children):
+        children = [item for item in children if not (item.trace or item.database)]
     if children:
         return children
     raise CaptureError(
@@ -121,6 +141,8 @@ def _folder(path: Path) -> CaptureFiles | None:
     entries = {entry.name: entry for entry in _listing(path)}
     linked = tuple(entry for entry in entries.values() if entry.is_symlink())
     real = {name: entry for name, entry in entries.items() if not entry.is_symlink() and entry.is_dir()}
+    if not (real.keys() & {"FRAMEWORK", OUTPUT} or any(_OF_FRAMEWORK.fullmatch(name) for name in (path.name, *entries))):
+        return None  # a folder in which the vendor's command line left its PROF folders: each is a capture of its own
     found = CaptureFiles(
         root=path,
         framework=real.get("FRAMEWORK"),

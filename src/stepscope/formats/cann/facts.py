@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a raw folder says about its session: host, devices, switches, times (cann-raw.md 1.1 to 1.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stepscope.formats.cann.chips import CHIPS
+from stepscope.formats.cann.folder import Part, Prof
+from stepscope.tables import Facts
+
+_LEVEL = re.compile(r"(?:level|l)_?([0-3])", re.IGNORECASE)
+
+
+def read_facts(prof: Prof) -> Facts:
+    """Facts of a folder; what it does not say stays unsaid."""
+    first = prof.host or next(iter(prof.devices), None)
+    if first is None:
+        return Facts(source="raw PROF", device_kind="npu")
+    settings = next(iter(prof.devices), first)
+    return Facts(
+        source="raw PROF",
+        device_kind="npu",
+        generation="G3",
+        rank=_rank(prof.parts),
+        host_name=str(first.info.get("hostname") or ""),
+        host_uid=str(first.info.get("hostUid") or ""),
+        cann_version=str(first.info.get("cannVersion") or ""),
+        device_ids=tuple(part.device for part in prof.devices if part.device is not None),
+        device_names={str(part.device): CHIPS[part.chip] for part in prof.devices if part.chip in CHIPS},
+        level=_level(settings.setting("prof_level", "profLevel")),
+        aic_metrics=settings.setting("ai_core_metrics"),
+        session_start_ns=_ns(first.start, "collectionTimeBegin"),
+        session_end_ns=_ns(first.end, "collectionTimeEnd"),
+        metadata=_environment(prof),
+    )
+
+
+def _environment(prof: Prof) -> Mapping[str, Any]:
+    """What the vendor's files show beside the tasks: the process and the cores of each device."""
+    named = prof.host or next(iter(prof.devices), None)
+    found: dict[str, Any] = {}
+    if named is not None:
+        found = {"pid": named.pid, "pid_name": str(named.info.get("pid_name") or ""), "prof": prof.path.name, "stamp": prof.stamp}
+    found["platform_version"] = prof.chip
+    found["devices"] = {str(part.device): _cores(part) for part in prof.devices}
+    return {"prof": found}
+
+
+def _cores(part: Part) -> dict[str, Any]:
+    kept = ("ai_core_num", "aiv_num", "ai_cpu_core_num", "aic_frequency", "aiv_frequency", "hwts_frequency")
+    return {name: part.device_info[name] for name in kept if name in part.device_info}
+
+
+def _rank(parts: tuple[Part, ...]) -> int:
+    for part in parts:
+        rank = part.info.get("rank_id")
+        if isinstance(rank, (int, str)) and str(rank).isdecimal():
+            return int(rank)
+    return -1
+
+
+def _level(text: str) -> str:
+    found = _LEVEL.fullmatch(text.strip())
+    return f"Level{found[1]}" if found else ""
+
+
+def _ns(times: Mapping[str, Any], name: str) -> int | None:
+    text = str(times.get(name) or "")
+    return int(text) * 1000 if text.isdecimal() and text.isascii() else None
