@@ -232,6 +232,20 @@ def test_samples_are_named_as_in_the_timeline(tmp_path, table, expected):
     assert values(counters, "source", "name", "series", "instance", "device", "value") == expected
 
 
+def test_pcie_in_bytes_a_second_and_nanoseconds(tmp_path):
+    columns = (
+        "deviceId, timestampNs, txPostMin, txPostMax, txPostAvg, txNonpostLatencyMin, txNonpostLatencyMax, txNonpostLatencyAvg"
+    )
+    rows = [(0, 5, 0xFFFFF * 1_000_000, 2**50, 4 * MB, 1000, 3000, 2000)]
+    tables = read(make_db(tmp_path / "a.db", {"PCIE": (columns, rows)}), Facts()).check()
+    shown = [row for row in values(tables.counters, "name", "series", "value") if row[1] == "Tx"]
+    assert shown == [("PCIe_nonpost_latency", "Tx", 2.0), ("PCIe_post", "Tx", 4.0)]
+    summary = {row[0]: row[1:] for row in values(tables.link_summary, "mode", "min", "max", "avg")}
+    # A least value that never was set counts as 0.
+    assert summary["Tx_p_avg(MB/s)"] == (0.0, float(2**30), 4.0)
+    assert summary["Tx_latency_avg(us)"] == (1.0, 3.0, 2.0)
+
+
 def test_words_that_an_old_file_stores_as_numbers(tmp_path):
     layout = {
         "ENUM_MEMORY": ("id, name", [(3, "read"), (4, "write")]),

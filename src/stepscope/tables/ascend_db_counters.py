@@ -14,6 +14,7 @@ from stepscope.tables.ascend_db_schema import PCIE_COUNTERS, PROFILER_DB
 
 MB = 1024.0**2  # outputs.md 13: MB/s samples are stored as byte/s
 KB = 1024.0
+US = 1000.0  # nanoseconds
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,16 @@ def _memory() -> tuple[Series, ...]:
     )
 
 
+def pcie_scale(counter: str) -> float:
+    """Value of a PCIe counter in the database by its value in the timeline."""
+    return US if counter.endswith("Latency") else MB
+
+
 def _pcie() -> tuple[Series, ...]:
     names = {"Post": "PCIe_post", "Nonpost": "PCIe_nonpost", "Cpl": "PCIe_cpl", "NonpostLatency": "PCIe_nonpost_latency"}
+    # The timeline shows MB/s and microseconds, the database holds bytes a second and nanoseconds.
     return tuple(
-        Series(names[counter[2:]], f"{counter[:2].capitalize()}{suffix}", f"{counter}{part}")
+        Series(names[counter[2:]], f"{counter[:2].capitalize()}{suffix}", f"{counter}{part}", pcie_scale(counter))
         for counter in PCIE_COUNTERS
         for part, suffix in (("Avg", ""), ("Min", " Min"), ("Max", " Max"))
     )

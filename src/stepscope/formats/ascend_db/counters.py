@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.ascend_db.database import Database
 from stepscope.tables import ALL_TABLES, TEXT
-from stepscope.tables.ascend_db_counters import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
+from stepscope.tables.ascend_db_counters import COUNTER_TABLES, PORT_TABLES, CounterTable, Series, pcie_scale
 from stepscope.tables.ascend_db_schema import ENUMS, OLD_MEMORY_WORDS, PCIE_COUNTERS
 
 _NO_MINIMUM = 0xFFFFF  # enums.md 8: PCIe minimum that was never set
@@ -119,15 +119,17 @@ def read_link_summary(db: Database) -> pl.DataFrame:
     shown = {"Post": "p_avg(MB/s)", "Nonpost": "np_avg(MB/s)", "Cpl": "cpl_avg(MB/s)", "NonpostLatency": "latency_avg(us)"}
     for counter in PCIE_COUNTERS if pcie.height else ():
         smallest, largest, mean = (pl.col(f"{counter}{part}") for part in ("Min", "Max", "Avg"))
-        usable = pcie.with_columns(pl.when(smallest != _NO_MINIMUM).then(smallest).otherwise(0)).filter(largest >= smallest)
+        unit = pcie_scale(counter)
+        unset = (smallest == _NO_MINIMUM) | (smallest == _NO_MINIMUM * 1_000_000)  # as collected, or as bytes a second
+        usable = pcie.with_columns(pl.when(~unset).then(smallest).otherwise(0)).filter(largest >= smallest)
         mode = f"{counter[:2].capitalize()}_{shown[counter[2:]]}"
         parts.append(
             usable.group_by(pl.col("deviceId").alias("device"), maintain_order=True).agg(
                 pl.lit("PCIe").alias("source"),
                 pl.lit(mode).alias("mode"),
-                smallest.mean().alias("min"),
-                largest.mean().alias("max"),
-                mean.mean().alias("avg"),
+                (smallest.mean() / unit).alias("min"),
+                (largest.mean() / unit).alias("max"),
+                (mean.mean() / unit).alias("avg"),
             )
         )
     hccs = db.frame("HCCS", required=("timestampNs",)) if db.has("HCCS") else pl.DataFrame()
