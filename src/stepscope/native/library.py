@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a native library comes from: shipped with the package, built earlier and cached, or built now.
+
+A binary fits one build of torch only, so its place is named by a key over everything it depends on: sources,
+flags, torch's build, C++ ABI, compiler, machine. A binary that was built here is tried in a process of its own
+before it is ever loaded, so that a misfit cannot crash a job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-lifetime-dse", "-Wl,-z,nodelete")
+_BUILD_SECONDS = 600
+_TRIAL_SECONDS = 120
+# An object with few thread-local bytes normally fits the room the loader keeps for late ones; if not, a slower way is taken.
+_VARIANTS = ((), ("-DOBSERVER_DYNAMIC_TLS",))
+
+
+@dataclass(frozen=True)
+class Library:
+    """A native library that passed its trial."""
+
+    path: Path
+    origin: str  # "prebuilt" or "built"
+
+
+def find_library(name: str, trial: str) -> Library | str:
+    """The library `name`, built if need be, or the reason why there is none.
+
+    Args:
+        name: folder of the sources, and of the library.
+        trial: Python code that loads the library at `sys.argv[1]` and fails if it does not work.
+    """
+    try:
+        import torch
+    except ImportError as fault:
+        return f"torch cannot be imported: {fault}"
+    shipped = _HERE / "prebuilt" / f"{name}-{torch.version.git_version}-{platform.machine()}.so"
+    if shipped.is_file():
+        return Library(shipped, "prebuilt")
+    source = _source(name)
+    if source is None:
+        return f"the sources of {name} are not installed"
+    compiler = next((path for path in map(shutil.which, _compilers()) if path), None)
+    if compiler is None:
+        return "there is no C++ compiler (g++, c++ or clang++; set CXX to name one)"
+    try:
+        return _cached(name, source, compiler, trial)
+    except (OSError, subprocess.SubprocessError) as fault:
+        return f"{name} could not be built: {fault}"
+
+
+def cache_folder() -> Path:
+    """Where built libraries are kept, for this user only."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "stepscope" / "native"
+
+
+def _source(name: str) -> Path | None:
+    """Beside the package when installed, at the root of the repository when developing."""
+    for folder in (_HERE / "source" / name, _HERE.parents[2] / "native" / name):
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def _compilers() -> list[str]:
+    return [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
+
+
+def _cached(name: str, source: Path, compiler: str, trial: str) -> Library | str:
+    folder = cache_folder() / f"{name}-{_key(source, compiler)}"
+    path, failed = folder / f"lib{name}.so", folder / "failed.txt"
+    if not path.is_file() and not failed.is_file():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(folder / "lock"):
+            if not path.is_file() and not failed.is_file():
+                reason = _build_and_try(source, compiler, trial, folder, path)
+                if reason:
+                    failed.write_text(reason)
+    if not path.is_file():
+        return f"{name}: {failed.read_text()} (remove {folder} to try again)"
+    return Library(path, "built")
+
+
+def _key(source: Path, compiler: str) -> str:
+    import torch
+
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=_TRIAL_SECONDS).stdout
+    digest = hashlib.sha256()
+    for file in sorted(source.iterdir()):
+        if file.suffix in {".cpp", ".h"}:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _FLAGS)
+    digest.update(repr(facts).encode() + version)
+    return digest.hexdigest()[:24]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Several ranks of a job start at the same time: one builds, the others wait."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: Path) -> str:
+    """Build until a variant passes its trial; returns why none did, or nothing."""
+    reason = ""
+    for variant in _VARIANTS:
+        handle, name = tempfile.mkstemp(suffix=".so", dir=folder)
+        os.close(handle)
+        made = Path(name)
+        try:
+            reason = _compile(source, compiler, variant, made) or _try(trial, made)
+            if not reason:
+                made.rename(path)
+                return ""
+        finally:
+            made.unlink(missing_ok=True)
+        if "static TLS" not in reason:
+            break
+    return reason
+
+
+def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
+    command = [
+        compiler,
+        *_FLAGS,
+        *variant,
+        *_torch_flags(),
+        *map(str, sorted(source.glob("*.cpp"))),
+        "-o",
+        str(target),
+        *_torch_libraries(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    return "" if done.returncode == 0 else f"the compiler failed: {_tail(done.stderr)}"
+
+
+def _torch_flags() -> list[str]:
+    import torch
+
+    include = Path(torch.__file__).parent / "include"
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    # torch asks for C++20 from 2.13 on; older headers and older compilers know C++17.
+    standard = "c++20" if (major, minor) >= (2, 13) else "c++17"
+    folders = [f for path in (include, include / "torch" / "csrc" / "api" / "include") for f in ("-isystem", str(path))]
+    return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", *folders]
+
+
+def _torch_libraries() -> list[str]:
+    import torch
+
+    return [f"-L{Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu", "-lc10"]
+
+
+def _try(trial: str, made: Path) -> str:
+    """Run the trial in another process: a library that does not fit may crash instead of failing."""
+    path = os.pathsep.join([str(_HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", trial, str(made)],
+        capture_output=True,
+        text=True,
+        timeout=_TRIAL_SECONDS,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    return "" if done.returncode == 0 else f"the library did not pass its trial: {_tail(done.stderr) or f'exit {done.returncode}'}"
+
+
+def _tail(text: str) -> str:
+    return " | ".join(text.strip().splitlines()[-6:])[-800:]
