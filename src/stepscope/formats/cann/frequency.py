@@ -53,7 +53,7 @@ def read_frequency(part: Part) -> tuple[Frequency, list[pl.DataFrame]]:
         # The older file has frequencies only, whatever its second field holds.
         records = [info.rows[info.rows["kind"] == kind], *([old.rows] if kind == 0 else [])]
         default = rated if kind == 0 else _DEFAULT_MILLIVOLTS
-        series[name] = _series(records, part.clock.zero_ticks, int(default))
+        series[name] = _series(records, part.clock.zero_ticks & 0xFFFF_FFFF_FFFF_FFFF, int(default))
     strange = int(np.count_nonzero(~np.isin(info.rows["kind"], list(_KINDS))))
     losses.append(lost(LPM_INFO.file, "records of unknown kind", strange))
     ticks, mhz = series["frequency"]["counter"], series["frequency"]["value"].astype(np.float64)
@@ -88,11 +88,12 @@ def _frame(part: Part, name: str, points: npt.NDArray[Any]) -> pl.DataFrame:
 
 def _microseconds(settings: Mapping[str, Any], key: str) -> int | None:
     text = str(settings.get(key, ""))
-    return int(text) if text.isdecimal() and text.isascii() else None
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 16 else None
 
 
 def _number(value: Any) -> float:
     try:
-        return max(float(value), 0.0)
+        number = float(value)
     except (TypeError, ValueError):
         return 0.0
+    return number if 0 < number < 1e6 else 0.0

@@ -14,7 +14,7 @@ from stepscope.formats.cann.flips import Flips, batch_ids
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import PMU
 from stepscope.formats.cann.records import read_records
-from stepscope.formats.cann.stars import counter_gaps, task_ids, task_keys, unknown_functions
+from stepscope.formats.cann.stars import counter_gaps, task_ids, task_keys, unread_functions
 from stepscope.tables import lost
 
 Column = npt.NDArray[Any]
@@ -63,7 +63,7 @@ def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple
     rows = records.rows
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
-    losses = [*records.lost, counter_gaps(head, PMU.file), *unknown_functions(function, (OF_TASK, OF_BLOCK), PMU.file)]
+    losses = [*records.lost, counter_gaps(head, PMU.file), *unread_functions(function, (OF_TASK, OF_BLOCK), PMU.file)]
     if not np.all((function == OF_TASK) | (function == OF_BLOCK)):
         rows = _taken(rows, (function == OF_TASK) | (function == OF_BLOCK))
         function = rows["head"] & 63
@@ -149,7 +149,8 @@ def _last_begun(task_key: Column, begin: Column, key: Column, time: Column, repe
 
 def _keys(stream: Column, task: Column, batch: Column, context: Column) -> npt.NDArray[np.uint64]:
     """Keys of module stars with 16 bits of the batch above them."""
-    return np.bitwise_or(task_keys(stream, task, context), batch.astype(np.uint64) << np.uint64(48))
+    key: npt.NDArray[np.uint64] = task_keys(stream, task, context) | (batch.astype(np.uint64) << np.uint64(48))
+    return key
 
 
 def _one_per_task(places: Column, found: Column, end: Column) -> tuple[Column, int]:

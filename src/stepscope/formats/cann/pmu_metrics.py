@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from stepscope.formats.cann.pmu import AIC, AIV, MIX_AIC, MIX_AIV, Counters
 
 Values = npt.NDArray[np.float64]
 
+_EVENT = re.compile(r"0[xX]([0-9a-fA-F]{1,8})")
 _GIGABIT = 2.0**33  # bandwidths: bits to GB
 # Chips with one kind of core: columns have no prefix, the total is rounded to 10 ns (cann-raw.md 6).
 _ONE_CORE_CHIPS = (7, 8, 11)
@@ -174,13 +176,12 @@ class Settings:
     def of(cls, part: Part) -> Settings:
         aic = part.setting("ai_core_metrics", "ai_core_profiling_metrics")
         aic_events = _events(part.setting("ai_core_profiling_events"))
-        cores = _whole(part.device_info.get("ai_core_num"))
         return cls(
             aic_metrics=aic,
             aiv_metrics=part.setting("aiv_metrics", "aiv_profiling_metrics") or aic,
             aic_events=aic_events,
             aiv_events=_events(part.setting("aiv_profiling_events")) or aic_events,
-            aic_cores=cores,
+            aic_cores=_whole(part.device_info.get("ai_core_num")),
             aiv_cores=_whole(part.device_info.get("aiv_num")),
             one_core=part.chip in _ONE_CORE_CHIPS,
         )
@@ -293,12 +294,11 @@ def _set(name: str, events: tuple[int, ...], sets: dict[str, dict[str, Formula]]
 
 
 def _events(text: str) -> tuple[int, ...]:
-    words = (word.strip() for word in text.split(","))
-    return tuple(int(word, 16) for word in words if word and all(letter in "0123456789abcdefxABCDEFX" for letter in word))
+    return tuple(int(found, 16) for found in _EVENT.findall(text))
 
 
 def _whole(value: Any) -> int:
     try:
-        return max(int(value), 0)
+        return min(max(int(value), 0), 1 << 16)
     except (TypeError, ValueError):
         return 0

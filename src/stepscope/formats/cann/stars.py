@@ -18,8 +18,11 @@ from stepscope.tables import TEXT, lost
 Column = npt.NDArray[Any]
 
 TASK_START, TASK_END, SUB_START, SUB_END = 0, 1, 34, 35
-# Functions that other readers take from this file or that say nothing about tasks.
-_OTHER_FUNCTIONS = (22, 23, 24, 25, 26, 27, 28, 29, 36, 37)
+# Functions that say nothing about when a task ran.
+_UNREAD = {
+    22: "start of a fusion task", 23: "end of a fusion task", 24: "QoS", 25: "SIO", 26: "accelerator PMU", 27: "chip transfer",
+    28: "inter-SoC", 29: "low power", 36: "start of a block", 37: "end of a block",
+}  # fmt: skip
 
 # sqe types: what the scheduler was asked to run.
 SQE_TYPES = {
@@ -67,13 +70,17 @@ def counter_gaps(head: Column, source: str) -> pl.DataFrame:
     return lost(source, "gaps in the running counter", gaps, "the device dropped records there")
 
 
-def unknown_functions(function: Column, known: tuple[int, ...], source: str) -> list[pl.DataFrame]:
-    counts = np.bincount(function, minlength=64)
+def unread_functions(function: Column, read: tuple[int, ...], source: str) -> list[pl.DataFrame]:
+    """Quality rows for records of other functions than those read."""
     return [
-        lost(source, "records of unknown function", int(count), f"function {number}")
-        for number, count in enumerate(counts)
-        if count and number not in known
+        lost(source, "records not read" if number in _UNREAD else "records of unknown function", int(count), _named(number))
+        for number, count in enumerate(np.bincount(function, minlength=64))
+        if count and number not in read
     ]
+
+
+def _named(function: int) -> str:
+    return f"function {function}: {_UNREAD[function]}" if function in _UNREAD else f"function {function}"
 
 
 def read_tasks(part: Part, wide: bool, flips: Flips) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
@@ -83,7 +90,7 @@ def read_tasks(part: Part, wide: bool, flips: Flips) -> tuple[pl.DataFrame, list
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
     losses = [*records.lost, counter_gaps(head, STARS.file)]
-    losses += unknown_functions(function, (TASK_START, TASK_END, SUB_START, SUB_END, *_OTHER_FUNCTIONS), STARS.file)
+    losses += unread_functions(function, (TASK_START, TASK_END, SUB_START, SUB_END), STARS.file)
 
     sub = (function == SUB_START) | (function == SUB_END)
     stream, task = task_ids(rows["stream"], rows["task"], np.where(sub, 0, head >> 10), wide)
@@ -165,4 +172,5 @@ def _type_texts(sub: Column, sqe: Column, sub_type: Column) -> pl.Series:
     words = [SQE_TYPES.get(number, "UNKNOWN") for number in range(64)]
     words += [SUB_TASK_TYPES.get(number, "UNKNOWN") for number in range(256)]
     place = np.where(sub, 64 + sub_type.astype(np.int64), sqe.astype(np.int64))
-    return pl.Series(words, dtype=pl.String).cast(TEXT).gather(pl.Series(place))
+    texts: pl.Series = pl.Series(words, dtype=pl.String).cast(TEXT).gather(pl.Series(place))
+    return texts

@@ -14,6 +14,7 @@ from stepscope.formats.cann.flips import Flips
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import TS_TRACK
 from stepscope.formats.cann.records import read_records
+from stepscope.formats.cann.stars import task_ids
 from stepscope.tables import lost
 
 STEP_TRACE, MEMCPY, TASK_TYPE, OLD_FLIP, FLIP, BLOCK_NUM = 10, 11, 12, 13, 14, 15
@@ -81,8 +82,8 @@ def read_track(part: Part, wide: bool) -> tuple[Track, list[pl.DataFrame]]:
 
 
 def _frame(part: Part, rows: npt.NDArray[Any], wide: bool, **further: npt.NDArray[Any]) -> pl.DataFrame:
-    stream = rows["stream"].astype(np.int64) & (0x7FFF if wide else _NARROW)
-    columns = {"time_ns": part.clock.ns(rows["counter"]), "stream": stream, "task_id": rows["task"], **further}
+    stream, task = task_ids(rows["stream"], rows["task"], 0, wide)
+    columns = {"time_ns": part.clock.ns(rows["counter"]), "stream": stream, "task_id": task, **further}
     return pl.DataFrame({name: np.asarray(values).astype(np.int64) for name, values in columns.items()})
 
 
