@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
-from stepscope.export import hardware_csv, kernel_details, memory_csv, operator_details, statistics_csv, step_trace_time
+from stepscope.export import hardware_csv, kernel_details, memory_csv, operator_details, statistics_csv, step_trace_time, task_time
 from stepscope.export.csv_file import duration, in_own_quotes, quoted, rounded, whole_ns, write_csv
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.tables.metric_names import CSV_COLUMNS
@@ -313,9 +313,9 @@ def test_data_preprocess_and_task_time(tmp_path):
         ),
         f"0,{AT}.000\t,GetNext,1.5,0.25,2.0,3.0,4.123,1,2",
     ]
-    assert lines(hardware_csv.write_task_time, tmp_path, kernels=kernels(task(T, T + 1_500, task_type="AI_CORE", task_id=3))) == [
+    assert lines(task_time.write, tmp_path, kernels=kernels(task(T, T + 1_500, task_type="AI_CORE", task_id=3))) == [
         "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)",
-        f"0,MatMul,AI_CORE,2,3,1.5,{AT}.000\t,{AT[:-1]}1.500\t",
+        f"0,MatMul,AI_CORE,2,3,1.500,{AT}.000\t,{AT[:-1]}1.500\t",
     ]
 
 

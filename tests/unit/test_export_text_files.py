@@ -9,7 +9,7 @@ import pytest
 from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
 from stepscope.errors import CaptureError
-from stepscope.export import hardware_csv
+from stepscope.export import task_time
 from stepscope.export.atomic import replacing
 from stepscope.export.parquet import write_parquet
 from stepscope.export.text_files import write_text
@@ -133,7 +133,7 @@ def test_a_disk_that_fills_up_keeps_what_is_complete(tmp_path, monkeypatch):
             handle.write(b"half a li")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(hardware_csv, "write_csv", fill_up)
+    monkeypatch.setattr(task_time, "write_csv", fill_up)
     tables = Tables({"meta": Facts(level="Level1").table(), "kernels": FRAMES["kernels"]})
     with pytest.raises(CaptureError) as raised:
         write_text(tables, tmp_path)

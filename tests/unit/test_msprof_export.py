@@ -122,7 +122,7 @@ def test_task_time_cuts_and_names_the_function(tmp_path):
     ],
 )
 def test_parts_of_a_task_in_task_time(tmp_path, parts, kept):
-    run = [task(10 * at, 10 * at + 5, task_id=7, context_id=part) for at, part in enumerate(parts)]
+    run = [task(10 * at, 10 * at + 5, task_id=7, batch_id=0, context_id=part) for at, part in enumerate(parts)]
     found = files(tmp_path, kernels=kernels(*run, task(90, 95, task_id=8)))
     assert cells(found["task_time.csv"], "task_start(us)") == [(f"0.0{at}0\t",) for at in (*kept, 9)]
 

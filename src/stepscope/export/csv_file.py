@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.export.atomic import replacing
 from stepscope.export.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
-from stepscope.export.number_forms import THOUSANDTHS_TAB
+from stepscope.export.number_forms import THOUSANDTHS, THOUSANDTHS_TAB
 from stepscope.export.trace_clock import microseconds, shown_us
 
 NOT_KNOWN = "N/A"
@@ -70,6 +70,11 @@ def fraction(title: str, values: pl.Series, missing: str = "", *, plain_zero: bo
 def duration(title: str, values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Cells:
     """Nanoseconds as microseconds: the shortest text of the nearest float."""
     return title, [shown_us(values, missing, plain_zero=plain_zero)]
+
+
+def lasting(title: str, ns: pl.Series) -> Cells:
+    """Whole nanoseconds as microseconds with three digits: `27.540`."""
+    return title, [Numbers(ns, THOUSANDTHS)]
 
 
 def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files about caches, links, network ports, the AI CPU and all device tasks (outputs.md 10)."""
+"""Files about caches, links, network ports and the AI CPU (outputs.md 10)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.csv_file import NOT_KNOWN, Cells, duration, fraction, moment, text, whole, whole_ns, write_csv
+from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, text, whole, write_csv
 from stepscope.tables import Tables
 
 _DEVICE = whole("Device_id", "device", NOT_KNOWN)
@@ -141,19 +141,3 @@ def _write_ports(tables: Tables, path: Path, source: str) -> list[Path]:
         whole("funcId", "port", NOT_KNOWN),
     ]
     return write_csv(path, rows, columns)
-
-
-def write_task_time(tables: Tables, folder: Path) -> list[Path]:
-    """All device tasks, by device and start."""
-    rows = tables.kernels.with_columns(pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")))
-    columns = [
-        _DEVICE,
-        text("kernel_name", "name", NOT_KNOWN),
-        text("kernel_type", "task_type", NOT_KNOWN),
-        whole("stream_id", "stream", NOT_KNOWN),
-        whole("task_id", "task_id", NOT_KNOWN),
-        duration("task_time(us)", whole_ns(rows["duration_ns"])),
-        moment("task_start(us)", rows, "start_ns"),
-        moment("task_stop(us)", rows, "end_ns"),
-    ]
-    return write_csv(folder / "task_time.csv", rows, columns)

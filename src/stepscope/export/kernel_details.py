@@ -50,7 +50,7 @@ def write(tables: Tables, folder: Path) -> list[Path]:
     columns.append(whole("Device_id", "device", NOT_KNOWN))
     level = tables.facts.level
     is_short = level == "Level0" if level else not rows["op_type"].count()
-    columns += _short(rows, with_type=not level) if is_short else _full(rows, counter_cells(tables, rows))
+    columns += _short(rows, with_type=not level) if is_short else [*full_cells(_times(rows)), *counter_cells(tables, rows)]
     return write_csv(folder / "kernel_details.csv", rows, columns)
 
 
@@ -79,25 +79,25 @@ def _short(rows: pl.DataFrame, *, with_type: bool) -> list[Cells]:
         *_times(rows),
         whole("Block Num", "block_num", "0"),
     ]
-    return columns + (tensor_cells() if rows["input_shapes"].count() else [])
+    return columns + (_tensors() if rows["input_shapes"].count() else [])
 
 
-def _full(rows: pl.DataFrame, counters: list[Cells]) -> list[Cells]:
+def full_cells(times: list[Cells], name: str = "Name", kind: str = "Type", core: str = "Accelerator Core") -> list[Cells]:
+    """All columns between device and counters; msprof's own file has other titles for three of them."""
     return [
         whole("Model ID", "model_id", NONE32),
         whole("Task ID", "task_id", NOT_KNOWN),
         whole("Stream ID", "stream", NOT_KNOWN),
-        text("Name", "name", NOT_KNOWN),
-        text("Type", "op_type", NOT_KNOWN),
+        text(name, "name", NOT_KNOWN),
+        text(kind, "op_type", NOT_KNOWN),
         text("OP State", "op_state", NOT_KNOWN),
-        text("Accelerator Core", "core", NOT_KNOWN),
-        *_times(rows),
+        text(core, "core", NOT_KNOWN),
+        *times,
         whole("Block Num", "block_num", "0"),
         whole("Mix Block Num", "mix_block_num", NOT_KNOWN),
         text("HF32 Eligible", "hf32", NOT_KNOWN),
-        *tensor_cells(),
+        *_tensors(),
         whole("Context ID", "context_id", NOT_KNOWN),
-        *counters,
     ]
 
 
@@ -112,7 +112,7 @@ def _times(rows: pl.DataFrame) -> list[Cells]:
     ]
 
 
-def tensor_cells() -> list[Cells]:
+def _tensors() -> list[Cells]:
     return [
         shapes(title, column) if column.endswith("shapes") else text(title, column, NOT_KNOWN) for column, title in _TENSORS.items()
     ]

@@ -16,6 +16,7 @@ from stepscope.export import (
     operator_details,
     statistics_csv,
     step_trace_time,
+    task_time,
     trace_view,
 )
 from stepscope.export.atomic import make_folder
@@ -105,7 +106,7 @@ OUTPUTS = (
     Output(memory_csv.write_module_memory, _both(_ANY_LEVEL, _switch("profile_memory"))),
     Output(hardware_csv.write_l2_cache, _switch("l2_cache")),
     Output(hardware_csv.write_soc_pmu, _switch("l2_cache")),
-    Output(hardware_csv.write_task_time, _ANY_LEVEL),
+    Output(task_time.write, _ANY_LEVEL),
     Output(hardware_csv.write_pcie, _switch("sys_interconnection")),
     Output(hardware_csv.write_hccs, _switch("sys_interconnection")),
     Output(hardware_csv.write_nic, _switch("sys_io")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The csv dialect of msprof: bare line feeds, durations with three digits, statistics without trailing zeros."""
+"""The csv dialect of msprof: bare line feeds, statistics without trailing zeros."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ import polars as pl
 
 from stepscope.export.csv_file import Cells, write_csv
 from stepscope.export.lines import Numbers
-from stepscope.export.number_forms import PLAIN, THOUSANDTHS
+from stepscope.export.number_forms import PLAIN
 
 
 def write(path: Path, rows: pl.DataFrame, columns: Sequence[Cells]) -> list[Path]:
     return write_csv(path, rows, columns, line_end="\n")
-
-
-def lasting(title: str, ns: pl.Series) -> Cells:
-    """Whole nanoseconds as microseconds: `27.540`."""
-    return title, [Numbers(ns, THOUSANDTHS)]
 
 
 def plain(title: str, thousandths: pl.Series) -> Cells:

@@ -10,10 +10,9 @@ import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows
 from stepscope.export.counter_cells import counter_cells
-from stepscope.export.csv_file import NOT_KNOWN, Cells, moment, text, whole
-from stepscope.export.kernel_details import NONE32, tensor_cells, with_details
+from stepscope.export.csv_file import NOT_KNOWN, Cells, lasting, moment, whole
+from stepscope.export.kernel_details import full_cells, with_details
 from stepscope.export.lines import Label, Numbers
-from stepscope.export.msprof.csv_cells import lasting
 from stepscope.export.msprof.csv_cells import write as write_rows
 from stepscope.export.number_forms import THOUSANDTHS
 from stepscope.tables import Tables
@@ -32,28 +31,17 @@ def write(tables: Tables, path: Path) -> list[Path]:
     rows = rows.with_columns(
         waited(rows), mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num")
     )
-    return write_rows(path, rows, [*_columns(rows), *counter_cells(tables, rows, _FIXED)])
+    titles = {"name": "Op Name", "kind": "OP Type", "core": "Task Type"}
+    columns = [whole("Device_id", "device", NOT_KNOWN), *full_cells(_times(rows), **titles)]
+    return write_rows(path, rows, [*columns, *counter_cells(tables, rows, _FIXED)])
 
 
-def _columns(rows: pl.DataFrame) -> list[Cells]:
+def _times(rows: pl.DataFrame) -> list[Cells]:
     return [
-        whole("Device_id", "device", NOT_KNOWN),
-        whole("Model ID", "model_id", NONE32),
-        whole("Task ID", "task_id", NOT_KNOWN),
-        whole("Stream ID", "stream", NOT_KNOWN),
-        text("Op Name", "name", NOT_KNOWN),
-        text("OP Type", "op_type", NOT_KNOWN),
-        text("OP State", "op_state", NOT_KNOWN),
-        text("Task Type", "core", NOT_KNOWN),
         moment("Task Start Time(us)", rows, "start_ns"),
         lasting("Task Duration(us)", rows["end_ns"] - rows["start_ns"]),
         # The first row, which waits for none, is `0`; the others have six digits.
         ("Task Wait Time(us)", [Numbers(rows["waited_ns"], THOUSANDTHS, "0"), Label("waited_ns", "000")]),
-        whole("Block Num", "block_num", "0"),
-        whole("Mix Block Num", "mix_block_num", NOT_KNOWN),
-        text("HF32 Eligible", "hf32", NOT_KNOWN),
-        *tensor_cells(),
-        whole("Context ID", "context_id", NOT_KNOWN),
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""task_time of msprof: every task of the device with the function it ran (cann-raw.md 7.2)."""
+"""task_time: every task of the device with the function it ran (outputs.md 10, cann-raw.md 7.2)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.csv_file import NOT_KNOWN, moment, text, whole
-from stepscope.export.msprof.csv_cells import lasting
-from stepscope.export.msprof.csv_cells import write as write_rows
+from stepscope.export.csv_file import NOT_KNOWN, Cells, lasting, moment, text, whole, write_csv
+from stepscope.export.trace_spans import HOLDERS
 from stepscope.tables import Tables
 
 _TASK = ["device", "stream", "task_id", "batch_id"]
 
 
-def write(tables: Tables, path: Path) -> list[Path]:
+def write(tables: Tables, folder: Path) -> list[Path]:
     """Write the file; none without rows."""
+    return write_csv(folder / "task_time.csv", *rows_and_columns(tables))
+
+
+def rows_and_columns(tables: Tables) -> tuple[pl.DataFrame, list[Cells]]:
+    """The tasks by start, and what the file shows of them."""
     rows = _listed(tables.kernels).sort("start_ns", "device", maintain_order=True)
     # Sources that do not record functions name the operator.
     name = "kernel_name" if rows["kernel_name"].count() else "name"
     # The device type that the timeline shows of copies is not what the host queued.
-    kind = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
+    queued = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
     rows = rows.with_columns(
-        kind=pl.coalesce("core", kind, "task_type", "host_task_type"),
+        kind=pl.coalesce("core", queued, "task_type", "host_task_type"),
         lasted_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
     )
-    columns = [
+    return rows, [
         whole("Device_id", "device", NOT_KNOWN),
         text("kernel_name", name, NOT_KNOWN),
         text("kernel_type", "kind", NOT_KNOWN),
@@ -36,7 +40,6 @@ def write(tables: Tables, path: Path) -> list[Path]:
         moment("task_start(us)", rows, "start_ns"),
         moment("task_stop(us)", rows, "end_ns"),
     ]
-    return write_rows(path, rows, columns)
 
 
 def _listed(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -52,4 +55,6 @@ def _listed(kernels: pl.DataFrame) -> pl.DataFrame:
     )
     led = held.filter(pl.col("first").is_not_null() & (pl.col("other").is_null() | (pl.col("first") < pl.col("other"))))
     marked = kernels.join(led.select(*_TASK, led=True), on=_TASK, how="left", nulls_equal=True, maintain_order="left")
-    return marked.filter(pl.col("led").is_null() | (part == 0)).drop("led")
+    # Where the source does not say how often task numbers had wrapped, another task may have the number.
+    unsure = pl.col("batch_id").is_null() & ~pl.col("host_task_type").is_in(HOLDERS).fill_null(False)
+    return marked.filter(pl.col("led").is_null() | (part == 0) | (part.is_null() & unsure)).drop("led")
