@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from profiler_doubles import NotingTier
+
 # How long an example takes is no finding on a shared machine.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
@@ -28,3 +30,18 @@ def golden() -> Path:
     if root is None:
         pytest.skip("no real captures here: set STEPSCOPE_GOLDEN to the folder that holds them")
     return root
+
+
+@pytest.fixture
+def noting_tier(monkeypatch, tmp_path):
+    """Calls of the tier that records for every profiler of the test; captures go below tmp_path."""
+    from stepscope.collect import messages, tiers
+
+    calls: list[str] = []
+    monkeypatch.setattr(tiers, "choose", lambda settings: NotingTier(calls))
+    monkeypatch.setattr(messages, "_said", set())
+    for name in ("RANK", "ASCEND_WORK_PATH", "TORCH_NPU_WARNING_DISABLE", "PROFILING_MODE", "STEPSCOPE_SPOOL_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
+    monkeypatch.chdir(tmp_path)
+    return calls

@@ -24,7 +24,7 @@ ALLOWED = {
     "native": set(),
     "collect": {"formats", "native"},
     "profiler": {"analyse", "collect"},
-    "compat": {"profiler"},
+    "compat": {"collect", "profiler"},
     "cli": {"analyse", "analysis", "capture", "export", "report", "tables"},
     "__init__": {"analyse", "capture"},
     "__main__": {"cli"},

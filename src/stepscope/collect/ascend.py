@@ -31,7 +31,10 @@ def vendor() -> Any:
     """The real torch_npu, or None: a stand-in of ours says so with `STEPSCOPE_STAND_IN`."""
     if importlib.util.find_spec("torch_npu") is None:
         return None
-    module = importlib.import_module("torch_npu")
+    try:
+        module = importlib.import_module("torch_npu")
+    except ImportError:
+        return None  # installed, but its driver or toolkit is not
     return None if getattr(module, "STEPSCOPE_STAND_IN", False) else module
 
 

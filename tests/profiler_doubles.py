@@ -1,0 +1,63 @@
+"""Stand-ins for what records operators, so that the profiler is tested without torch."""
+
+from __future__ import annotations
+
+from stepscope.collect.tiers import TierReport
+
+
+class NotingTier:
+    """Notes what it is told in `calls`; leaves one file, as a real one does."""
+
+    name = "noting"
+    streams = True
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.folder = None
+
+    def prepare(self, capture):
+        if self.folder is None:
+            self.folder = capture
+            (capture / "FRAMEWORK").mkdir(mode=0o750, exist_ok=True)
+            self.calls.append("prepare")
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+        return TierReport()
+
+    def discard(self):
+        self.calls.append("discard")
+
+    def push(self, name):
+        self.calls.append(f"push {name}")
+
+    def pop(self):
+        self.calls.append("pop")
+
+    def enable_child_thread(self, switches):
+        self.calls.append(f"enable {switches.with_modules}")
+
+    def disable_child_thread(self):
+        self.calls.append("disable")
+
+
+class NotingRecording:
+    """In the place of `prof.prof_if`: notes the primitives that the state machine calls."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.calls = []
+        self.prof_path = "/capture"
+        self.recording = False
+        self.trace_id = ""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: self.calls.append(" ".join([name, *map(str, arguments)]))
+
+    def primitives(self):
+        return [call for call in self.calls if call.split()[0] not in ("push_step", "pop_step", "heed_limit")]
