@@ -8,7 +8,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,31 +18,32 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.export.atomic import FILE_MODE, explained, refuse_symlink
-from stepscope.export.sqlite_pages import PagedTable, attach, is_paged, spool
+from stepscope.export.sqlite_pages import PAGE, PagedTable, attach, is_paged, put_first_page, write_leaves
 from stepscope.tables.ascend_db_schema import DbTable
 
 # The file is thrown away when anything fails, so it needs no journal; large pages make bulk inserts fastest.
-_PRAGMAS = ("page_size = 65536", "journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE")
+_PRAGMAS = (f"page_size = {PAGE}", "journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE")
 
 
 class SqliteFile:
-    """A database being filled. Large tables of numbers are spooled as pages and put in at the end, then come the indexes."""
+    """A database being filled: pages of large tables of numbers first, the other tables after them, then the indexes."""
 
-    def __init__(self, connection: Any, leaves: BinaryIO):
-        self._connection = connection
-        self._leaves = leaves
+    def __init__(self, pages: BinaryIO):
+        self._pages = pages
+        self._ddl: list[str] = []
         self._paged: list[PagedTable] = []
+        self._rest: list[tuple[str, pl.DataFrame]] = []  # small beside the paged ones: they can wait in memory
         self._indexes: list[str] = []
         self.tables: list[str] = []
 
     def fill(self, table: DbTable, frame: pl.DataFrame) -> None:
-        """Create the table and insert the frame, whose columns are a part of the table's; an empty frame makes no table."""
+        """Create the table with the frame's rows, whose columns are a part of the table's; an empty frame makes no table."""
         if not frame.height:
             return
         unknown = set(frame.columns) - set(table.names)
         if unknown:
             raise KeyError(f"{table.name} has no columns {sorted(unknown)}")
-        self.run(table.ddl)
+        self._ddl.append(table.ddl)
         self.tables.append(table.name)
         if table.index:
             self._indexes.append(table.index)
@@ -51,37 +52,32 @@ class SqliteFile:
             whole = frame.select(
                 pl.col(name) if name in frame.columns else pl.lit(None, pl.Int64).alias(name) for name in table.names
             )
-            self._paged.append(spool(table.name, whole, key, self._leaves))
+            self._paged.append(write_leaves(table.name, whole, key, self._pages))
             return
-        if table.names != tuple(frame.columns):
-            frame = frame.select(name for name in table.names if name in frame.columns)
-        with self._connection.cursor() as cursor:
-            cursor.adbc_ingest(table.name, frame.to_arrow(compat_level=pl.CompatLevel.oldest()), mode="append")
-
-    def run(self, statement: str) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
-
-    def commit(self) -> None:
-        self.run("COMMIT")
+        self._rest.append((table.name, frame.select(name for name in table.names if name in frame.columns)))
 
     def complete(self, path: Path) -> None:
-        """Put the pages in and make the indexes, once nobody else has the file open."""
-        connection = sqlite3.connect(path)
-        try:
+        """Let SQLite make the rest behind the pages, then hang the pages into it."""
+        if self._paged:
+            put_first_page(self._pages, _empty_page())
+        self._pages.flush()
+        with _connected(path) as connection, connection.cursor() as cursor:
+            for statement in self._ddl:
+                cursor.execute(statement)
+            for name, frame in self._rest:
+                cursor.adbc_ingest(name, frame.to_arrow(compat_level=pl.CompatLevel.oldest()), mode="append")
+            cursor.execute("COMMIT")
+        with closing(sqlite3.connect(path)) as connection:
+            roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
+        if self._paged:
+            attach(self._pages, [(table, roots[table.name]) for table in self._paged])
+            self._pages.flush()
+        with closing(sqlite3.connect(path)) as connection:
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
-            roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
-            if self._paged:
-                connection.close()
-                with path.open("r+b") as file:
-                    attach(file, [(table, roots[table.name]) for table in self._paged], self._leaves)
-                connection = sqlite3.connect(path)
             for statement in self._indexes:
                 connection.execute(statement)
             connection.commit()
-        finally:
-            connection.close()
 
 
 @contextmanager
@@ -92,14 +88,11 @@ def building(path: Path) -> Iterator[SqliteFile]:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     except OSError as error:
         raise explained(error, path) from error
-    os.close(number)
     partial = Path(name)
     try:
-        with tempfile.TemporaryFile(dir=path.parent) as leaves:
-            with _connected(partial) as connection:
-                file = SqliteFile(connection, leaves)
-                yield file
-                file.commit()
+        with open(number, "r+b") as pages:
+            file = SqliteFile(pages)
+            yield file
             file.complete(partial)
         partial.chmod(FILE_MODE)
         partial.replace(path)
@@ -109,6 +102,15 @@ def building(path: Path) -> Iterator[SqliteFile]:
         raise explained(error, path) from error
     finally:
         _remove([partial, *(partial.with_name(partial.name + suffix) for suffix in ("-journal", "-wal", "-shm"))])
+
+
+def _empty_page() -> bytes:
+    """The first page of a database without tables, as SQLite itself makes it."""
+    with tempfile.NamedTemporaryFile() as file:
+        with closing(sqlite3.connect(file.name)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("VACUUM")
+        return file.read(PAGE)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 """Pages of SQLite tables straight from columns: large tables of numbers, several times faster than inserting rows.
 
 The file format is documented and stable (sqlite.org/fileformat2.html). A table is a b-tree keyed by row number: leaf
-pages hold the rows and refer to nothing, so they can be made before it is known where in the file they will lie.
-Only tables whose columns are all numbers are written this way; SQLite itself makes the rest of the file.
+pages hold the rows and refer to nothing, so they are written first, from the second page on. SQLite then makes its
+own part of the file behind them, and at the end the leaves are hung below the roots of their tables.
+Only tables whose columns are all numbers are written this way.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,10 +27,8 @@ MANY_ROWS = 20_000
 _INTEGERS = {1: 1, 2: 2, 4: 4, 8: 6}
 _REAL, _ZERO, _ONE = 7, 8, 9
 
-# File systems that cannot copy by themselves.
-_CANNOT_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
-
 Bytes = npt.NDArray[np.uint8]
+Buffer = bytearray | memoryview
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,10 @@ class _Field:
 
 @dataclass
 class PagedTable:
-    """Leaf pages of one table, already spooled: how many, and the last row number on each."""
+    """Leaf pages of one table, already written: the first one's number, and the last row number on each."""
 
     name: str
+    first_page: int
     last_rows: list[int] = field(default_factory=list)
 
 
@@ -67,14 +64,14 @@ def is_paged(frame: pl.DataFrame) -> bool:
     return frame.height >= MANY_ROWS and all(dtype.is_numeric() or dtype == pl.Boolean for dtype in frame.schema.values())
 
 
-def spool(name: str, frame: pl.DataFrame, key: str | None, sink: BinaryIO) -> PagedTable:
-    """Write the leaf pages of a table to `sink`.
+def write_leaves(name: str, frame: pl.DataFrame, key: str | None, file: BinaryIO) -> PagedTable:
+    """Write the leaf pages of a table behind those that are there; the first page of the file is left free.
 
     Args:
         name: the table.
         frame: its columns in the order of its declaration.
         key: the column declared INTEGER PRIMARY KEY, which is the row number itself; it must not repeat.
-        sink: a file that holds leaf pages only.
+        file: a new database that holds leaf pages only.
     """
     if key is not None:
         frame = frame.sort(key)
@@ -83,30 +80,34 @@ def spool(name: str, frame: pl.DataFrame, key: str | None, sink: BinaryIO) -> Pa
     else:
         rows = np.arange(1, frame.height + 1, dtype=np.int64)
     fields = [_field(column) for column in frame]
-    table = PagedTable(name)
+    table = PagedTable(name, file.seek(max(PAGE, file.seek(0, 2))) // PAGE + 1)
     for start in range(0, frame.height, _ROWS_AT_ONCE):
         part = slice(start, min(start + _ROWS_AT_ONCE, frame.height))
         for page, last in _leaves(*_cells([item.part(part) for item in fields], rows[part], int(rows[-1]))):
-            sink.write(page)
+            file.write(page)
             table.last_rows += rows[start + last - 1].tolist()
     return table
 
 
-def attach(file: BinaryIO, tables: list[tuple[PagedTable, int]], leaves: BinaryIO) -> None:
-    """Append spooled leaves to a closed database and hang them below the root pages of their (still empty) tables.
+def put_first_page(file: BinaryIO, empty: bytes) -> None:
+    """Make a file of leaves a database without tables, of which SQLite knows only the size."""
+    pages = file.seek(0, 2) // PAGE
+    file.seek(0)
+    file.write(empty)
+    _put_size(file, pages)
+
+
+def attach(file: BinaryIO, tables: list[tuple[PagedTable, int]]) -> None:
+    """Hang leaves below the root pages of their (still empty) tables; nobody else may have the database open.
 
     Args:
         file: the database, open for reading and writing.
-        tables: the tables in the order in which they were spooled, each with the number of its root page.
-        leaves: the spool.
+        tables: the tables, each with the number of its root page.
     """
-    first = file.seek(0, 2) // PAGE + 1
-    _append(file, leaves)
     pages = file.seek(0, 2) // PAGE
     roots = []
     for table, root in tables:
-        children = list(zip(range(first, first + len(table.last_rows)), table.last_rows, strict=True))
-        first += len(children)
+        children = list(enumerate(table.last_rows, table.first_page))
         while len(children) > _FANOUT:
             # Even shares: a page that leads to one child only would be malformed.
             count = -(-len(children) // _FANOUT)
@@ -118,24 +119,12 @@ def attach(file: BinaryIO, tables: list[tuple[PagedTable, int]], leaves: BinaryI
     for root, children in roots:
         file.seek((root - 1) * PAGE)
         file.write(_interior(children))
+    _put_size(file, pages)
+
+
+def _put_size(file: BinaryIO, pages: int) -> None:
     file.seek(28)
     file.write(struct.pack(">I", pages))
-
-
-def _append(file: BinaryIO, other: BinaryIO) -> None:
-    """Copy inside the kernel where it can, so that the bytes do not pass through this process."""
-    other.flush()
-    rest, begin, end = other.seek(0, 2), 0, file.seek(0, 2)
-    try:
-        while rest:
-            copied = os.copy_file_range(other.fileno(), file.fileno(), rest, begin, end)
-            rest, begin, end = rest - copied, begin + copied, end + copied
-    except OSError as problem:
-        if problem.errno not in _CANNOT_COPY:
-            raise
-        other.seek(begin)
-        file.seek(end)
-        shutil.copyfileobj(other, file, 64 * PAGE)
 
 
 def _field(column: pl.Series) -> _Field:
@@ -204,7 +193,7 @@ def _put_varint(place: Bytes, values: npt.NDArray[Any]) -> None:
         place[:, byte] = bits | (0x80 if byte < width - 1 else 0)
 
 
-def _leaves(cells: Bytes, lengths: npt.NDArray[np.int64] | int) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+def _leaves(cells: Bytes, lengths: npt.NDArray[np.int64] | int) -> Iterator[tuple[Buffer, npt.NDArray[np.int64]]]:
     """Full pages one after the other, with the number of rows written when each page ends."""
     if isinstance(lengths, int):
         yield from _even_leaves(cells, lengths)
@@ -221,11 +210,11 @@ def _leaves(cells: Bytes, lengths: npt.NDArray[np.int64] | int) -> Iterator[tupl
         page[:_LEAF_HEADER] = struct.pack(">BHHHB", _LEAF, 0, stop - row, (PAGE - len(content)) % PAGE, 0)
         page[_LEAF_HEADER : _LEAF_HEADER + 2 * (stop - row)] = pointers.astype(">u2").tobytes()
         page[PAGE - len(content) :] = content.tobytes()
-        yield bytes(page), np.array([stop])
+        yield page, np.array([stop])
         row, begin = stop, int(ends[stop - 1])
 
 
-def _even_leaves(cells: Bytes, length: int) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+def _even_leaves(cells: Bytes, length: int) -> Iterator[tuple[Buffer, npt.NDArray[np.int64]]]:
     """Pages of rows of one length: every full page has the same layout, so all of them are made at once."""
     total = len(cells) // length
     each = (PAGE - _LEAF_HEADER) // (length + 2)
@@ -240,7 +229,7 @@ def _even_leaves(cells: Bytes, length: int) -> Iterator[tuple[bytes, npt.NDArray
         pointers = (content + length * np.arange(in_page)).astype(">u2")
         block[:, _LEAF_HEADER : _LEAF_HEADER + 2 * in_page] = pointers.view(np.uint8)
         block[:, content:] = cells[done * length : (done + pages * in_page) * length].reshape(pages, -1)
-        yield block.tobytes(), done + in_page * np.arange(1, pages + 1)
+        yield block.data, done + in_page * np.arange(1, pages + 1)
 
 
 _FANOUT = (PAGE - _INTERIOR_HEADER) // (2 + 4 + 9)
