@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a counter of host or device to nanoseconds since 1970 (cann-raw.md 2).
 
-The monotonic time is kept as float64, as the vendor's tool keeps it, and cut; only then the whole-number distance
-to the epoch is added. The result equals the vendor's to the nanosecond but for one record in a thousand.
+The vendor's tool writes the distance from the counter's zero as decimal microseconds with six digits and adds the monotonic
+zero digit by digit. Times of the host are cut from that sum; those of devices pass through a float64 first, which it adds up
+from the digits, smallest first: near the middle between two floats the one it arrives at is not always the nearest. Only then
+the whole-number distance to the epoch is added. The same steps here give the same nanoseconds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,16 +29,35 @@ class Clock:
     zero_mono_ns: float = 0.0
     mhz: float | None = None  # None: the counter already is monotonic nanoseconds
     epoch_offset_ns: int = 0
+    is_host: bool = False
 
     def ns(self, ticks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Epoch nanoseconds of counter values."""
         if self.mhz is None:
             near = np.minimum(ticks.astype(np.uint64), np.uint64(FAR_NS)).astype(np.int64)
             return np.asarray(near + self.epoch_offset_ns, np.int64)
+        whole, below = self._mono(ticks, self.mhz)
+        if not self.is_host:
+            whole = np.floor(_summed(whole, below)).astype(np.int64)
+        return np.asarray(np.clip(whole, -FAR_NS, FAR_NS) + self.epoch_offset_ns, np.int64)
+
+    def lasted_ns(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Nanoseconds between two counter values, as exact as the vendor's tool keeps them."""
+        if self.mhz is None:
+            return np.asarray(self.ns(last) - self.ns(first), np.float64)
+        return np.asarray(_summed(*self._mono(last, self.mhz)) - _summed(*self._mono(first, self.mhz)), np.float64)
+
+    def _mono(self, ticks: npt.NDArray[Any], mhz: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Monotonic time: whole nanoseconds and thousandths of one."""
         # Counters are unsigned 64 bit; their distance is small and may be negative.
         distance = (ticks.astype(np.uint64) - np.uint64(self.zero_ticks)).astype(np.int64)
-        mono = np.clip(distance.astype(np.float64) * 1000 / self.mhz + self.zero_mono_ns, -FAR_NS, FAR_NS)
-        return np.asarray(np.floor(mono).astype(np.int64) + self.epoch_offset_ns, np.int64)
+        us = np.minimum(np.abs(distance.astype(np.float64)) / mhz, FAR_NS / 1000)
+        whole_us = np.floor(us)
+        parts = np.where(distance < 0, -1, 1) * np.rint((us - whole_us) * 1e6).astype(np.int64)
+        zero_ns = math.floor(self.zero_mono_ns)
+        parts += round((self.zero_mono_ns - zero_ns) * 1000)
+        whole = np.where(distance < 0, -1, 1) * (whole_us * 1000).astype(np.int64) + zero_ns + parts // 1000
+        return whole, parts % 1000
 
     def ticks(self, ns: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         """Counter values of epoch nanoseconds, for writing: the nearest tick."""
@@ -46,6 +68,21 @@ class Clock:
         return np.asarray(distance.astype(np.uint64) + np.uint64(self.zero_ticks), np.uint64)
 
 
+def _summed(whole: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """The float64 of a decimal number that is added up from its digits, smallest first; `below` are thousandths."""
+    sign = np.where(whole < 0, -1.0, 1.0)
+    total = below % 10 * 1e-3 + below // 10 % 10 * 1e-2 + below // 100 * 1e-1
+    # Up to here a float has so many digits to spare that one sum is as good as nine.
+    rest, low = np.divmod(np.abs(whole), 10**9)
+    total = total + sign * low
+    for power in range(9, 19):
+        if not rest.any():
+            break
+        rest, digit = np.divmod(rest, 10)
+        total = total + sign * digit * 10.0**power
+    return np.asarray(total, np.float64)
+
+
 def host_clock(info: Mapping[str, Any], start: Mapping[str, Any], log: Mapping[str, int]) -> tuple[Clock, str]:
     """The host's clock, and what was missing for it."""
     offset, fault = _epoch_offset(start)
@@ -53,7 +90,7 @@ def host_clock(info: Mapping[str, Any], start: Mapping[str, Any], log: Mapping[s
     if rate is None:
         return Clock(epoch_offset_ns=offset), fault
     zero, missing = _zero(log, log, rate)
-    return Clock(_counter(log), zero, rate, offset), fault or missing
+    return Clock(_counter(log), zero, rate, offset, is_host=True), fault or missing
 
 
 def device_clock(
@@ -85,7 +122,7 @@ def _mono_ns(log: Mapping[str, int]) -> int:
 
 def _zero(host_log: Mapping[str, int], counter_log: Mapping[str, int], cpu_mhz: float | None) -> tuple[float, str]:
     missing = [name for name, log in (("clock_monotonic_raw", host_log), ("cntvct", counter_log)) if name not in log]
-    shift = host_log.get("cntvct_diff", 0) * 1000 / cpu_mhz if cpu_mhz else 0.0
+    shift = int(host_log.get("cntvct_diff", 0) * 1000 / cpu_mhz) if cpu_mhz else 0  # cut, as the vendor's tool does
     return _mono_ns(host_log) + shift, f"the start log has no {' and no '.join(missing)}" if missing else ""
 
 
