@@ -108,13 +108,14 @@ def test_tasks_of_a_folder(tmp_path: Path) -> None:
     )
     rows["sub_type"][5:7] = 6
     side = read_device(device_part(tmp_path, (STARS, rows), (TS_TRACK, flips((46, 1999, 1, 0)))), wide=True)
-    assert side.tasks.drop("start_ticks", "end_ticks", "pmu").cast({"device_type": pl.String}).rows() == [
+    assert side.tasks.drop("start_ticks", "end_ticks", "duration_ns", "pmu").cast({"device_type": pl.String}).rows() == [
         (46, 0, 0, None, ns(1100), ns(1150), "AI_CORE"),
         (49, 1, 0, None, ns(1160), ns(1160), "EVENT_RECORD_SQE"),
         (46, 1, 0, None, ns(1200), ns(1300), "AI_CORE"),
         (46, 1, 0, 0, ns(1200), ns(1290), "MIX_AIC"),
         (46, 0, 1, None, ns(2000), ns(2050), "AI_CORE"),
     ]
+    assert side.tasks["duration_ns"].to_list() == [1000.0, 0.0, 2000.0, 1800.0, 1000.0]
     assert side.tasks["pmu"].null_count() == 5
     assert _issues(side) == {}
 

@@ -42,6 +42,7 @@ SUB_TASK_TYPES = {
 TASKS = {
     "stream": pl.Int64(), "task_id": pl.Int64(), "batch_id": pl.Int64(), "context_id": pl.Int64(), "start_ns": pl.Int64(),
     "end_ns": pl.Int64(), "start_ticks": pl.UInt64(), "end_ticks": pl.UInt64(), "device_type": TEXT,
+    "duration_ns": pl.Float64(),
 }  # fmt: skip
 
 
@@ -120,6 +121,7 @@ def read_tasks(part: Part, wide: bool, flips: Flips) -> tuple[pl.DataFrame, list
             "start_ticks": counter[first],
             "end_ticks": counter[last],
             "device_type": _type_texts(sub[first], head[first] >> 10, rows["sub_type"][first] & 0xFF),
+            "duration_ns": part.clock.lasted_ns(counter[first], counter[last]),
         },
         schema=TASKS,
     )
