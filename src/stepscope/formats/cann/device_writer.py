@@ -151,7 +151,7 @@ class DeviceWriter:
     def memory(self, *, at_ns: Any, hbm: Any, ddr: Any = 0, app: bool = False) -> None:
         """Bytes in use: of the whole device or of this process."""
         if app:
-            self._sampled(layouts.NPU_MEM_APP, layouts.NPU_MEM_APP, at_ns, event=0, ddr=ddr, hbm=hbm)
+            self._sampled(layouts.NPU_MEM_APP, layouts.NPU_MEM_APP_2, at_ns, event=0, ddr=ddr, hbm=hbm)
         else:
             self._sampled(layouts.NPU_MEM, layouts.NPU_MEM_2, at_ns, event=1, ddr=ddr, hbm=hbm)
 
