@@ -20,6 +20,7 @@ from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
+from stepscope.export.msprof import write_msprof
 from stepscope.export.parquet import write_parquet
 from stepscope.export.perfetto import write_perfetto
 from stepscope.export.text_files import write_text
@@ -126,6 +127,20 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
         return [path for files in pool.map(lambda task: task(), tasks) for path in files]
 
 
+def _export_prof(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
+    """For a PROF folder that is a capture of its own: the files that the vendor's tool makes of it."""
+    wanted, written = set(exports), []
+    if wanted & {"text", "db"}:
+        written = _said(progress, "writing the vendor's files", lambda: write_msprof(tables, folder, _stamp(tables)))
+    return [*written, *export(tables, wanted - {"text", "db"}, folder, progress, parallel=parallel)]
+
+
+def _stamp(tables: Tables) -> str:
+    """The time in the names of the vendor's files: that of the collection, so that a second analysis replaces the first."""
+    end = tables.facts.session_end_ns or tables.facts.session_start_ns or 0
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(end // 1_000_000_000))
+
+
 def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     progress("writing the databases")
     rank = tables.facts.rank
@@ -178,7 +193,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
         with building(target) as new:
-            written = _named_as(target, new, lambda: export(tables, exports, new, request.progress, parallel=request.parallel))
+            work = _export_prof if capture.files.is_prof else export
+            written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             names = sorted(str(path.relative_to(new)) for path in written)
             if target.name == OUTPUT:
                 (new / "analyse.done").touch(mode=0o640)
