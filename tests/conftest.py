@@ -35,11 +35,12 @@ def golden() -> Path:
 @pytest.fixture
 def noting_tier(monkeypatch, tmp_path):
     """Calls of the tier that records for every profiler of the test; captures go below tmp_path."""
-    from stepscope.collect import messages, tiers
+    from stepscope.collect import active, messages, tiers
 
     calls: list[str] = []
     monkeypatch.setattr(tiers, "choose", lambda settings: NotingTier(calls))
     monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(active, "_running", None)
     for name in ("RANK", "ASCEND_WORK_PATH", "TORCH_NPU_WARNING_DISABLE", "PROFILING_MODE", "STEPSCOPE_SPOOL_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")

@@ -10,6 +10,7 @@ class NotingTier:
 
     name = "noting"
     streams = True
+    stops_anywhere = True
 
     def __init__(self, calls):
         self.calls = calls

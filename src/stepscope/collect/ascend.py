@@ -49,6 +49,7 @@ class AscendTier:
 
     name = "ascend"
     streams = True
+    stops_anywhere = False
 
     def __init__(self, settings: Settings):
         self._settings = settings

@@ -7,8 +7,6 @@ Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that 
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,12 @@ from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
 
 TRACE = "x.kineto_trace.json"
-_ENABLE_THREAD = "_ZN5torch8autograd8profiler27enableProfilerInChildThreadEv"
-_DISABLE_THREAD = "_ZN5torch8autograd8profiler28disableProfilerInChildThreadEv"
 
 
 class KinetoTier:
     name = "kineto"
     streams = False
+    stops_anywhere = False
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -31,7 +28,6 @@ class KinetoTier:
         self._profiler: Any = None
         self._started = False
         self._open: list[Any] = []
-        self._threads = threading.local()
 
     def prepare(self, capture: Path) -> None:
         if self._profiler is not None:
@@ -85,22 +81,13 @@ class KinetoTier:
             self._open.pop().__exit__(None, None, None)
 
     def enable_child_thread(self, switches: Switches) -> None:
-        """Kineto gives a child thread the switches of the session, not its own."""
-        if getattr(self._threads, "on", False):
-            messages.warning("this thread is recorded already; its first setting stays")
-            return
-        function = _library_function(_ENABLE_THREAD)
-        if function is None:
-            messages.once(messages.warning, "this torch cannot record child threads without the native observer")
-            return
-        function()
-        self._threads.on = True
+        """Not possible: torch's own function for it leaves the main thread's callback behind, which then costs for ever."""
+        if not self._settings.all_threads:
+            text = "torch's own profiler cannot record a child thread; the native observer can, or profile(all_threads=True)"
+            messages.once(messages.warning, text)
 
     def disable_child_thread(self) -> None:
-        function = _library_function(_DISABLE_THREAD)
-        if getattr(self._threads, "on", False) and function is not None and self._started:
-            function()
-        self._threads.on = False
+        """Nothing was enabled."""
 
 
 def _profiler(settings: Settings) -> Any:
@@ -133,14 +120,3 @@ def _experimental(**wanted: bool) -> Any:
             if not chosen:
                 raise
             chosen.popitem()
-
-
-def _library_function(symbol: str) -> Any:
-    import torch
-
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    try:
-        # PyDLL keeps the interpreter lock: the call touches state of this thread only and is short.
-        return getattr(ctypes.PyDLL(str(library)), symbol)
-    except (OSError, AttributeError):
-        return None

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
-from typing import Any
 
-from stepscope.collect import paths
+from stepscope.collect import messages, paths
+from stepscope.collect.observer import Observer, ObserverOptions, StopReport, load_observer
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
 
@@ -15,38 +16,26 @@ class NativeTier:
     name = "native"
     streams = True
 
-    def __init__(self, settings: Settings, observer: Any, options: Any):
-        self._settings, self._observer, self._options = settings, observer, options
+    def __init__(self, settings: Settings, observer: Observer):
+        self._settings, self._observer = settings, observer
         self._prepared = self._started = False
+        self._threads: set[int] = set()
+        switches = settings.switches
+        # Memory and Python calls are seen through state of the thread that started.
+        self.stops_anywhere = not (switches.profile_memory or switches.with_stack or switches.with_modules)
 
     @classmethod
     def load(cls, settings: Settings) -> NativeTier | str:
         """The tier, or why there is none."""
-        try:
-            from stepscope.collect.observer import ObserverOptions, load_observer
-        except ImportError as problem:
-            return str(problem)
         observer = load_observer()
-        if isinstance(observer, str):
-            return observer
-        switches = settings.switches
-        options = ObserverOptions(
-            record_shapes=switches.record_shapes or bool(settings.experimental.get("record_op_args")),
-            profile_memory=switches.profile_memory,
-            with_stack=switches.with_stack,
-            with_modules=switches.with_modules,
-            with_flops=switches.with_flops,
-            all_threads=settings.all_threads,
-            max_bytes=settings.budget.max_bytes,
-        )
-        return cls(settings, observer, options)
+        return observer if isinstance(observer, str) else cls(settings, observer)
 
     def prepare(self, capture: Path) -> None:
         if self._prepared:
             return
         framework = capture / "FRAMEWORK"
         paths.make_folder(framework)
-        self._observer.prepare(framework, self._options)
+        self._observer.prepare(framework, self._options(self._settings.switches))
         self._prepared = True
 
     def start(self) -> None:
@@ -54,14 +43,13 @@ class NativeTier:
         self._started = True
 
     def stop(self) -> TierReport:
-        if not self._started:
+        if not self._prepared:
             return TierReport()
-        self._started = False
+        self._prepared = self._started = False
         return _report(self._observer.stop())
 
     def discard(self) -> None:
-        if self._started:
-            self.stop()
+        self.stop()
 
     def push(self, name: str) -> None:
         self._observer.push_range(name)
@@ -70,13 +58,33 @@ class NativeTier:
         self._observer.pop_range()
 
     def enable_child_thread(self, switches: Switches) -> None:
-        self._observer.enable_child_thread()
+        thread = threading.get_ident()
+        if thread in self._threads:
+            messages.warning("this thread is recorded already; its first setting stays")
+            return
+        self._observer.enable_child_thread(self._options(switches))
+        self._threads.add(thread)
 
     def disable_child_thread(self) -> None:
-        self._observer.disable_child_thread()
+        if threading.get_ident() in self._threads:
+            self._threads.remove(threading.get_ident())
+            self._observer.disable_child_thread()
+
+    def _options(self, switches: Switches) -> ObserverOptions:
+        return ObserverOptions(
+            record_shapes=switches.record_shapes or bool(self._settings.experimental.get("record_op_args")),
+            profile_memory=switches.profile_memory,
+            with_stack=switches.with_stack,
+            with_modules=switches.with_modules,
+            with_flops=switches.with_flops,
+            all_threads=self._settings.all_threads,
+            max_bytes=self._settings.budget.max_bytes,
+        )
 
 
-def _report(report: Any) -> TierReport:
-    dropped = getattr(report, "dropped", None) or {}
-    counted = {"records": dropped} if isinstance(dropped, int) else dict(dropped)
-    return TierReport(dropped=counted, limit=getattr(report, "limit", None))
+def _report(report: StopReport) -> TierReport:
+    return TierReport(
+        dropped={"records": report.dropped} if report.dropped else {},
+        limit=report.limit,
+        collector={"operators": report.operators, "bytes": report.bytes},
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from stepscope.collect import budget, info_file, messages, metadata, paths, spoo
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.gc_pauses import GcPauses
+from stepscope.collect.guard import tolerated
 from stepscope.collect.host_sampler import HostSampler
 from stepscope.collect.settings import Place, Settings, Switches
 
@@ -47,6 +50,7 @@ class Recording:
         self._began: Moment | None = None
         self._recording = False
         self._analysing = False
+        self._stopping = threading.Lock()
 
     @property
     def prof_path(self) -> str:
@@ -58,7 +62,8 @@ class Recording:
         return self._recording
 
     def init(self) -> None:
-        where = self._place()
+        given = self._place()
+        where = replace(given, parent=paths.accepted(given.parent))
         parent = paths.writable_folder(self.settings.spool or where.parent)
         budget.refuse_full_disk(parent)
         self._where, self._began, self.limit, self._report = where, None, None, tiers.TierReport()
@@ -81,14 +86,19 @@ class Recording:
         self._began = now()
         self._tier.start()
         self._recording = True
+        # Last, so that a limit always finds something to end.
+        watch = budget.Watch(self._folder, self.settings.budget, self._on_limit)
+        self._beside.append(watch)
+        watch.start()
 
     def stop(self) -> None:
         """End recording; nothing when it has ended already, at a limit say."""
-        if not self._recording:
-            return
-        self._recording = False
-        assert self._tier is not None
-        self._report = self._tier.stop()
+        with self._stopping:  # a limit may be passed on the watching thread at the same moment
+            if not self._recording:
+                return
+            self._recording = False
+            assert self._tier is not None
+            self._report = self._tier.stop()
         if self._report.limit:
             self._say_limit(self._report.limit)
         self._end_beside()
@@ -169,7 +179,6 @@ class Recording:
             self._beside.append(GcPauses(framework, threshold))
         if host_sys:
             self._beside.append(HostSampler(framework, host_sys))
-        self._beside.append(budget.Watch(folder, self.settings.budget, self._on_limit))
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
         for item in self._beside:
@@ -181,8 +190,10 @@ class Recording:
             item.stop()
 
     def _on_limit(self, limit: str) -> None:
-        """On the watching thread. Only the thread that started torch's profiler may stop it, so `heed_limit` does."""
+        """On the watching thread. What only the thread that started it may stop, `heed_limit` does at the next step."""
         self._say_limit(limit)
+        if self._tier is not None and self._tier.stops_anywhere:
+            tolerated("ending the capture", self.stop)
 
     def _say_limit(self, limit: str) -> None:
         if self.limit is None:
@@ -193,6 +204,7 @@ class Recording:
         assert self._folder is not None
         assert self._tier is not None
         collector: dict[str, Any] = {"tier": self._tier.name, "device": self._device(), "pid": os.getpid(), "complete": complete}
+        collector |= self._report.collector
         if self.limit:
             collector["limit"] = self.limit
         content = info_file.info(self.settings, self._began, now(), collector)

@@ -21,6 +21,7 @@ class TierReport:
     dropped: dict[str, int] = field(default_factory=dict)
     limit: str | None = None  # why the tier itself stopped early
     info: dict[str, Any] = field(default_factory=dict)  # what the tier knows better, merged over ours
+    collector: dict[str, Any] = field(default_factory=dict)  # what it says of itself
 
 
 class Tier(Protocol):
@@ -28,6 +29,7 @@ class Tier(Protocol):
 
     name: str
     streams: bool  # records reach the disk while it runs
+    stops_anywhere: bool  # another thread than the one that started it may stop it
 
     def prepare(self, capture: Path) -> None: ...
     def start(self) -> None: ...

@@ -187,7 +187,7 @@ class _KinetoProfile:
         return recorded
 
     def _release(self) -> None:
-        self._refused = True  # silent from here on
+        self._running, self._refused = False, True  # silent from here on
         self.prof_if.abandon()
         active.release(self)
 

@@ -1,0 +1,292 @@
+"""What is written beside the operators: settings, metadata, garbage collections, samples; limits and spooling."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import struct
+import threading
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from stepscope.capture import open_capture
+from stepscope.collect import active, budget, spool
+from stepscope.collect.clocks import now, raw_ns
+from stepscope.collect.gc_pauses import GcPauses
+from stepscope.collect.host_sampler import HEADER, HostSampler
+from stepscope.collect.settings import Budget
+from stepscope.formats.profiler_info import read_facts
+from stepscope.profiler import _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
+
+GC_RECORD = struct.Struct("<3Q")
+
+
+def captures(tmp_path):
+    return sorted(tmp_path.rglob("*_ascend_pt"))
+
+
+def metadata(capture):
+    return json.loads((capture / "profiler_metadata.json").read_text())
+
+
+def recorded(*, steps=1, during=lambda prof: None, **options):
+    with profile(on_trace_ready=lambda prof: None, **options) as prof:
+        during(prof)
+        for _ in range(steps):
+            prof.step()
+    return prof
+
+
+def test_info_is_read_back(noting_tier, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    before = time.time_ns()
+    recorded(schedule=schedule(wait=0, active=1, repeat=1), record_shapes=True)
+    (capture,) = captures(tmp_path)
+    assert (capture / "profiler_info_3.json").is_file()
+    facts, quality = read_facts(capture, raw=True)
+    assert quality.height == 0
+    assert (facts.rank, facts.record_shapes, facts.activities, facts.device_kind) == (3, True, ("CPU",), "cpu")
+    assert before <= facts.session_start_ns <= facts.session_end_ns <= time.time_ns()
+    info = facts.profiler_info
+    assert info["collector"]["tier"] == "noting"
+    assert info["collector"]["complete"] is True
+    # R-09: the end is taken on the clock of the records.
+    offsets = [
+        info["start_info"]["unix_ns"] - info["start_info"]["start_monotonic"],
+        info["end_info"]["collectionTimeEnd"] - info["end_info"]["MonotonicTimeEnd"],
+    ]
+    assert abs(offsets[0] - offsets[1]) < 10_000_000
+    assert abs(now().raw_ns - raw_ns()) < 1_000_000_000
+
+
+def test_a_killed_process_leaves_settings_and_clocks(noting_tier, tmp_path):
+    prof = profile(on_trace_ready=lambda prof: None)
+    prof.start()
+    (capture,) = captures(tmp_path)
+    facts, _ = read_facts(capture, raw=True)
+    assert facts.profiler_info["collector"]["complete"] is False
+    assert facts.session_end_ns is not None
+    prof.stop()
+
+
+def test_metadata_goes_into_every_capture(noting_tier, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HCCL_RDMA_TC", "132")
+
+    def mark(prof):
+        prof.add_metadata("model", "small")
+        prof.add_metadata_json("sizes", '{"tp": 2}')
+
+    recorded(schedule=schedule(wait=0, active=1, repeat=2), steps=3, during=mark)
+    first, second = map(metadata, captures(tmp_path))
+    for found in (first, second):
+        assert found["model"] == "small"
+        assert found["sizes"] == {"tp": 2}
+        assert found["ENV_VARIABLES"]["HCCL_RDMA_TC"] == "132"
+        assert found["ENV_VARIABLES"]["HCCL_ALGO"] == ""
+        assert len(found["ENV_VARIABLES"]) == 9
+        assert len(found["trace_id"]) == 32
+        assert found["trace_id"] == found["trace_id"].upper()
+    assert first["trace_id"] != second["trace_id"]
+    assert "WARNING" not in capsys.readouterr().out
+
+
+def test_metadata_limits(noting_tier, tmp_path, capsys):
+    def mark(prof):
+        prof.add_metadata(1, "v")
+        prof.add_metadata("k", None)
+        prof.add_metadata("k" * 4097, "v")
+        prof.add_metadata("k", "v" * 4097)
+        prof.add_metadata_json("k", "{")
+        assert capsys.readouterr().out.count("WARNING") == 5
+        prof.add_metadata("k", "old")
+        prof.add_metadata("k", "new")
+        assert capsys.readouterr().out.count("WARNING") == 1
+        for number in range(12):
+            prof.add_metadata(f"large{number}", "v" * 4096)
+        assert capsys.readouterr().out.count("WARNING") == 0
+        prof.add_metadata("large12", "v" * 4096)
+        assert capsys.readouterr().out.count("50 KiB") == 1
+
+    recorded(during=mark)
+    found = metadata(captures(tmp_path)[0])
+    assert found["k"] == "new"
+    assert sum(key.startswith("large") for key in found) == 12
+
+
+@pytest.mark.parametrize(("callback", "kept"), [(lambda: "run-7", True), (lambda: 7, False), (lambda: "x" * 1025, False)])
+def test_trace_id_callback(callback, kept, noting_tier, tmp_path):
+    prof = recorded(custom_trace_id_callback=callback)
+    assert (prof.get_trace_id() == callback()) is kept
+    assert metadata(captures(tmp_path)[0])["trace_id"] == prof.get_trace_id()
+
+
+@pytest.mark.parametrize(("threshold_ms", "pause_ms", "noted"), [(0, 0, True), (1, 5, True), (1000, 0, False)])
+def test_gc_threshold(threshold_ms, pause_ms, noted, tmp_path):
+    pauses = GcPauses(tmp_path, threshold_ms)
+    before = raw_ns()
+    pauses.start()
+    pauses._on_collection("start", {})
+    while raw_ns() - before < pause_ms * 1e6:
+        pass
+    pauses._on_collection("stop", {})
+    pauses.stop()
+    assert pauses._on_collection not in gc.callbacks
+    file = tmp_path / "torch.gc_record"
+    assert file.exists() is noted
+    if noted:
+        pid, start, end = GC_RECORD.unpack(file.read_bytes()[:24])
+        assert pid == os.getpid()
+        assert before <= start <= end <= raw_ns()
+        assert end - start >= threshold_ms * 1e6
+
+
+def test_a_collection_that_began_before_us_is_left_out(tmp_path):
+    pauses = GcPauses(tmp_path, 0)
+    pauses._on_collection("stop", {})
+    pauses.stop()
+    assert not (tmp_path / "torch.gc_record").exists()
+
+
+def test_gc_pauses_are_shown_with_the_real_process(noting_tier, tmp_path):
+    recorded(experimental_config=_ExperimentalConfig(gc_detect_threshold=0), during=lambda prof: gc.collect())
+    capture = open_capture(captures(tmp_path)[0])
+    assert capture.gc_pauses["pid"].to_list() == [os.getpid()] * capture.gc_pauses.height
+    assert capture.gc_pauses.height >= 1
+    start = capture.gc_pauses["start_ns"][0]
+    assert abs(time.time_ns() - start) < 60_000_000_000
+
+
+def test_host_samples_become_counters(noting_tier, tmp_path):
+    recorded(experimental_config=_ExperimentalConfig(host_sys=["cpu", "mem", "disk", "network"]))
+    counters = open_capture(captures(tmp_path)[0]).counters
+    assert set(counters["source"]) >= {"CPU Usage", "Memory Usage", "Disk Usage"}
+    memory = counters.filter(counters["source"].cast(str) == "Memory Usage")["value"]
+    assert memory.len() == 2
+    assert ((memory > 0) & (memory < 100)).all()
+
+
+def test_a_torn_line_of_samples_is_counted(noting_tier, tmp_path):
+    recorded(experimental_config=_ExperimentalConfig(host_sys=["mem"]))
+    (capture,) = captures(tmp_path)
+    file = capture / "FRAMEWORK" / "x.host_counters.csv"
+    file.write_bytes(file.read_bytes() + b"12345,Memory Us")
+    opened = open_capture(capture)
+    assert opened.counters.height == 2
+    assert opened.quality.filter(opened.quality["issue"].cast(str) == "torn line")["count"].to_list() == [1]
+
+
+def test_what_the_host_cannot_give_is_said(tmp_path, noting_tier, capsys):
+    sampler = HostSampler(tmp_path, ("osrt", "numa"))
+    sampler.start()
+    sampler.stop()
+    assert capsys.readouterr().out.count("WARNING") == 2
+    assert not (tmp_path / "x.host_counters.csv").exists()
+    assert HEADER.count(",") == 4
+
+
+def test_limits_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
+    (tmp_path / "records").write_bytes(b"x" * 100)
+
+    def passed(**limits):
+        return budget.Watch(tmp_path, Budget(**limits), print).passed()
+
+    assert passed() is None
+    assert passed(max_bytes=101) is None
+    assert passed(max_bytes=100) == "max_bytes=100"
+    assert passed(max_seconds=3600) is None
+    assert passed(max_seconds=0) == "max_seconds=0"
+    monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))
+    assert passed() == "the disk is nearly full"
+
+
+@pytest.mark.parametrize("stops_anywhere", [True, False])
+def test_a_capture_ends_at_its_limit_and_says_so(stops_anywhere, noting_tier, tmp_path, monkeypatch, capsys):
+    reached = threading.Event()
+    monkeypatch.setattr("profiler_doubles.NotingTier.stops_anywhere", stops_anywhere)
+    monkeypatch.setattr(budget.Watch, "_run", lambda watch: (watch._on_limit("max_seconds=1"), reached.set()))
+    prof = profile(on_trace_ready=lambda prof: noting_tier.append("ready"), schedule=schedule(wait=0, active=3, repeat=1))
+    prof.start()
+    assert reached.wait(10)
+    assert ("stop" in noting_tier) is stops_anywhere
+    for _ in range(3):
+        prof.step()
+    prof.stop()
+    assert [call for call in noting_tier if "Step" not in call and call != "pop"] == ["prepare", "start", "stop", "ready"]
+    assert capsys.readouterr().out.count("ends early") == 1
+    info = orjson.loads(next(tmp_path.rglob("profiler_info.json")).read_bytes())
+    assert info["collector"]["limit"] == "max_seconds=1"
+
+
+def test_a_nearly_full_disk_refuses_a_capture(noting_tier, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))
+    prof = recorded(steps=3)
+    assert noting_tier == []
+    assert captures(tmp_path) == []
+    out = capsys.readouterr().out
+    assert out.count("WARNING") == 1
+    assert "MiB free" in out
+    assert not prof._running
+
+
+def test_captures_are_spooled_and_moved(noting_tier, tmp_path):
+    handler = tensorboard_trace_handler("shared", analyse_flag=False)
+    with profile(on_trace_ready=handler, spool_dir=str(tmp_path / "local"), schedule=schedule(wait=0, active=1, repeat=2)) as prof:
+        assert Path(prof.prof_if.prof_path).parent == tmp_path / "local"
+        for _ in range(2):
+            prof.step()
+    for thread in threading.enumerate():
+        if thread.name == "stepscope-spool":
+            thread.join()
+    assert [path.parent.name for path in captures(tmp_path)] == ["shared"] * 2
+    assert Path(prof.prof_if.prof_path) in captures(tmp_path)
+    assert list((tmp_path / "local").iterdir()) == []
+
+
+def test_moving_to_another_file_system_is_whole_or_nothing(tmp_path, monkeypatch, capsys):
+    def other_device(source, target):
+        if Path(source).parent != Path(target).parent:
+            raise OSError(18, "Invalid cross-device link")
+        return rename(source, target)
+
+    rename = os.rename
+    monkeypatch.setattr(os, "rename", other_device)
+    capture = tmp_path / "local" / "c_ascend_pt"
+    (capture / "FRAMEWORK").mkdir(parents=True)
+    (capture / "FRAMEWORK" / "torch.op_range").write_bytes(b"12")
+    moved = spool.move(capture, tmp_path / "shared")
+    assert (moved / "FRAMEWORK" / "torch.op_range").read_bytes() == b"12"
+    assert not capture.exists()
+    shutil.copytree(moved, capture)
+    monkeypatch.setattr(shutil, "copytree", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    spool.move_in_background(capture, tmp_path / "other").join()
+    assert capture.is_dir()
+    assert list((tmp_path / "other").iterdir()) == []
+    assert "No space left" in capsys.readouterr().out
+
+
+def test_child_threads_reach_the_recording(noting_tier, capsys):
+    profile.enable_profiler_in_child_thread()
+    assert "no profiler" in capsys.readouterr().out
+    with profile(on_trace_ready=lambda prof: None):
+        thread = threading.Thread(target=lambda: profile.enable_profiler_in_child_thread(with_modules=True, with_stack=1))
+        thread.start()
+        thread.join()
+        profile.disable_profiler_in_child_thread()
+    assert noting_tier[2:4] == ["enable True", "disable"]
+    assert capsys.readouterr().out.count("WARNING") == 1
+
+
+def test_the_process_ends_while_recording(noting_tier, tmp_path, capsys):
+    prof = profile(on_trace_ready=tensorboard_trace_handler("r"))
+    prof.start()
+    active._at_exit()
+    assert noting_tier == ["prepare", "start", "stop"]
+    assert "stepscope analyse" in capsys.readouterr().out
+    assert not list(tmp_path.rglob("ASCEND_PROFILER_OUTPUT"))
+    active.release(prof)
