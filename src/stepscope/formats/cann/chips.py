@@ -10,8 +10,8 @@ from stepscope.formats.cann.layouts import API_EVENT, STARS, TASK_TRACK
 
 # `platform_version` of info.json -> name of the chip.
 CHIPS = {
-    0: "Ascend310", 1: "Ascend910A", 2: "Ascend310 family", 3: "Ascend310 family", 4: "Ascend310P", 5: "Ascend910B", 7: "Ascend310B",
-    8: "Ascend310B", 9: "Ascend nano", 11: "Ascend310B", 15: "Ascend950", 16: "Ascend950",
+    0: "Ascend310", 1: "Ascend910A", 2: "Ascend310 family", 3: "Ascend310 family", 4: "Ascend310P", 5: "Ascend910B",
+    7: "Ascend310B", 8: "Ascend310B", 9: "Ascend nano", 11: "Ascend310B", 15: "Ascend950", 16: "Ascend950",
 }  # fmt: skip
 READABLE = (5, 7, 8, 11)  # chips with 64-byte STARS records
 

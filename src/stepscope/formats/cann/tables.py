@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A raw folder as tables: host and device sides read, joined and put into the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.errors import CaptureError
+from stepscope.formats.cann import chips, sampled
+from stepscope.formats.cann.communication import communication
+from stepscope.formats.cann.device import DeviceSide, read_device
+from stepscope.formats.cann.facts import read_facts
+from stepscope.formats.cann.folder import Prof, open_prof
+from stepscope.formats.cann.host import HOST_FILES, HostSide, read_host
+from stepscope.formats.cann.records import unknown_files
+from stepscope.formats.cann.tasks import join, kernel_metrics, kernels
+from stepscope.tables import ALL_TABLES, Tables, lost
+
+_FREQUENCY = "AI Core Freq"
+_DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")
+
+
+def read(path: Path) -> Tables:
+    """Tables of a raw PROF folder; what is missing or damaged is counted in `quality`.
+
+    Device records of chips that are not yet readable are left out and said so; the host's calls are read all the same.
+
+    Raises:
+        CaptureError: nothing in the folder can be read.
+    """
+    prof = open_prof(path)
+    obstacle = chips.obstacle_of(prof)
+    readable = prof.chip is None or prof.chip in chips.READABLE
+    host = read_host(prof)
+    devices = [read_device(part, host.wide) for part in prof.devices] if readable else []
+    facts = read_facts(prof)
+    joined = join(host, devices)
+    table = kernels(joined, host, prof.host.pid if prof.host else None)
+    collectives, transfers, comm_lost = communication(joined, host, facts.session_start_ns)
+    table = _without_parts_of(collectives, table)
+    frames = {
+        "api_calls": ALL_TABLES["api_calls"].conform(host.apis.filter("has_begin")),
+        "kernels": table,
+        "kernel_metrics": kernel_metrics(joined, table, devices),
+        "collectives": collectives,
+        "transfers": transfers,
+        "marks": _marks(host, devices),
+        "memory_events": ALL_TABLES["memory_events"].conform(host.op_memory),
+        "meta": facts.table(),
+    }
+    samples = sampled.with_op_names(sampled.read_sampled(prof, wide=host.wide), table) if readable else Tables()
+    frames |= {name: samples[name] for name in samples.filled() if name != "quality"}
+    frames["counters"] = _with_frequency(samples.counters, devices)
+    quality = [
+        *prof.lost,
+        *host.lost,
+        *(side.quality for side in devices),
+        *joined.quality,
+        *comm_lost,
+        samples.quality,
+        *_not_read(prof),
+        lost(str(path), "raw device records not read", int(not readable), obstacle),
+    ]
+    tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*(row for row in quality if row.height))
+    if not any(name not in ("meta", "quality") for name in tables.filled()):
+        raise CaptureError(
+            "nothing in this raw folder can be read",
+            where=str(path),
+            cause=obstacle or "its records are empty or damaged",
+            fix="parse it with the vendor's msprof, then analyse again" if not readable else "capture again",
+        )
+    return tables
+
+
+def _without_parts_of(collectives: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """A communication operator stands for its launch itself; its tasks count for no other operator."""
+    if not collectives.height:
+        return table
+    launched = collectives["connection_id"].drop_nulls().unique().implode()
+    return table.with_columns(pl.col("extra") | pl.col("connection_id").is_in(launched).fill_null(False))
+
+
+def _marks(host: HostSide, devices: Sequence[DeviceSide]) -> pl.DataFrame:
+    """Marks of the host with their part on a device, joined by the mark's number."""
+    if not host.marks.height:
+        return ALL_TABLES["marks"].empty()
+    parts = [
+        side.marks.select(
+            "mark_id",
+            "stream",
+            pl.col("start_ns").alias("device_start_ns"),
+            pl.col("end_ns").alias("device_end_ns"),
+            pl.lit(side.device, pl.Int32).alias("device"),
+        )
+        for side in devices
+    ]
+    rows = host.marks
+    if parts:
+        on_device = pl.concat(parts).unique("mark_id", keep="first", maintain_order=True)
+        rows = rows.join(on_device, on="mark_id", how="left", maintain_order="left")
+        rows = rows.with_columns(pl.when(pl.col("device").is_not_null()).then("mark_id").alias("connection_id"))
+    return ALL_TABLES["marks"].conform(rows)
+
+
+def _with_frequency(counters: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
+    frames = [
+        side.points.filter(pl.col("kind") == "frequency").select(
+            pl.lit(_FREQUENCY).alias("source"),
+            pl.lit(_FREQUENCY).alias("name"),
+            pl.lit("MHz").alias("series"),
+            pl.lit(side.device, pl.Int32).alias("device"),
+            "time_ns",
+            pl.col("value").cast(pl.Float64),
+        )
+        for side in devices
+    ]
+    rows = [ALL_TABLES["counters"].conform(frame) for frame in frames if frame.height]
+    return ALL_TABLES["counters"].sort(pl.concat([counters, *rows])) if rows else counters
+
+
+def _not_read(prof: Prof) -> list[pl.DataFrame]:
+    """Kinds of files that nobody reads, with their size."""
+    rows: list[pl.DataFrame] = []
+    if prof.host is not None:
+        rows += unknown_files(prof.host, [*HOST_FILES, *sampled.HOST_FILES])
+    for part in prof.devices:
+        rows += unknown_files(part, [*_DEVICE_FILES, *sampled.DEVICE_FILES])
+    return rows

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ran on the devices, joined with what the host queued: tables `kernels` and `kernel_metrics` (cann-raw.md 7.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.formats.cann.device import DeviceSide
+from stepscope.formats.cann.host import HostSide
+from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables.task_kinds import task_kind
+
+KEY = ["stream", "task_id", "batch_id", "context_id"]
+
+# Cores of kernels that carry out or schedule communication; of those only the ones on vector cores are operators.
+_COMMUNICATION = ("COMMUNICATION", "HCCL_AI_CPU")
+_AIV_KERNEL = "AivKernel"
+_FROM_HOST = (
+    "host_type", "kernel_name", "model_id", "connection_id", "description", "bytes", "copy_direction", "grid", "block",
+    "block_num", "mix_block_num",
+)  # fmt: skip
+_BLOCKS = ("block_num", "mix_block_num")
+_FROM_DESCRIPTION = (
+    "op_name", "op_type", "core", "op_state", "hf32", "input_shapes", "input_dtypes",
+    "input_formats", "output_shapes", "output_dtypes", "output_formats", "attrs",
+)  # fmt: skip
+_NO_ROWS = pl.DataFrame(
+    schema={
+        **dict.fromkeys((*KEY, "start_ns", "end_ns"), pl.Int64()),
+        "duration_ns": pl.Float64(),
+        "device_type": TEXT,
+        "pmu": pl.Int64(),
+        "device": pl.Int32(),
+        "host": pl.Int64(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Device tasks of all devices, by device and start: one row of `rows` is one row of table `kernels`.
+
+    rows: device, KEY, start_ns, end_ns, duration_ns, device_type, pmu (row of the device's counters) and host (row of
+    `HostSide.tasks`).
+    """
+
+    rows: pl.DataFrame
+    quality: tuple[pl.DataFrame, ...]
+
+
+def join(host: HostSide, devices: Sequence[DeviceSide]) -> Joined:
+    """For each device task the host task of the same key."""
+    frames, quality = [], []
+    queued = host.tasks.select("device", *KEY, "stamp_ns", pl.int_range(pl.len(), dtype=pl.Int64).alias("host"))
+    # Of several rows about one task the one that makes it an operator counts.
+    queued = (
+        queued[host.tasks["description"].is_null().arg_sort()] if queued.select("device", *KEY).is_duplicated().any() else queued
+    )
+    for side in devices:
+        found = _match(queued.filter(pl.col("device") == side.device), side.tasks.select(KEY))
+        rows = side.tasks.select(*KEY, "start_ns", "end_ns", "duration_ns", "device_type", "pmu")
+        frames.append(rows.with_columns(pl.lit(side.device, pl.Int32).alias("device"), found.rows.alias("host")))
+        place = f"device_{side.device}"
+        quality += [
+            lost(place, "several host tasks for several device tasks", found.refused, "their operators are unknown"),
+            lost(place, "device tasks without a host task", found.unknown, "their operators are unknown"),
+        ]
+    rows = pl.concat([_NO_ROWS, *frames]).sort("device", "start_ns", maintain_order=True)
+    return Joined(rows, tuple(row for row in quality if row.height))
+
+
+@dataclass(frozen=True)
+class _Match:
+    rows: pl.Series  # of the host task, for each device task
+    refused: int
+    unknown: int
+
+
+def _match(queued: pl.DataFrame, ran: pl.DataFrame) -> _Match:
+    """One host task may have run several times (graphs); of several host tasks only a single run is believed."""
+    counted = queued.group_by(KEY).agg(pl.col("host").first(), pl.col("stamp_ns").n_unique().alias("queued"))
+    found = ran.join(counted, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    rows, refused = found["host"], 0
+    if counted["queued"].max() not in (None, 1):
+        runs = found.select(pl.len().over(KEY)).to_series()
+        strange = ((found["queued"] > 1) & (runs > 1)).fill_null(False)
+        refused = int(strange.sum())
+        rows = rows.set(strange, None)
+    return _Match(rows, refused, rows.null_count() - refused)
+
+
+def kernels(joined: Joined, host: HostSide, pid: int | None) -> pl.DataFrame:
+    """Table `kernels`; row by row the tasks of `joined`."""
+    queued = taken(host.tasks.select(_FROM_HOST), joined.rows["host"])
+    told = taken(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
+    blocks = [pl.select(pl.coalesce(queued[name], told[name])).to_series() for name in _BLOCKS]
+    rows = joined.rows.hstack(queued.drop(_BLOCKS)).hstack(told.drop(_BLOCKS)).hstack(blocks)
+    # What the host says of a task graph, or does not say at all, the device knows better.
+    shown = pl.when(pl.col("host_type").is_null() | (pl.col("host_type") == "FFTS_PLUS")).then("device_type").otherwise("host_type")
+    frame = rows.with_columns(
+        pl.coalesce("op_name", shown).alias("name"),
+        pl.coalesce("core", shown).alias("task_type"),
+        pl.coalesce("host_type", "device_type").alias("host_task_type"),
+        pl.lit(pid, pl.Int64).alias("pid"),
+        _kind(rows),
+        _extra(rows),
+    )
+    return ALL_TABLES["kernels"].conform(frame)
+
+
+def kernel_metrics(joined: Joined, kernels: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
+    """Table `kernel_metrics`: the counters of operators."""
+    frames = []
+    numbered = kernels.select("device", "block_num", "mix_block_num", "duration_ns", pl.int_range(pl.len()).alias("kernel"))
+    counted = numbered.hstack([joined.rows["pmu"]]).filter(pl.col("pmu").is_not_null() & (kernels["kind"] == "compute"))
+    for side in devices:
+        rows = counted.filter(pl.col("device") == side.device)
+        if rows.height:
+            values = side.metrics(rows.select("pmu", "block_num", "mix_block_num", "duration_ns"))
+            frames.append(values.with_columns(rows["kernel"].cast(pl.Int64)))
+    return (
+        ALL_TABLES["kernel_metrics"].conform(pl.concat(frames, how="diagonal")) if frames else ALL_TABLES["kernel_metrics"].empty()
+    )
+
+
+def taken(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    """The rows of these numbers; nulls where there is no number."""
+    return frame.select(pl.all().gather(rows)) if frame.height else frame.clear(len(rows))
+
+
+def _kind(rows: pl.DataFrame) -> pl.Series:
+    """compute for operators, by the type of the task for all others."""
+    types = rows.select(pl.coalesce("host_type", "device_type").alias("type"))["type"]
+    words = types.unique().to_frame().with_columns(task_kind(pl.col("type").cast(pl.String)).alias("kind"))
+    core, name = pl.col("core").cast(pl.String), pl.col("op_name").cast(pl.String)
+    serving = core.is_in(_COMMUNICATION) & ~name.str.ends_with(_AIV_KERNEL)
+    kinds = types.to_frame().join(words, on="type", how="left", nulls_equal=True, maintain_order="left")["kind"]
+    operator = pl.when(serving.fill_null(False)).then(pl.lit("communication")).otherwise(pl.lit("compute"))
+    return rows.select(
+        pl.when(pl.col("op_name").is_not_null()).then(operator).otherwise(kinds).cast(TEXT).alias("kind")
+    ).to_series()
+
+
+def _extra(rows: pl.DataFrame) -> pl.Series:
+    """Whether a task is not the one that stands for its launch: the operator's kernel does, else the first task."""
+    launch = rows["connection_id"].fill_null(-1).to_numpy()
+    operator = rows["op_name"].is_not_null().to_numpy()
+    order = np.lexsort((np.arange(len(launch)), ~operator, launch))
+    first = np.ones(len(launch), bool)
+    first[order[1:]] = launch[order[1:]] != launch[order[:-1]]
+    return pl.Series("extra", ~first & (launch >= 0))
