@@ -2,7 +2,7 @@
 """What recording costs a training job: our observer against torch.profiler on the same loop with the same switches.
 
 Profiled and unprofiled blocks alternate in one process, so that whatever else the machine does hits both alike.
-The extra time per operator is the difference of medians of CPU time: of the training thread (what the job
+The extra time per operator is the difference of lower quartiles of CPU time: of the training thread (what the job
 waits for) and of the whole process (with the writer thread). `python -m benchmarks.observer --help`.
 """
 
@@ -95,7 +95,7 @@ class Theirs:
 
 
 def extra_times(work: Work, recorders: dict[str, Any], blocks: int) -> dict[str, tuple[float, float]]:
-    """Median CPU seconds that a block takes more under each recorder: of this thread, of the process."""
+    """CPU seconds that a block takes more under each recorder: of this thread, of the process (lower quartiles)."""
     work()
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ("none", *recorders)}
     for _ in range(blocks):
@@ -103,7 +103,7 @@ def extra_times(work: Work, recorders: dict[str, Any], blocks: int) -> dict[str,
             seen["none"].append(cpu_seconds(work))
             with recorder:
                 seen[name].append(cpu_seconds(work))
-    middle = {name: [statistics.median(values) for values in zip(*pairs, strict=True)] for name, pairs in seen.items()}
+    middle = {name: [statistics.quantiles(values, n=4)[0] for values in zip(*pairs, strict=True)] for name, pairs in seen.items()}
     return {name: (middle[name][0] - middle["none"][0], middle[name][1] - middle["none"][1]) for name in recorders}
 
 

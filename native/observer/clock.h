@@ -68,8 +68,12 @@ class Clock {
   // To be called after the newest tick that will be converted next was taken.
   void advance() {
     Knot knot = measure();
-    if (knot.tick > knots_.back().tick && knot.ns > knots_.back().ns)
-      knots_.push_back(knot);
+    Knot& before = knots_.back();
+    if (knot.tick <= before.tick || knot.ns <= before.ns)
+      return;
+    before.slope = static_cast<double>(knot.ns - before.ns) / static_cast<double>(knot.tick - before.tick);
+    knot.slope = before.slope;
+    knots_.push_back(knot);
   }
 
   int64_t ns(uint64_t tick) {
@@ -81,15 +85,15 @@ class Clock {
       auto above = std::upper_bound(knots_.begin() + 1, knots_.end() - 1, tick, [](uint64_t t, const Knot& k) { return t < k.tick; });
       last_ = static_cast<size_t>(above - knots_.begin()) - 1;
     }
-    const Knot &a = knots_[last_], &b = knots_[last_ + 1];
-    double slope = static_cast<double>(b.ns - a.ns) / static_cast<double>(b.tick - a.tick);
-    return a.ns + static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(tick - a.tick)) * slope);
+    const Knot& a = knots_[last_];
+    return a.ns + static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(tick - a.tick)) * a.slope);
   }
 
  private:
   struct Knot {
     uint64_t tick;
     int64_t ns;
+    double slope;  // ns per tick from here to the next one
   };
 
   static Knot measure() {
@@ -101,7 +105,7 @@ class Clock {
       uint64_t after = tick();
       if (after - before < width) {
         width = after - before;
-        best = {before + (after - before) / 2, ns};
+        best = {before + (after - before) / 2, ns, 0};
       }
     }
     return best;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
+#include "buffer.h"
 #include "stream.h"
 
 namespace observer {
@@ -128,6 +129,7 @@ struct InputTexts {
   std::vector<std::string> tensors;             // `;dtype;itemsize;sizes;strides;devtype;devidx` of single tensors
   std::vector<bool> has_storage;                // of all tensors in order of their addresses
   std::vector<std::vector<std::string>> lists;  // the same of tensor lists
+  std::vector<size_t> defined;                  // how many of a list's tensors have addresses
   std::vector<int> order;                       // per named value: -1 a single tensor, else the number of its list
   std::string scalars;
 
@@ -192,43 +194,45 @@ struct InputTexts {
   }
 
   // Fields 5, 6 and 7 with the addresses of one call (framework-raw.md 5.3).
-  void put_tensors(std::string& out, const uint64_t* addresses, size_t count) const {
-    std::string single, grouped, list;
-    size_t at = 0, next = 0;
-    auto tensor_text = [&](std::string& to, const std::string& rest) {
-      if (2 * at + 1 >= count)
-        return;
-      put_address(to, addresses[2 * at], true);
-      to += ';';
-      put_address(to, addresses[2 * at + 1], has_storage[at]);
-      to += rest;
-      at++;
-    };
-    for (int kind : order) {
-      if (kind < 0) {
-        tensor_text(single, tensors[next++]);
-        single += ')';
-        continue;
+  void put_tensors(Buffer& out, const uint64_t* addresses, size_t count) const {
+    if (count != 2 * has_storage.size())
+      return;
+    size_t at = 0, number = 0;
+    if (!tensors.empty()) {
+      size_t begin = out.begin_field(5);
+      for (int kind : order) {
+        if (kind >= 0) {
+          at += defined[static_cast<size_t>(kind)];
+          continue;
+        }
+        put_tensor(out, addresses, at++, tensors[number++]);
+        out.append(')');
       }
-      for (const std::string& rest : lists[kind]) {
-        if (!rest.empty())
-          tensor_text(grouped, rest);
-        else
-          grouped += "0;;None;0;;;0;0";  // an undefined tensor keeps its place in the list
-        grouped += ')';
-      }
-      grouped += '}';
-    }
-    if (!single.empty()) {
-      single.pop_back();
-      put_field(out, 5, single);
+      out.shorten(1);
+      out.end_field(begin);
     }
     if (!lists.empty()) {
-      grouped.pop_back();
-      put_field(out, 6, grouped);
+      size_t begin = out.begin_field(6);
+      at = 0;
+      for (int kind : order) {
+        if (kind < 0) {
+          at++;
+          continue;
+        }
+        for (const std::string& rest : lists[static_cast<size_t>(kind)]) {
+          if (rest.empty())
+            out.append("0;;None;0;;;0;0", 15);  // an undefined tensor keeps its place in the list
+          else
+            put_tensor(out, addresses, at++, rest);
+          out.append(')');
+        }
+        out.append('}');
+      }
+      out.shorten(1);
+      out.end_field(begin);
     }
     if (!scalars.empty())
-      put_field(out, 7, scalars);
+      out.field(7, scalars.data(), scalars.size());
   }
 
  private:
@@ -240,11 +244,12 @@ struct InputTexts {
     return value;
   }
 
-  static void put_address(std::string& out, uint64_t address, bool present) {
-    if (!present)
-      return;
-    char text[24];
-    out.append(text, static_cast<size_t>(snprintf(text, sizeof text, address ? "0x%llx" : "0", static_cast<unsigned long long>(address))));
+  void put_tensor(Buffer& out, const uint64_t* addresses, size_t at, const std::string& rest) const {
+    out.append_hex(addresses[2 * at]);
+    out.append(';');
+    if (has_storage[at])
+      out.append_hex(addresses[2 * at + 1]);
+    out.append(rest);
   }
 
   static std::string joined(const std::vector<int64_t>& dims) {
@@ -278,6 +283,7 @@ struct InputTexts {
       list.push_back(static_cast<Input>(*p++) == Input::Tensor ? tensor(p, dims, token) : std::string());
     }
     order.push_back(static_cast<int>(lists.size()));
+    defined.push_back(static_cast<size_t>(std::count_if(list.begin(), list.end(), [](const std::string& s) { return !s.empty(); })));
     lists.push_back(std::move(list));
   }
 

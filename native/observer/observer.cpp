@@ -270,7 +270,7 @@ API int stepscope_observer_prepare(const char* folder, uint32_t options, uint64_
       std::lock_guard<std::mutex> callees_lock(s.callees.mutex);
       s.callees.texts.clear();
     }
-    s.writer.begin(folder, options);
+    s.writer.begin(folder);
     s.pool.fill(16);
     s.thread = std::thread(write_until_the_end);
     s.phase = Phase::Prepared;

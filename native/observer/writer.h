@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "buffer.h"
 #include "inputs.h"
 #include "stream.h"
 
@@ -30,7 +31,7 @@ class File {
     error = 0;
   }
 
-  std::string& out() {
+  Buffer& out() {
     return buffer_;
   }
 
@@ -40,7 +41,7 @@ class File {
   }
 
   void flush() {
-    if (buffer_.empty())
+    if (!buffer_.size())
       return;
     if (fd_ < 0 && !error) {
       fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
@@ -78,14 +79,47 @@ class File {
   int error = 0;
 
  private:
-  std::string name_, path_, buffer_;
+  std::string name_, path_;
+  Buffer buffer_;
   int fd_ = -1;
 };
 
-template <class T>
-void put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
+#pragma pack(push, 1)
+struct OpRecord {  // framework-raw.md 4.1
+  uint16_t type = 1;
+  uint32_t length = 0;
+  int64_t start, end, sequence;
+  uint64_t process, thread, end_thread, forward_thread;
+  uint8_t scope, is_async;
+};
+struct MarkRecord {  // 4.2
+  uint16_t type = 2;
+  uint32_t length;
+  int64_t time;
+  uint64_t category, correlation, thread, process;
+};
+struct MemoryRecord {  // 4.3
+  uint16_t type = 3;
+  uint32_t length = 77;
+  uint64_t address;
+  int64_t time, size;
+  uint64_t allocated, reserved, active;
+  int64_t stream = 0;
+  uint8_t device_type, device, component = 0, freed, allocator = 0;
+  uint64_t thread, process;
+};
+struct CallRecord {  // 4.4
+  uint64_t time, thread, process, key;
+  uint8_t tag;
+};
+struct CalleeRecord {  // 4.5
+  uint16_t type = 4;
+  uint32_t length;
+  uint64_t key;
+};
+#pragma pack(pop)
+static_assert(sizeof(OpRecord) == 6 + 58 && sizeof(MarkRecord) == 6 + 40 && sizeof(MemoryRecord) == 6 + 77);
+static_assert(sizeof(CallRecord) == 33 && sizeof(CalleeRecord) == 6 + 8);
 
 // Texts of Python callees, by number; grows while the capture runs.
 struct Callees {
@@ -110,9 +144,8 @@ class Writer {
   Writer(Pool& pool, Callees& callees) : pool_(pool), callees_(callees) {
   }
 
-  void begin(const std::string& folder, uint32_t options) {
+  void begin(const std::string& folder) {
     files.each([&](File& file) { file.open_in(folder); });
-    options_ = options;
     process_ = static_cast<uint64_t>(getpid());
     readers_.clear();
     callees_written_ = 0;
@@ -173,7 +206,7 @@ class Writer {
   };
 
   struct Reader {
-    explicit Reader(Stream* s) : stream(s), thread(s->thread), logical_thread(s->logical_thread) {
+    explicit Reader(Stream* s) : stream(s), options(s->options), thread(s->thread), logical_thread(s->logical_thread) {
     }
     // Remember how far the stream was published before the clock's pair is taken.
     void look() {
@@ -188,12 +221,13 @@ class Writer {
       until = until_chunk->used.load(std::memory_order_acquire);
     }
     Stream* stream;
+    uint32_t options;
     uint64_t thread, logical_thread;
     Chunk* chunk = nullptr;
     size_t at = 0;
     Chunk* until_chunk = nullptr;
     size_t until = 0;
-    std::vector<std::string> names;
+    std::vector<std::string> names;  // as fields, ready to be copied
     std::vector<std::unique_ptr<InputTexts>> inputs;
     std::unordered_map<uint64_t, uint64_t> flops;
     std::vector<Open> open;
@@ -231,7 +265,7 @@ class Writer {
       case Kind::Inputs: {
         auto& d = *reinterpret_cast<Definition*>(p);
         if (head.kind == Kind::Name)
-          r.names.emplace_back(p + sizeof(Definition), d.length);
+          r.names.push_back(name_field(p + sizeof(Definition), d.length));
         else
           r.inputs.push_back(std::make_unique<InputTexts>(p + sizeof(Definition), d.length));
         return sizeof(Definition) + head.words * 8;
@@ -263,9 +297,15 @@ class Writer {
 
   // ---- operators
 
+  std::string name_field(const char* text, size_t length) {
+    scratch_.clear();
+    put_text(scratch_, 2, text, length);
+    return std::string(scratch_.data(), scratch_.size());
+  }
+
   void op_seen(Reader& r, Op* op) {
     if (op->end.load(std::memory_order_acquire)) {
-      std::string& out = files.ops.out();
+      Buffer& out = files.ops.out();
       size_t begin = out.size();
       fixed_part(r, op, out);
       fields(r, op, out);
@@ -274,9 +314,9 @@ class Writer {
         return;
       r.open.push_back({op, r.chunk, true, {}});
     } else {
-      std::string text;
-      fields(r, op, text);
-      r.open.push_back({op, r.chunk, false, std::move(text)});
+      scratch_.clear();
+      fields(r, op, scratch_);
+      r.open.push_back({op, r.chunk, false, std::string(scratch_.data(), scratch_.size())});
     }
     r.chunk->unfinished++;
   }
@@ -286,10 +326,10 @@ class Writer {
     for (size_t i = 0; i < r.open.size();) {
       Open& entry = r.open[i];
       if (!entry.written && entry.op->end.load(std::memory_order_acquire)) {
-        std::string& out = files.ops.out();
+        Buffer& out = files.ops.out();
         size_t begin = out.size();
         fixed_part(r, entry.op, out);
-        out += entry.fields;
+        out.append(entry.fields);
         finish_op(r, out, begin);
         entry.written = true;
       }
@@ -315,128 +355,97 @@ class Writer {
     }
   }
 
-  void fixed_part(Reader& r, Op* op, std::string& out) {
-    int64_t start = clock_.ns(op->start), end = clock_.ns(op->end.load(std::memory_order_relaxed));
-    put<uint16_t>(out, 1);
-    put<uint32_t>(out, 0);
-    put<int64_t>(out, start);
-    put<int64_t>(out, std::max(start, end));
-    put<int64_t>(out, op->sequence);
-    put<uint64_t>(out, process_);
-    put<uint64_t>(out, r.thread);
-    put<uint64_t>(out, op->end_thread);
-    put<uint64_t>(out, op->forward_thread);
-    put<uint8_t>(out, op->head().scope);
-    put<uint8_t>(out, op->head().flags & kAsync);
+  void fixed_part(Reader& r, Op* op, Buffer& out) {
+    OpRecord record;
+    record.start = clock_.ns(op->start);
+    record.end = std::max(record.start, clock_.ns(op->end.load(std::memory_order_relaxed)));
+    record.sequence = op->sequence;
+    record.process = process_;
+    record.thread = r.thread;
+    record.end_thread = op->end_thread;
+    record.forward_thread = op->forward_thread;
+    record.scope = op->head().scope;
+    record.is_async = op->head().flags & kAsync;
+    out.put(record);
   }
 
-  void finish_op(Reader& r, std::string& out, size_t begin) {
+  void finish_op(Reader& r, Buffer& out, size_t begin) {
     uint32_t length = static_cast<uint32_t>(out.size() - begin - 6);
-    memcpy(&out[begin + 2], &length, 4);
+    memcpy(out.data() + begin + offsetof(OpRecord, length), &length, 4);
     files.ops.records++;
     r.ops++;
     files.ops.flush_if_large();
   }
 
-  void fields(Reader& r, Op* op, std::string& out) {
+  void fields(Reader& r, Op* op, Buffer& out) {
     Head& head = op->head();
     const char* extra = reinterpret_cast<char*>(op) + sizeof(Op);
     size_t words = head.words;
     bool inside = head.flags & kNameInside;
-    const char* name = inside ? extra : r.names[op->name].data();
-    size_t length = inside ? op->name : r.names[op->name].size();
-    put<uint16_t>(out, 2);
-    put_text(out, name, length);
     if (inside) {
-      extra += padded(length);
-      words -= padded(length) / 8;
+      put_text(out, 2, extra, op->name);
+      extra += padded(op->name);
+      words -= padded(op->name) / 8;
+    } else {
+      out.append(r.names[op->name]);
     }
     if (op->inputs == Texts::kNone)
       return;
     const InputTexts& in = *r.inputs[op->inputs];
-    if (options_ & kShapes) {
-      out += in.fields;
+    if (r.options & kShapes) {
+      out.append(in.fields);
       if (in.named)
         in.put_tensors(out, reinterpret_cast<const uint64_t*>(extra), words);
     }
-    if ((options_ & kFlops) && !inside)
+    if ((r.options & kFlops) && !inside)
       put_flops(r, op, in, out);
   }
 
-  void put_flops(Reader& r, Op* op, const InputTexts& in, std::string& out) {
+  void put_flops(Reader& r, Op* op, const InputTexts& in, Buffer& out) {
     auto [known, fresh] = r.flops.try_emplace(uint64_t{op->name} << 32 | op->inputs, 0);
     if (fresh)
-      known->second = flops_of(r.names[op->name], in);
-    if (known->second)
-      put_field(out, 10, std::to_string(known->second));
+      known->second = flops_of(r.names[op->name].substr(6), in);
+    if (!known->second)
+      return;
+    std::string text = std::to_string(known->second);
+    out.field(10, text.data(), text.size());
   }
 
-  // Names come from anywhere; the files promise UTF-8.
-  static void put_text(std::string& out, const char* text, size_t length) {
-    put<uint32_t>(out, static_cast<uint32_t>(length));
-    size_t begin = out.size();
-    out.append(text, length);
-    for (size_t i = begin; i < out.size(); i++)
-      if (static_cast<unsigned char>(out[i]) >= 0x80) {
-        clean(out, i);
-        return;
-      }
-  }
-
-  static void clean(std::string& text, size_t i) {
-    while (i < text.size()) {
-      unsigned char c = static_cast<unsigned char>(text[i]);
-      size_t more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : 9;
-      bool good = more < 9 && i + more < text.size();
-      for (size_t k = 1; good && k <= more; k++) {
-        unsigned char next = static_cast<unsigned char>(text[i + k]);
-        unsigned char low = k > 1 ? 0x80 : c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
-        unsigned char high = k > 1 ? 0xBF : c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
-        good = next >= low && next <= high;
-      }
-      if (!good) {
-        text[i] = '?';
-        more = 0;
-      }
-      i += more + 1;
-    }
+  static void put_text(Buffer& out, uint16_t id, const char* text, size_t length) {
+    out.field(id, text, length);
+    make_utf8(out.data() + out.size() - length, length);
   }
 
   // ---- the other records
 
   void memory_event(Reader& r, const MemoryEvent& event) {
-    std::string& out = files.memory.out();
-    put<uint16_t>(out, 3);
-    put<uint32_t>(out, 77);
-    put<uint64_t>(out, event.address);
-    put<int64_t>(out, clock_.ns(event.time));
-    put<int64_t>(out, event.size);
-    put<uint64_t>(out, event.allocated);
-    put<uint64_t>(out, event.reserved);
-    put<int64_t>(out, event.head.scope ? static_cast<int64_t>(event.allocated) : 0);
-    put<int64_t>(out, 0);
-    put<uint8_t>(out, event.head.scope);
-    put<uint8_t>(out, event.head.flags);
-    put<uint8_t>(out, 0);
-    put<uint8_t>(out, event.size < 0);
-    put<uint8_t>(out, 0);
-    put<uint64_t>(out, r.thread);
-    put<uint64_t>(out, process_);
+    MemoryRecord record;
+    record.address = event.address;
+    record.time = clock_.ns(event.time);
+    record.size = event.size;
+    record.allocated = event.allocated;
+    record.reserved = event.reserved;
+    record.active = event.head.scope ? event.allocated : 0;
+    record.device_type = event.head.scope;
+    record.device = event.head.flags;
+    record.freed = event.size < 0;
+    record.thread = r.thread;
+    record.process = process_;
+    files.memory.out().put(record);
     files.memory.records++;
     files.memory.flush_if_large();
   }
 
   void mark_event(Reader& r, const MarkEvent& mark, const char* name) {
-    std::string& out = files.marks.out();
-    put<uint16_t>(out, 2);
-    put<uint32_t>(out, static_cast<uint32_t>(46 + mark.length));
-    put<int64_t>(out, clock_.ns(mark.time));
-    put<uint64_t>(out, mark.head.scope);
-    put<uint64_t>(out, mark.correlation);
-    put<uint64_t>(out, r.thread);
-    put<uint64_t>(out, process_);
-    put<uint16_t>(out, 1);
-    put_text(out, name, mark.length);
+    MarkRecord record;
+    record.length = static_cast<uint32_t>(46 + mark.length);
+    record.time = clock_.ns(mark.time);
+    record.category = mark.head.scope;
+    record.correlation = mark.correlation;
+    record.thread = r.thread;
+    record.process = process_;
+    files.marks.out().put(record);
+    put_text(files.marks.out(), 1, name, mark.length);
     files.marks.records++;
     files.marks.flush_if_large();
   }
@@ -457,31 +466,25 @@ class Writer {
   }
 
   void put_call(Reader& r, uint64_t time, uint64_t key, uint8_t tag) {
-    std::string& out = files.calls.out();
-    put<uint64_t>(out, static_cast<uint64_t>(clock_.ns(time)));
-    put<uint64_t>(out, r.thread);
-    put<uint64_t>(out, process_);
-    put<uint64_t>(out, key);
-    put<uint8_t>(out, tag);
+    files.calls.out().put(CallRecord{static_cast<uint64_t>(clock_.ns(time)), r.thread, process_, key, tag});
     files.calls.records++;
     files.calls.flush_if_large();
   }
 
   void write_callees() {
-    std::string& out = files.callees.out();
     std::lock_guard<std::mutex> lock(callees_.mutex);
     if (!callees_written_ && !callees_.texts.empty())
-      put_callee(out, kExitKey, kExitText);
+      put_callee(kExitKey, kExitText);
     for (; callees_written_ < callees_.texts.size(); callees_written_++)
-      put_callee(out, callees_written_, callees_.texts[callees_written_]);
+      put_callee(callees_written_, callees_.texts[callees_written_]);
   }
 
-  void put_callee(std::string& out, uint64_t key, const std::string& text) {
-    put<uint16_t>(out, 4);
-    put<uint32_t>(out, static_cast<uint32_t>(14 + text.size()));
-    put<uint64_t>(out, key);
-    put<uint16_t>(out, 1);
-    put_text(out, text.data(), text.size());
+  void put_callee(uint64_t key, const std::string& text) {
+    CalleeRecord record;
+    record.length = static_cast<uint32_t>(14 + text.size());
+    record.key = key;
+    files.callees.out().put(record);
+    put_text(files.callees.out(), 1, text.data(), text.size());
     files.callees.records++;
   }
 
@@ -530,7 +533,7 @@ class Writer {
   Pool& pool_;
   Callees& callees_;
   Clock clock_;
-  uint32_t options_ = 0;
+  Buffer scratch_;
   uint64_t process_ = 0;
   std::vector<std::unique_ptr<Reader>> readers_;
   std::vector<Zombie> zombies_;
