@@ -24,6 +24,7 @@ from stepscope.formats import cann
 from stepscope.formats.cann.device import read_device
 from stepscope.formats.cann.dictionaries import read_dictionaries
 from stepscope.formats.cann.folder import Prof, open_prof
+from stepscope.formats.cann.host import read_host
 from stepscope.formats.cann.layouts import LAYOUTS, STARS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.sampled import read_sampled
@@ -181,6 +182,10 @@ def _dictionaries(prof: Prof) -> list[pl.DataFrame]:
     return list(found.lost)
 
 
+def _host(prof: Prof) -> list[pl.DataFrame]:
+    return list(read_host(prof).lost)
+
+
 def _devices(prof: Prof) -> list[pl.DataFrame]:
     return [read_device(part, wide).quality for part in prof.devices for wide in (False, True)]
 
@@ -202,7 +207,14 @@ def _whole(prof: Prof) -> list[pl.DataFrame]:
     return [tables["quality"]]
 
 
-READERS = {"records": _records, "dictionaries": _dictionaries, "devices": _devices, "samples": _samples, "whole": _whole}
+READERS = {
+    "records": _records,
+    "dictionaries": _dictionaries,
+    "host": _host,
+    "devices": _devices,
+    "samples": _samples,
+    "whole": _whole,
+}
 
 
 @pytest.mark.parametrize("reader", READERS)

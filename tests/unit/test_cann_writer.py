@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from stepscope.formats.cann.device import read_device
 from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter, coded
 from stepscope.formats.cann.dictionaries import read_dictionaries
 from stepscope.formats.cann.folder import open_prof
+from stepscope.formats.cann.host import read_host
 from stepscope.formats.cann.host_writer import HostWriter
 from stepscope.formats.cann.layouts import LAYOUTS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
@@ -220,3 +222,37 @@ def test_a_session_of_now_has_a_folder_of_its_own():
     names = {Session.now(1, rank=rank).folder_name() for rank in range(20)}
     assert len(names) == 20
     assert all(len(name) == len("PROF_000001_20260101000000000_00000001ABCDEFGH") for name in names)
+
+
+def test_host_records_come_back_joined(tmp_path: Path):
+    host = read_host(open_prof(write(tmp_path)))
+    whole = host.tasks.filter(pl.col("role") != "placeholder")
+    assert whole.select("task_id", "context_id", "role", "host_type", "kernel_name").rows() == [
+        (0, None, "compute", "KERNEL_AIVEC", "add_kernel"),
+        (1, None, "compute", "KERNEL_AICORE", "matmul_kernel"),
+        (2, 0, "compute", "KERNEL_MIX_AIC", "flash_kernel"),
+        (3, None, "plain", "MEMCPY_ASYNC", None),
+        (4, None, "compute", "KERNEL_AICPU", "cpu_kernel"),
+        (5, None, "hccl", "NOTIFY_WAIT", None),
+    ]
+    assert (whole["stamp_ns"] - T0).to_list() == [at * MS + 400_000 for at in range(1, 7)]
+    assert whole.row(3, named=True)["bytes"] == 4096
+    assert host.descriptions.select("op_name", "op_type", "core", "block_num", "mix_block_num", "attrs").rows() == [
+        ("Add_1", "Add", "AI_VECTOR_CORE", 40, 0, "alpha=1"),
+        ("MatMul_1", "MatMulV2", "AI_CORE", 20, 0, None),
+        ("Flash_1", "Flash", "MIX_AIC", 20, 40, None),
+        ("AiCpu_1", "Where", "AI_CPU", 0, 0, None),
+        ("hcom_allReduce_", "allReduce", "COMMUNICATION", 0, 0, None),
+    ]
+    assert host.descriptions.select("input_shapes", "output_shapes").rows()[:2] == [
+        ("2,1;2,2", "2,3"),
+        ("2,4;2,5;2,6;2,7;2,8", "2,9"),
+    ]
+    assert host.big_ops.select("name", "group_name", "data_type", "alg_type", "count").rows() == [
+        ("hcom_allReduce_", "world", "FP32", "RING", 1024)
+    ]
+    transfer = host.hccl_tasks.select("name", "group_name", "remote_rank", "bytes", "link", "transport", "estimated_us", "stage")
+    assert transfer.rows() == [("Notify_Wait", "world", 1, 512, "HCCS", "SDMA", 1.5, None)]
+    assert host.marks.select("message", "mark_id").rows() == [("step " + "x" * 200, 1)]
+    assert host.op_memory.height == 1
+    assert host.lost == ()
