@@ -18,15 +18,18 @@ from stepscope.formats.cann.layouts import TENSOR, TENSOR_INFO
 
 TENSOR_COLUMNS = ("input_shapes", "input_dtypes", "input_formats", "output_shapes", "output_dtypes", "output_formats")
 _SLOTS = 5
+_FIRST = 9  # 32-bit number of a record with which its tensors begin
 _NUMBERS = TENSOR.itemsize // 4  # kind, format, type, eight dimensions
 _FACTORS = np.random.default_rng(44).integers(1, 1 << 63, 16, np.uint64) | np.uint64(1)
 
 
 def tensor_texts(records: npt.NDArray[Any], owner: Ints, owners: int) -> pl.DataFrame:
     """Texts of each owner's tensors, its records joined in their order; null without inputs or outputs."""
-    order = np.argsort(owner, kind="stable")
-    lists, texts = _lists(records[order])
-    of_owner = owner[order]
+    of_owner = owner
+    if len(owner) > 1 and (owner[1:] < owner[:-1]).any():
+        order = np.argsort(owner, kind="stable")
+        records, of_owner = records[order], owner[order]
+    lists, texts = _lists(records)
     chosen = np.full(owners, -1, np.int64)
     chosen[of_owner] = lists
     repeated = np.flatnonzero(np.append(of_owner[1:] == of_owner[:-1], False)) if len(of_owner) else np.empty(0, np.int64)
@@ -43,13 +46,15 @@ _Text = tuple[int, str, str, str]  # kind, shape, type, format
 
 def _lists(records: npt.NDArray[Any]) -> tuple[Ints, list[list[_Text]]]:
     """For each record the number of its list of tensors, and the lists."""
-    numbers = np.ascontiguousarray(records).view(np.uint8).reshape(len(records), TENSOR_INFO.size)[:, 36:].copy().view("<u4")
-    used = np.arange(_SLOTS) < np.minimum(records["count"], _SLOTS)[:, None]
-    tensors = numbers.reshape(len(records), _SLOTS, _NUMBERS)[used]
+    count = np.minimum(records["count"], _SLOTS)
+    slots = int(count.max(initial=1))  # most records fill fewer than there are
+    numbers = np.ascontiguousarray(records).view("<u4").reshape(len(records), TENSOR_INFO.size // 4)
+    used = np.arange(slots) < count[:, None]
+    tensors = numbers[:, _FIRST : _FIRST + slots * _NUMBERS].reshape(len(records), slots, _NUMBERS)[used]
     tensors[:, 3:] *= np.logical_and.accumulate(tensors[:, 3:] != 0, axis=1)  # a zero ends the shape
     first, code = _distinct(tensors)
     words = [_words(tensor) for tensor in tensors[first].tolist()]
-    codes = np.full((len(records), _SLOTS), -1, np.int64)
+    codes = np.full((len(records), slots), -1, np.int64)
     codes[used] = code
     firsts, lists = _distinct(codes)
     return lists, [[words[one] for one in row if one >= 0] for row in codes[firsts].tolist()]

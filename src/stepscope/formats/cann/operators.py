@@ -179,8 +179,9 @@ def _frame(
     if len(of_tensor):
         # An operator that was described twice keeps the later description.
         stamp = tensor.rows["stamp"]
-        kept = np.flatnonzero(stamp == stamp[last[2][of_tensor]])
-        frame = pl.concat([frame, tensor_texts(tensor.rows[kept], of_tensor[kept], len(call))], how="horizontal")
+        later = stamp == stamp[last[2][of_tensor]]
+        records, owner = (tensor.rows, of_tensor) if later.all() else (tensor.rows[later], of_tensor[later])
+        frame = pl.concat([frame, tensor_texts(records, owner, len(call))], how="horizontal")
     return conformed(frame)
 
 
