@@ -25,6 +25,7 @@ def read_facts(prof: Prof) -> Facts:
         device_kind="npu",
         generation="G3",
         rank=_rank(prof.parts),
+        process_name=str(first.info.get("pid_name") or ""),
         host_name=str(first.info.get("hostname") or ""),
         host_uid=str(first.info.get("hostUid") or ""),
         cann_version=str(first.info.get("cannVersion") or ""),
@@ -34,24 +35,7 @@ def read_facts(prof: Prof) -> Facts:
         aic_metrics=settings.setting("ai_core_metrics"),
         session_start_ns=_ns(first.start, "collectionTimeBegin"),
         session_end_ns=_ns(first.end, "collectionTimeEnd"),
-        metadata=_environment(prof),
     )
-
-
-def _environment(prof: Prof) -> Mapping[str, Any]:
-    """What the vendor's files show beside the tasks: the process and the cores of each device."""
-    named = prof.host or next(iter(prof.devices), None)
-    found: dict[str, Any] = {}
-    if named is not None:
-        found = {"pid": named.pid, "pid_name": str(named.info.get("pid_name") or ""), "prof": prof.path.name, "stamp": prof.stamp}
-    found["platform_version"] = prof.chip
-    found["devices"] = {str(part.device): _cores(part) for part in prof.devices}
-    return {"prof": found}
-
-
-def _cores(part: Part) -> dict[str, Any]:
-    kept = ("ai_core_num", "aiv_num", "ai_cpu_core_num", "aic_frequency", "aiv_frequency", "hwts_frequency")
-    return {name: part.device_info[name] for name in kept if name in part.device_info}
 
 
 def _rank(parts: tuple[Part, ...]) -> int:
