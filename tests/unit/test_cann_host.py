@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from cann_host_folder import ACL, HCCL, LAUNCH, MASTER, MODEL, NODE, RUNTIME, STEP_INFO, HostFolder, tensor
 
+from stepscope.formats.cann import operators
 from stepscope.formats.cann.folder import Prof
 from stepscope.formats.cann.host import read_host
 from stepscope.formats.cann.layouts import (
@@ -145,8 +146,9 @@ def test_description(folder):
     [row] = host.descriptions.to_dicts()
     assert row == {
         "op_name": "Add", "op_type": "AddType", "core": "AI_VECTOR_CORE", "block_num": 20, "mix_block_num": 40,
-        "op_state": "dynamic", "hf32": "NO", "input_shapes": "2,3;;4;1;1", "input_dtypes": "FLOAT16;FLOAT16;DT_BF16;FLOAT16;FLOAT16",
-        "input_formats": "ND;ND;NC1HWC0:1;ND;ND", "output_shapes": "7", "output_dtypes": "FLOAT", "output_formats": "UNDEFINED",
+        "op_state": "dynamic", "hf32": "NO", "input_shapes": "2,3;;4;1;1",
+        "input_dtypes": "FLOAT16;FLOAT16;DT_BF16;FLOAT16;FLOAT16", "input_formats": "ND;ND;NC1HWC0:1;ND;ND",
+        "output_shapes": "7", "output_dtypes": "FLOAT", "output_formats": "UNDEFINED",
         "attrs": "axis=1", "node": 0,
     }  # fmt: skip
     assert column(host.tasks, "description") == [0]
@@ -310,3 +312,13 @@ def test_times_too_far_apart_for_one_line(folder):
         folder.apis((NODE, LAUNCH, 10, 20, "A"), (NODE, LAUNCH, far, far + 10, "B"), tid=tid)
     host = folder.tasks((15, 0, 0), (far + 5, 0, 1), (far, 0, 2), (25, 0, 3), tid=2).read()
     assert column(host.tasks.sort("task_id"), "role") == ["compute", "compute", "plain", "plain"]
+
+
+def test_a_call_that_would_multiply_its_tasks_without_end_loses_its_operators(folder, monkeypatch):
+    monkeypatch.setattr(operators, "_MOST_ROWS", 5)
+    folder.apis((NODE, LAUNCH, 20, 60, "Add")).tasks((35, 0, 0), (45, 0, 1))
+    for stamp, name in ((21, "a"), (22, "b"), (23, "c")):
+        describe(folder, name, stamp)
+    host = folder.read()
+    assert column(host.tasks, "task_id", "description") == [(0, None), (1, None)]
+    assert losses(host)["tasks with too many operators"] == 2

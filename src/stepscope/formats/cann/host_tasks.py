@@ -19,6 +19,7 @@ from stepscope.formats.cann.hccl_records import SmallTasks
 from stepscope.formats.cann.host_tree import HostTree
 from stepscope.formats.cann.operators import Menu, Operators, conformed
 from stepscope.formats.cann.task_tracks import Tracks, captured_models, copies, kernel_sizes
+from stepscope.tables import lost
 
 _MIX = ("KERNEL_MIX_AIC", "KERNEL_MIX_AIV")
 # Kernels that are operators of their own when only the runtime saw them.
@@ -85,6 +86,7 @@ def join_tasks(
     compute, communication = _roles(apis, words, tracks, calls)
     kinds = tracks.type
     computing = _computing(kinds, calls, operators, compute)
+    refused = int(operators.with_contexts.refused(calls.node[compute]).sum())
     small_rows = _served(small.menu, calls.communication, np.flatnonzero(communication))
     only_small = ~compute[small_rows.track]
     others = np.flatnonzero(~compute & ~communication)
@@ -112,7 +114,8 @@ def join_tasks(
         roles.alias("role"), _number(rows.context).alias("context_id"), _number(description).alias("description")
     )
     found = _small_frame(tasks, rows, role, small_rows, only_small)
-    return HostTasks(tasks, descriptions, found, (*copy_lost, *capture_lost))
+    too_many = (lost("task_track", "tasks with too many operators", refused),) if refused else ()
+    return HostTasks(tasks, descriptions, found, (*copy_lost, *capture_lost, *too_many))
 
 
 def _calls(tree: HostTree, tracks: Tracks) -> _Calls:

@@ -24,6 +24,7 @@ from stepscope.formats.cann.records import read_records
 from stepscope.tables import lost
 
 _MAX_CONTEXTS = 55
+_MOST_ROWS = 1 << 24  # a damaged call may span all tasks and all operators; their product is not built
 
 DESCRIPTION_SCHEMA: dict[str, pl.DataType] = {
     "op_name": pl.String(),
@@ -51,7 +52,7 @@ class Menu:
     def serve(self, call: Ints) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]:
         """For each call given: its place in the argument, operator, context, and whether it is a whole task."""
         begin, end = np.searchsorted(self.call, call), np.searchsorted(self.call, call, "right")
-        count = end - begin
+        count = np.where(self.refused(call), 0, end - begin)
         served = np.maximum(count, 1)  # a call without operators still has its task
         place = np.repeat(np.arange(len(call)), served)
         step = np.arange(len(place)) - np.repeat(np.cumsum(served) - served, served)
@@ -61,6 +62,11 @@ class Menu:
             np.where(found, column[row], -1) if len(column) else np.full(len(row), -1) for column in (self.operator, self.context)
         )
         return place, operator, context, found & (operator < 0)
+
+    def refused(self, call: Ints) -> npt.NDArray[np.bool_]:
+        """Which of the calls given would make more rows than can be true."""
+        count = np.searchsorted(self.call, call, "right") - np.searchsorted(self.call, call)
+        return np.asarray((int(count.sum()) > _MOST_ROWS) & (count * len(call) > _MOST_ROWS))
 
 
 @dataclass(frozen=True)
