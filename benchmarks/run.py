@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench`: what the analyser costs, beside what others cost on the same or such an input.
 
-    python benchmarks/run.py [--ops 100000] [--events 200000] [--capture DIR]... [--peer-python PYTHON]
+    python benchmarks/run.py [--ops 100000] [--tasks 200000 1000000] [--events 200000] [--capture DIR]... [--peer-python PYTHON]
+
+`--tasks` are sizes of raw device folders (0: none); their peers are compared by CPU time.
 
 `--capture` adds a raw capture of yours (its own FRAMEWORK and PROF_* folders); `--peer-python` names an interpreter with
 torch-tb-profiler or HolisticTraceAnalysis, which are then measured in the same run.
@@ -13,18 +15,24 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import framework_capture, kineto_trace, measure
+from benchmarks import framework_capture, kineto_trace, measure, raw_capture
 
 HERE = Path(__file__).resolve().parent
 STEPSCOPE = [sys.executable, "-m", "stepscope"]
+RAW_PEERS = {  # of the raw folder of this many tasks
+    200_000: (
+        "vendor's open parser, C++, all files, 200k device tasks",
+        "vendor's open parser, Python, all files, 200k device tasks",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Line:
     cost: measure.Cost
     in_bytes: int
     out_bytes: int = 0
-    peer: str = ""  # key of peers.json, for a peer measured elsewhere
+    peers: tuple[str, ...] = ()  # keys of peers.json, for peers measured elsewhere
     ratio: str = ""
 
 
@@ -44,12 +52,12 @@ def folder_bytes(folder: Path) -> int:
     )
 
 
-def analysed(name: str, capture: Path, exports: str, peer: str = "") -> Line:
+def analysed(name: str, capture: Path, exports: str, *peers: str) -> Line:
     """A first analysis: no store yet, results to a folder of their own."""
     shutil.rmtree(capture / ".stepscope", ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=capture.parent) as out:
         cost = measure.run([*STEPSCOPE, "analyse", str(capture), "--export", exports, "--out", out])
-        return Line(f"{name}: {exports}", cost, folder_bytes(capture), folder_bytes(Path(out)), peer)
+        return Line(f"{name}: {exports}", cost, folder_bytes(capture), folder_bytes(Path(out)), peers)
 
 
 def opened(name: str, capture: Path) -> Line:
@@ -64,10 +72,27 @@ def opened(name: str, capture: Path) -> Line:
     return Line(f"{name}: open the store ({cost.output.strip()})", cost, folder_bytes(capture / ".stepscope"))
 
 
-def loaded(name: str, trace: Path) -> Line:
+def loaded(name: str, source: Path) -> Line:
+    """A trace or a folder into a new store."""
     code = "import sys, stepscope.capture as c; c.open_capture(sys.argv[1]).tables"
-    shutil.rmtree(trace.with_name(f".stepscope.{trace.name}"), ignore_errors=True)
-    return Line(f"{name}: into the store", measure.run([sys.executable, "-c", code, str(trace)]), trace.stat().st_size)
+    shutil.rmtree(source / ".stepscope" if source.is_dir() else source.with_name(f".stepscope.{source.name}"), ignore_errors=True)
+    size = folder_bytes(source) if source.is_dir() else source.stat().st_size
+    return Line(f"{name}: into the store", measure.run([sys.executable, "-c", code, str(source)]), size)
+
+
+def raw_folders(sizes: Sequence[int], data: Path) -> Iterator[Line]:
+    """Raw device folders of several sizes, into the store and to every file; growth is told against the first size."""
+    first: dict[str, float] = {}  # CPU seconds per task
+    for tasks in filter(None, sizes):
+        prof = raw_capture.write(data / f"raw-{tasks}", tasks)
+        name = f"raw folder, {tasks:,} device tasks"
+        for kind, line in (("store", loaded(name, prof)), ("all", analysed(name, prof, "text,db", *RAW_PEERS.get(tasks, ())))):
+            growth = line.cost.cpu_seconds / tasks / first.setdefault(kind, line.cost.cpu_seconds / tasks)
+            speed = f"{line.in_bytes / 1e6 / line.cost.cpu_seconds:,.0f} MB a CPU second"
+            yield replace(
+                line, ratio=speed if line.peers or growth == 1 else f"{speed}; {growth:.2f}× CPU per task of the first size"
+            )
+        shutil.rmtree(prof)
 
 
 def peers(trace: Path, python: str) -> Iterator[Line]:
@@ -88,9 +113,10 @@ def lines(args: argparse.Namespace, data: Path) -> Iterator[Line]:
     yield analysed(name, capture, "db")
     yield opened(name, capture)
     for capture in args.capture:
-        yield analysed(capture.name, capture, "text", args.peer_text)
-        yield analysed(capture.name, capture, "db", args.peer_db)
+        yield analysed(capture.name, capture, "text", *filter(None, [args.peer_text]))
+        yield analysed(capture.name, capture, "db", *filter(None, [args.peer_db]))
         yield opened(capture.name, capture)
+    yield from raw_folders(args.tasks, data)
     trace = data / f"gpu-{args.events}.pt.trace.json"
     kineto_trace.write(trace, args.events)
     ours = loaded(f"GPU trace, {args.events:,} events", trace)
@@ -100,17 +126,25 @@ def lines(args: argparse.Namespace, data: Path) -> Iterator[Line]:
             yield Line(peer.what, peer.cost, peer.in_bytes, ratio=f"ours {peer.cost.seconds / ours.cost.seconds:.1f}× faster")
 
 
+def against(cost: measure.Cost, name: str, peer: dict[str, float]) -> str:
+    """How much less than a peer that was measured elsewhere, by the time that was taken there."""
+    by_cpu = "cpu_seconds" in peer
+    times = peer["cpu_seconds"] / cost.cpu_seconds if by_cpu else peer["seconds"] / cost.seconds
+    memory = f", 1/{peer['gigabytes'] * 1e9 / cost.peak_bytes:.1f} of the memory" if "gigabytes" in peer else ""
+    saved = f"1/{times:.1f} of the CPU time" if by_cpu else f"{times:.1f}× faster"
+    return f"{saved}{memory} ({name}, measured elsewhere)"
+
+
 def draw(results: list[Line]) -> None:
     elsewhere = orjson.loads((HERE / "peers.json").read_bytes())
     table = Table(title="stepscope benchmarks", title_justify="left")
     for column in ("what", "s", "CPU s", "in MB", "out MB", "in MB/s", "peak MB", "memory / input", "against peers"):
         table.add_column(column, justify="left" if column in ("what", "against peers") else "right", overflow="fold")
     for line in results:
-        cost, ratio = line.cost, line.ratio
-        if line.peer in elsewhere:
-            peer = elsewhere[line.peer]
-            memory = peer["gigabytes"] * 1e9 / cost.peak_bytes
-            ratio = f"{peer['seconds'] / cost.seconds:.1f}× faster, 1/{memory:.1f} of the memory (peer measured elsewhere)"
+        cost = line.cost
+        ratio = "; ".join(
+            [*filter(None, [line.ratio]), *(against(cost, name, elsewhere[name]) for name in line.peers if name in elsewhere)]
+        )
         values = (line.in_bytes / 1e6, line.out_bytes / 1e6, line.in_bytes / 1e6 / cost.seconds, cost.peak_bytes / 1e6)
         shown = [f"{value:,.0f}" for value in values]
         table.add_row(
@@ -127,6 +161,7 @@ def draw(results: list[Line]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", type=int, default=100_000)
+    parser.add_argument("--tasks", type=int, nargs="*", default=[200_000, 1_000_000])
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--capture", type=Path, action="append", default=[])
     parser.add_argument("--peer-text", default="", help="key of peers.json to compare a --capture's text analysis with")

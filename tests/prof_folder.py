@@ -18,6 +18,7 @@ T0 = 1_700_000_000_000_000_000  # start of the session
 MS = 1_000_000
 PID, TID, STREAM = 4242, 77, 5
 SESSION = Session(PID, T0, 5_000_000_000_000, chip=Chip(counter_mhz=1000.0))  # one tick is one nanosecond
+LLC_READ = [0x00, 0x01, 0x02, 0x13, 0x20, 0x22, 0x34, 0x36]  # events of a read of the last-level cache
 OPS = 6  # Add, MatMul, FlashAttention (MIX), copy, AI CPU, all-reduce
 
 
@@ -111,7 +112,7 @@ def _device(device: DeviceWriter, begin: Any, task: Any) -> None:
     device.hbm(
         at_ns=np.repeat(samples, 8), event=np.tile([0, 1], 16), instance=np.tile(np.repeat(np.arange(4), 2), 4), count=1 << 20
     )
-    device.cache(at_ns=np.repeat(samples, 16), event=np.tile(np.arange(8), 8), instance=np.tile(np.repeat([0, 1], 8), 4), count=100)
+    device.cache(at_ns=np.repeat(samples, 16), event=np.tile(LLC_READ, 8), instance=np.tile(np.repeat([0, 1], 8), 4), count=100)
     device.memory(at_ns=samples, hbm=9 << 30)
     device.memory(at_ns=samples, hbm=5 << 30, app=True)
     device.module_memory(at_ns=samples, module=33, bytes=1 << 30)

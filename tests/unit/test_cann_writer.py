@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prof_folder import MS, SESSION, STREAM, T0, TID, write
 
+from prof_folder import MS, SESSION, STREAM, T0, TID, write
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.device import read_device
 from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter, coded
