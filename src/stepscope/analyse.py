@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,18 +128,18 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
         return [path for files in pool.map(lambda task: task(), tasks) for path in files]
 
 
-def _export_prof(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
-    """For a PROF folder that is a capture of its own: the files that the vendor's tool makes of it."""
-    wanted, written = set(exports), []
+def _export_prof(
+    stamp: str, tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True
+) -> list[Path]:
+    """For a PROF folder that is a capture of its own: the files that the vendor's tool makes of it.
+
+    Their names carry the time of the collection (`stamp`), so that a second analysis replaces the first.
+    """
+    wanted = set(exports)
+    written = []
     if wanted & {"text", "db"}:
-        written = _said(progress, "writing the vendor's files", lambda: write_msprof(tables, folder, _stamp(tables)))
+        written = _said(progress, "writing the vendor's files", lambda: write_msprof(tables, folder, stamp))
     return [*written, *export(tables, wanted - {"text", "db"}, folder, progress, parallel=parallel)]
-
-
-def _stamp(tables: Tables) -> str:
-    """The time in the names of the vendor's files: that of the collection, so that a second analysis replaces the first."""
-    end = tables.facts.session_end_ns or tables.facts.session_start_ns or 0
-    return time.strftime("%Y%m%d%H%M%S", time.gmtime(end // 1_000_000_000))
 
 
 def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
@@ -193,7 +194,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
         with building(target) as new:
-            work = _export_prof if capture.files.is_prof else export
+            work = partial(_export_prof, capture.files.stamp) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             names = sorted(str(path.relative_to(new)) for path in written)
             if target.name == OUTPUT:

@@ -54,6 +54,11 @@ class CaptureFiles:
         return self.profs == (self.root,)
 
     @property
+    def stamp(self) -> str:
+        """When a PROF folder was begun, by its name: 14 digits; empty for other captures."""
+        return self.root.name.split("_")[2][:14] if self.is_prof else ""
+
+    @property
     def forms(self) -> dict[Path, tuple[str, ...]]:
         """For each PROF folder, in which forms its device data can be read, the best first; see `prof_forms`."""
         return {prof: prof_forms(prof) for prof in self.profs}

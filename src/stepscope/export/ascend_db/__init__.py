@@ -104,7 +104,8 @@ def _capture_rows(tables: Tables) -> Iterator[tuple[str, pl.DataFrame]]:
     facts = tables.facts
     yield "META_DATA", _meta(facts)
     if facts.host_uid or facts.host_name:
-        yield "HOST_INFO", pl.DataFrame({"hostUid": [facts.host_uid], "hostName": [facts.host_name]})
+        # The vendor's tool writes 0 for a host that has no number.
+        yield "HOST_INFO", pl.DataFrame({"hostUid": [facts.host_uid or "0"], "hostName": [facts.host_name]})
     devices = sorted({*facts.device_ids, *tables["kernels"]["device"].unique().drop_nulls()})
     yield "RANK_DEVICE_MAP", pl.DataFrame({"rankId": [facts.rank] * max(1, len(devices)), "deviceId": devices or [-1]})
     names = {int(number): name for number, name in facts.device_names.items()}

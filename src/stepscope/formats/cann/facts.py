@@ -27,7 +27,7 @@ def read_facts(prof: Prof) -> Facts:
         rank=_rank(prof.parts),
         process_name=str(first.info.get("pid_name") or ""),
         host_name=str(first.info.get("hostname") or ""),
-        host_uid=str(first.info.get("hostUid") or ""),
+        host_uid=str(first.info.get("hostUid", "")),
         cann_version=str(first.info.get("cannVersion") or ""),
         device_ids=tuple(part.device for part in prof.devices if part.device is not None),
         device_names={str(part.device): CHIPS[part.chip] for part in prof.devices if part.chip in CHIPS},

@@ -62,6 +62,7 @@ def read(path: Path) -> Tables:
         *comm_lost,
         samples.quality,
         *_not_read(prof),
+        lost("api_event", "calls without a begin", int((~host.apis["has_begin"]).sum()), "they began before the collection"),
         lost(str(path), "raw device records not read", int(not readable), obstacle),
     ]
     tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*(row for row in quality if row.height))

@@ -115,7 +115,9 @@ def kernels(joined: Joined, host: HostSide, pid: int | None) -> pl.DataFrame:
 def kernel_metrics(joined: Joined, kernels: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
     """Table `kernel_metrics`: the counters of operators."""
     frames = []
-    numbered = kernels.select("device", "block_num", "mix_block_num", "duration_ns", pl.int_range(pl.len()).alias("kernel"))
+    # The vendor's shares are of the span in whole nanoseconds, not of the duration.
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64).alias("duration_ns")
+    numbered = kernels.select("device", "block_num", "mix_block_num", length, pl.int_range(pl.len()).alias("kernel"))
     counted = numbered.hstack([joined.rows["pmu"]]).filter(pl.col("pmu").is_not_null() & (kernels["kind"] == "compute"))
     for side in devices:
         rows = counted.filter(pl.col("device") == side.device)
