@@ -127,6 +127,4 @@ def test_frequency_points_are_those_of_the_database(golden: Path, name: str, tmp
     points = _side(golden, name).points.filter(pl.col("kind") == "frequency")
     with _database(golden, name, tmp_path) as database:
         official = database.execute("select timestampNs, freq from AICORE_FREQ").fetchall()
-    assert points["value"].to_list() == [mhz for _, mhz in official]
-    # One tick of the device's counter: the vendor's tool rounds these otherwise than those of tasks.
-    assert np.abs(points["time_ns"].to_numpy() - np.array([time for time, _ in official])).max() <= 20
+    assert points.select("time_ns", "value").rows() == official

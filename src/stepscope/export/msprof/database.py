@@ -21,5 +21,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     computes = pl.col("kind") == "compute"
     blocks = [pl.when(computes).then(pl.col(name).fill_null(0)).otherwise(name) for name in ("block_num", "mix_block_num")]
     kernels = tables.kernels.with_columns(*blocks, pl.col("attrs").fill_null(pl.lit("", TEXT)))
-    write_msprof_db(tables.but(kernels=kernels), path)
+    facts = tables.facts
+    # A host that has no number of its own is number 0.
+    write_msprof_db(tables.but(kernels=kernels, meta=facts.but(host_uid=facts.host_uid or "0").table()), path)
     return [path]

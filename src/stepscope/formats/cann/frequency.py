@@ -77,7 +77,11 @@ def _series(records: list[npt.NDArray[Any]], begin: int, default: int) -> npt.ND
 def _frame(part: Part, name: str, points: npt.NDArray[Any]) -> pl.DataFrame:
     if not len(points):
         return pl.DataFrame(schema=POINTS)
-    time, value = part.clock.ns(points["counter"]).tolist(), points["value"].tolist()
+    counter, mhz = points["counter"].copy(), part.clock.mhz
+    if mhz is not None and counter[0] < 1 << 53:
+        # The vendor's tool turns the start of the device's log into seconds and back: now and then it is one tick less.
+        counter[0] = int(float(counter[0]) / (mhz * 1e6) * (mhz * 1e6))
+    time, value = part.clock.ns(counter).tolist(), points["value"].tolist()
     begin, end = _microseconds(part.start, "collectionTimeBegin"), _microseconds(part.end, "collectionTimeEnd")
     if begin is not None:
         time, value = [begin * 1000, *time], [value[0], *value]
