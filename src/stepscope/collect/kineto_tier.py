@@ -13,6 +13,7 @@ from typing import Any
 from stepscope.collect import messages, paths
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
+from stepscope.errors import CaptureError
 
 TRACE = "x.kineto_trace.json"
 
@@ -34,6 +35,7 @@ class KinetoTier:
             return
         self._folder = capture / "FRAMEWORK"
         paths.make_folder(self._folder)
+        _refuse_second_profiler()
         self._profiler = _profiler(self._settings)
         self._profiler.prepare_trace()
 
@@ -88,6 +90,14 @@ class KinetoTier:
 
     def disable_child_thread(self) -> None:
         """Nothing was enabled."""
+
+
+def _refuse_second_profiler() -> None:
+    import torch
+
+    # Starting another one would end the first without a word.
+    if torch.autograd._profiler_enabled():
+        raise CaptureError("torch's own profiler runs already", fix="use one profiler at a time, or the native observer")
 
 
 def _profiler(settings: Settings) -> Any:

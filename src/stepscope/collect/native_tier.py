@@ -46,6 +46,8 @@ class NativeTier:
         if not self._prepared:
             return TierReport()
         self._prepared = self._started = False
+        if self._observer.phase == "idle":
+            return TierReport()  # it ended by itself, as it does when the process ends
         return _report(self._observer.stop())
 
     def discard(self) -> None:

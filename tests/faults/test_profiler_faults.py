@@ -1,0 +1,280 @@
+"""Whatever happens to the profiler, training goes on; whatever reached the disk can be analysed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.analyse import analyse
+from stepscope.collect.observer import load_observer
+from stepscope.errors import CaptureError
+
+torch = pytest.importorskip("torch", reason="collecting needs torch")
+pytestmark = pytest.mark.slow  # each case is a training process of its own
+
+NATIVE = load_observer()
+needs_native = pytest.mark.skipif(isinstance(NATIVE, str), reason=str(NATIVE))
+
+PREAMBLE = """
+import os, signal, sys, threading, time
+import torch
+from stepscope import profiler as P
+
+def step():
+    torch.ones(4, requires_grad=True).sin().sum().backward()
+"""
+
+
+def run(tmp_path, body, *, tier="kineto", expect=0, **environment):
+    """Run a training script; its output. `expect` is its exit code."""
+    script = tmp_path / "train.py"
+    script.write_text(PREAMBLE + textwrap.dedent(body))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "STEPSCOPE_COLLECTOR": tier, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout
+
+
+def the_capture(tmp_path):
+    (found,) = tmp_path.rglob("*_ascend_pt")
+    return found
+
+
+TIERS = ["kineto", pytest.param("native", marks=needs_native)]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_exception_in_the_training_step(tier, tmp_path):
+    run(
+        tmp_path,
+        """
+        with P.profile(on_trace_ready=lambda prof: print("READY")):
+            step()
+            raise ValueError("mine")
+        """,
+        tier=tier,
+        expect=1,
+    )
+    assert stepscope.open(the_capture(tmp_path)).ops.height
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_unwritable_folder(tier, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        with P.profile(on_trace_ready=P.tensorboard_trace_handler("/proc/nowhere")) as prof:
+            for _ in range(3):
+                step()
+                prof.step()
+        print("TRAINED")
+        """,
+        tier=tier,
+    )
+    assert out.count("WARNING") == 1
+    assert "TRAINED" in out
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_capture_folder_is_removed_while_recording(tier, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        import shutil
+        with P.profile(on_trace_ready=lambda prof: print("READY")) as prof:
+            step()
+            shutil.rmtree(prof.prof_if.prof_path)
+            step()
+        print("TRAINED")
+        """,
+        tier=tier,
+    )
+    assert "TRAINED" in out
+    assert out.count("WARNING") == 1
+    assert "READY" not in out
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_disk_is_full(tier, tmp_path):
+    """A file system of one megabyte, where this machine lets us make one; else a limit on file sizes."""
+    out = run(
+        tmp_path,
+        """
+        import resource
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        prof = P.profile(on_trace_ready=lambda prof: None, record_shapes=True, with_stack=True)
+        prof.start()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        for _ in range(300):
+            step()
+        prof.stop()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        step()
+        print("TRAINED")
+        """,
+        tier=tier,
+    )
+    assert "TRAINED" in out
+    assert out.count("WARNING") == 1
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_fork_while_recording(tier, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        with P.profile(on_trace_ready=lambda prof: print("READY", flush=True)) as prof:
+            step()
+            child = os.fork()
+            if child == 0:
+                torch.ones(3).tan()
+                prof.step()
+                prof.stop()
+                del prof
+                # As multiprocessing does; a plain exit of a forked child hangs in torch's own profiler.
+                os._exit(7)
+            assert os.waitpid(child, 0)[1] >> 8 == 7
+            torch.ones(3).cosh()
+        """,
+        tier=tier,
+    )
+    assert out.count("READY") == 1
+    names = set(stepscope.open(the_capture(tmp_path)).ops["name"].cast(str))
+    assert "aten::cosh" in names
+    assert "aten::tan" not in names
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_workers_of_a_data_loader(tier, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
+        with P.profile(schedule=P.schedule(wait=0, active=2, repeat=1), on_trace_ready=lambda prof: print("READY", flush=True)) as prof:
+            for batch in loader:
+                batch.sin()
+                prof.step()
+        """,
+        tier=tier,
+    )
+    assert out.count("READY") == 1
+    assert stepscope.open(the_capture(tmp_path)).steps.height == 2
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_process_ends_inside_a_recording(tier, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
+        prof.start()
+        step()
+        """,
+        tier=tier,
+    )
+    assert "stepscope analyse" in out
+    assert not list(tmp_path.rglob("ASCEND_PROFILER_OUTPUT"))
+    assert stepscope.open(the_capture(tmp_path)).ops.height
+
+
+@needs_native
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_process_leaves_what_was_written(number, tmp_path):
+    run(
+        tmp_path,
+        f"""
+        prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"), record_shapes=True)
+        prof.start()
+        written = os.path.join(prof.prof_if.prof_path, "FRAMEWORK", "torch.op_range")
+        while not (os.path.exists(written) and os.path.getsize(written) > 100_000):
+            step()
+        os.kill(os.getpid(), {int(number)})
+        """,
+        tier="native",
+        expect=-number,
+    )
+    capture = stepscope.open(the_capture(tmp_path))
+    assert capture.ops.height > 500
+    assert capture.facts.profiler_info["collector"]["complete"] is False
+    (result,) = analyse(str(the_capture(tmp_path)))
+    assert result.ok
+
+
+def test_a_killed_process_with_torchs_own_profiler_is_explained(tmp_path):
+    run(
+        tmp_path,
+        """
+        prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
+        prof.start()
+        step()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        expect=-signal.SIGKILL,
+    )
+    try:
+        assert stepscope.open(the_capture(tmp_path)).ops.height == 0
+    except CaptureError as problem:
+        assert "nothing" in str(problem)
+
+
+def test_torchs_profiler_runs_already(tmp_path):
+    out = run(
+        tmp_path,
+        """
+        import torch.profiler
+        with torch.profiler.profile() as theirs:
+            with P.profile(on_trace_ready=lambda prof: print("READY")) as prof:
+                step()
+                prof.step()
+        assert len(theirs.events())
+        print("TRAINED")
+        """,
+    )
+    assert "TRAINED" in out
+    assert out.count("WARNING") == 1
+    assert "READY" not in out
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_start_and_stop_many_times(tier, tmp_path):
+    run(
+        tmp_path,
+        """
+        for _ in range(5):
+            with P.profile(on_trace_ready=lambda prof: None, profile_memory=True, with_stack=True):
+                step()
+        """,
+        tier=tier,
+    )
+    found = sorted(tmp_path.rglob("*_ascend_pt"))
+    assert len(found) == 5
+    counts = [stepscope.open(path).ops.height for path in found]
+    assert len(set(counts[1:])) == 1, "a later capture holds more than its own operators"
+
+
+def test_a_closed_standard_output(tmp_path):
+    run(
+        tmp_path,
+        """
+        sys.stdout.close()
+        prof = P.profile(record_shapes=1)
+        prof.stop()
+        with prof:
+            step()
+        """,
+    )
+    assert Path(the_capture(tmp_path), "profiler_info.json").is_file()
