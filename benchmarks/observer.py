@@ -2,7 +2,7 @@
 """What recording costs a training job: our observer against torch.profiler on the same loop with the same switches.
 
 Profiled and unprofiled blocks alternate in one process, so that whatever else the machine does hits both alike.
-The extra time per operator is the difference of lower quartiles of CPU time: of the training thread (what the job
+The extra time per operator is the difference of lowest deciles of CPU time: of the training thread (what the job
 waits for) and of the whole process (with the writer thread). `python -m benchmarks.observer --help`.
 """
 
@@ -59,10 +59,14 @@ def train_steps(count: int) -> Work:
     return work
 
 
-def cpu_seconds(work: Work) -> tuple[float, float]:
-    process, thread = time.process_time(), time.thread_time()
-    work()
-    return time.thread_time() - thread, time.process_time() - process
+def cpu_seconds(work: Work, runs: int) -> tuple[list[float], float]:
+    """CPU time of this thread in each run, and of the process on average. Short runs are sometimes left alone by others."""
+    process, seen = time.process_time(), []
+    for _ in range(runs):
+        begin = time.thread_time()
+        work()
+        seen.append(time.thread_time() - begin)
+    return seen, (time.process_time() - process) / runs
 
 
 class Ours:
@@ -94,25 +98,36 @@ class Theirs:
         del self.profiler
 
 
-def extra_times(work: Work, recorders: dict[str, Any], blocks: int) -> dict[str, tuple[float, float]]:
-    """CPU seconds that a block takes more under each recorder: of this thread, of the process (lower quartiles)."""
+def extra_times(work: Work, recorders: dict[str, Any], blocks: int, runs: int) -> dict[str, tuple[float, float]]:
+    """CPU seconds that a run takes more under each recorder: of this thread, of the process (lowest deciles)."""
     work()
-    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ("none", *recorders)}
+    threads: dict[str, list[float]] = {name: [] for name in ("none", *recorders)}
+    processes: dict[str, list[float]] = {name: [] for name in ("none", *recorders)}
+
+    def measure(name: str) -> None:
+        thread, process = cpu_seconds(work, runs)
+        threads[name] += thread
+        processes[name].append(process)
+
     for _ in range(blocks):
         for name, recorder in recorders.items():
-            seen["none"].append(cpu_seconds(work))
+            measure("none")
             with recorder:
-                seen[name].append(cpu_seconds(work))
-    middle = {name: [statistics.quantiles(values, n=4)[0] for values in zip(*pairs, strict=True)] for name, pairs in seen.items()}
-    return {name: (middle[name][0] - middle["none"][0], middle[name][1] - middle["none"][1]) for name in recorders}
+                measure(name)
+    low = {name: (_decile(threads[name]), _decile(processes[name])) for name in threads}
+    return {name: (low[name][0] - low["none"][0], low[name][1] - low["none"][1]) for name in recorders}
+
+
+def _decile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=10)[0]
 
 
 def overhead(observer: Observer, blocks: int) -> None:
-    for workload, work, goal in (("tiny operators", tiny_operators(20_000), 0.5), ("transformer", train_steps(6), 0.8)):
+    for workload, work, runs, goal in (("tiny operators", tiny_operators(500), 20, 0.5), ("transformer", train_steps(1), 4, 0.8)):
         for name, switches in SWITCHES.items():
             ours = Ours(observer, switches)
-            extra = extra_times(work, {"ours": ours, "torch.profiler": Theirs(switches)}, blocks)
-            per_op = {who: [1e9 * value / ours.operators for value in pair] for who, pair in extra.items()}
+            extra = extra_times(work, {"ours": ours, "torch.profiler": Theirs(switches)}, blocks, runs)
+            per_op = {who: [1e9 * runs * value / ours.operators for value in pair] for who, pair in extra.items()}
             (mine, mine_all), (other, other_all) = per_op["ours"], per_op["torch.profiler"]
             print(
                 f"{workload:15} {name:20} extra ns per operator: {mine:6.0f} (with the writer {mine_all:6.0f}), "
@@ -181,7 +196,7 @@ def stops(operators: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, default=15, help="profiled blocks per measurement")
+    parser.add_argument("--blocks", type=int, default=40, help="profiled blocks per measurement")
     parser.add_argument("--operators", type=int, default=1_000_000, help="for stop time and memory; 0 leaves them out")
     parser.add_argument("--stop-once", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--switches", default="plain", choices=list(SWITCHES), help=argparse.SUPPRESS)

@@ -45,8 +45,8 @@ inline void describe_tensor(Stream& stream, const at::Tensor& tensor, bool named
     memcpy(p + 3, tensor.strides().data(), dims * 8);
     out.size += dims * 8;
   }
-  stream.addresses.push_back(reinterpret_cast<uint64_t>(impl));
-  stream.addresses.push_back(stored ? reinterpret_cast<uint64_t>(impl->unsafe_storage().unsafeGetStorageImpl()->data()) : 0);
+  stream.add_address(reinterpret_cast<uint64_t>(impl));
+  stream.add_address(stored ? reinterpret_cast<uint64_t>(impl->unsafe_storage().unsafeGetStorageImpl()->data()) : 0);
 }
 
 inline Word word_of(const c10::IValue& value) {
@@ -76,7 +76,7 @@ inline uint32_t describe_inputs(Stream& stream, c10::ArrayRef<const c10::IValue>
   Scratch& out = stream.scratch;
   out.size = 0;
   out.put(static_cast<uint8_t>(named));
-  stream.addresses.clear();
+  stream.address_count = 0;
   for (const c10::IValue& value : values) {
     if (out.size > kMostInputBytes)
       out.put(static_cast<uint8_t>(Input::Other));

@@ -28,7 +28,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& fn) {
     try {
       bool with_values = (stream->options & kFlops) && !strcmp(name, "aten::conv2d");
       inputs = describe_inputs(*stream, fn.inputs(), named, with_values);
-      addresses = named ? stream->addresses.size() : 0;
+      addresses = named ? stream->address_count : 0;
     } catch (...) {  // a tensor that does not tell its sizes
       inputs = Texts::kNone;
     }

@@ -168,17 +168,28 @@ class Pool {
   std::atomic<size_t> left_{kMost};
 };
 
+// Sixteen bytes per multiplication; the last step reads the end of the text once more.
 inline uint64_t hash_bytes(const char* s, size_t n) {
-  uint64_t h = 0x9E3779B97F4A7C15ull ^ n, v;
-  for (; n >= 8; s += 8, n -= 8) {
-    memcpy(&v, s, 8);
-    h = (h ^ v) * 0xff51afd7ed558ccdull;
-    h ^= h >> 32;
+  auto read = [](const char* p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+  };
+  auto mix = [](uint64_t a, uint64_t b) {
+    __uint128_t product = static_cast<__uint128_t>(a ^ 0x9E3779B97F4A7C15ull) * (b ^ 0xff51afd7ed558ccdull);
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  };
+  uint64_t h = n * 0xc4ceb9fe1a85ec53ull;
+  if (n < 16) {
+    uint64_t a = 0, b = 0;
+    memcpy(&a, s, std::min<size_t>(n, 8));
+    if (n > 8)
+      memcpy(&b, s + 8, n - 8);
+    return mix(a ^ h, b);
   }
-  v = 0;
-  memcpy(&v, s, n);
-  h = (h ^ v) * 0xc4ceb9fe1a85ec53ull;
-  return h ^ (h >> 29);
+  const char* last = s + n - 16;
+  for (; s < last; s += 16) h = mix(read(s) ^ h, read(s + 8));
+  return mix(read(last) ^ h, read(last + 8));
 }
 
 // Numbers for texts, of one thread. Bounded: the owner forgets everything when it is full.
@@ -286,9 +297,11 @@ struct Stream {
   Chunk* chunk = nullptr;
   Pool* pool = nullptr;
   void (*wake)() = nullptr;
+  uint32_t until_wake = 0;
   Texts names, inputs;
   Scratch scratch;
-  std::vector<uint64_t> addresses;
+  std::vector<uint64_t> addresses = std::vector<uint64_t>(64);
+  size_t address_count = 0;
   std::vector<Op*> ranges;
   Op* step = nullptr;
   uint32_t skipped_calls = 0, owed_returns = 0;
@@ -337,6 +350,12 @@ struct Stream {
   void publish(size_t bytes) {
     here += bytes;
     chunk->used.store(static_cast<uint32_t>(here - chunk->bytes), std::memory_order_release);
+  }
+
+  void add_address(uint64_t address) {
+    if (__builtin_expect(address_count == addresses.size(), 0))
+      addresses.resize(address_count * 2);
+    addresses[address_count++] = address;
   }
 
   void count_dropped() {
@@ -413,6 +432,8 @@ struct Stream {
   }
 
  private:
+  static constexpr uint32_t kChunksPerWake = 4;
+
   char* next_chunk(size_t bytes) {
     if (bytes > Chunk::kBytes)
       return nullptr;
@@ -426,7 +447,11 @@ struct Stream {
     chunk = fresh;
     here = fresh->bytes;
     limit = fresh->bytes + Chunk::kBytes;
-    wake();
+    // Waking the writer costs the training thread some microseconds, so it is done for several chunks at once.
+    if (!until_wake--) {
+      until_wake = kChunksPerWake - 1;
+      wake();
+    }
     return here;
   }
 

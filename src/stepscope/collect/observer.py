@@ -7,6 +7,8 @@ until an observer is asked for.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import sys
@@ -253,9 +255,18 @@ def _load() -> Observer | str:
     if isinstance(found, str):
         return found
     try:
-        return try_library(str(found.path), found.origin)
+        observer = try_library(str(found.path), found.origin)
+        atexit.register(_stop_at_exit, observer)
+        return observer
     except (OSError, AttributeError, RuntimeError, ValueError, ImportError) as fault:
         return f"the observer does not work here: {fault}"
+
+
+def _stop_at_exit(observer: Observer) -> None:
+    """A script that ends inside a recording keeps what it recorded."""
+    if observer.phase != "idle":
+        with contextlib.suppress(ObserverError, OSError):
+            observer.stop()
 
 
 def try_library(path: str, origin: str = "built") -> Observer:

@@ -1,0 +1,100 @@
+"""Where native libraries come from, and what is said when there is none."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from stepscope.native import Library, find_library, library  # noqa: E402
+
+COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo test 1.0; exit 0;; esac
+echo x >> "$0.calls"
+while [ "$1" != -o ]; do shift; done
+{effect}
+"""
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A compiler that does what a test says; returns how often it was called to build."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "c++"
+
+    def make(effect):
+        path.write_text(COMPILER.format(effect=effect))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("CXX", str(path))
+        return lambda: len((tmp_path / "c++.calls").read_text().splitlines())
+
+    return make
+
+
+def test_built_once_and_kept(compiler):
+    calls = compiler('echo made > "$2"')
+    trial = "import sys; assert open(sys.argv[1]).read() == 'made\\n'"
+    first, second = find_library("observer", trial), find_library("observer", trial)
+    assert isinstance(first, Library)
+    assert first == second
+    assert first.origin == "built"
+    assert calls() == 1
+    assert stat.S_IMODE(first.path.parent.stat().st_mode) == 0o700
+
+
+def test_compiler_that_fails(compiler):
+    calls = compiler("echo no such header >&2; exit 1")
+    reasons = [find_library("observer", ""), find_library("observer", "")]
+    assert "no such header" in reasons[0]
+    assert reasons[0] == reasons[1]  # the second time without trying again
+    assert calls() == 1
+
+
+def test_library_that_crashes_its_trial(compiler):
+    compiler('echo made > "$2"')
+    reason = find_library("observer", "import os; os.abort()")
+    assert "did not pass its trial" in reason
+
+
+def test_no_room_for_thread_local_data_takes_the_other_variant(compiler):
+    calls = compiler('echo "$@" > "$2"')
+    trial = """
+import sys
+if 'DYNAMIC' not in sys.argv[0] and not __import__('pathlib').Path(sys.argv[1]).parent.joinpath('again').exists():
+    __import__('pathlib').Path(sys.argv[1]).parent.joinpath('again').touch()
+    raise OSError('cannot allocate memory in static TLS block')
+"""
+    assert isinstance(find_library("observer", trial), Library)
+    assert calls() == 2
+
+
+def test_no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert "no C++ compiler" in find_library("observer", "")
+
+
+def test_cache_that_cannot_be_written(compiler, monkeypatch, tmp_path):
+    compiler('echo made > "$2"')
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert "could not be built" in find_library("observer", "")
+
+
+def test_no_sources(monkeypatch):
+    assert "not installed" in find_library("no such library", "")
+
+
+def test_key_follows_the_sources(tmp_path):
+    (tmp_path / "a.cpp").write_text("1")
+    compiler = os.environ.get("CXX", "g++")
+    try:
+        first = library._key(tmp_path, compiler)
+    except FileNotFoundError:
+        pytest.skip("there is no C++ compiler")
+    (tmp_path / "a.cpp").write_text("2")
+    assert library._key(tmp_path, compiler) != first
