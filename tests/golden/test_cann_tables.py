@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stepscope.analysis.link import link
 from stepscope.formats import ascend_db, cann, msprof_output
-from stepscope.tables import Facts, Tables
+from stepscope.tables import ALL_TABLES, Facts, Tables
 
 A2 = ("a2_elementwise_1task", "a2_pypto_mix_aicpu_event", "a2_torch_add_2100tasks")
 PLACE = ["device", "stream", "task_id", "context_id", "start_ns"]
@@ -126,6 +127,19 @@ def test_frequency_and_facts_equal_the_database(raw, database):
     assert (ours["time_ns"] - theirs["time_ns"]).abs().max() <= 20
     for fact in ("host_name", "device_names", "device_ids", "rank", "session_start_ns", "session_end_ns"):
         assert getattr(raw.facts, fact) == getattr(database.facts, fact), fact
+
+
+def test_kernels_are_attributed_to_the_operator_around_their_launch(raw):
+    calls = raw.api_calls.filter(pl.col("level") == "node")
+    if not calls.height:
+        pytest.skip("no operator was launched through the framework")
+    ops = calls.select("pid", "tid", pl.col("start_ns") - 100, pl.col("end_ns") + 100, pl.col("item_id").alias("name"))
+    linked = link(raw.but(ops=ALL_TABLES["ops"].conform(ops)))
+    of_node = raw.kernels["connection_id"].is_in(calls["connection_id"].implode()).fill_null(False)
+    launched = linked.kernels.filter(of_node & (pl.col("kind") == "compute"))
+    owner = linked.ops["name"].cast(pl.String).gather(launched["op"])
+    assert launched.height > 0
+    assert owner.to_list() == launched["name"].cast(pl.String).to_list()
 
 
 def test_nothing_is_lost(raw, case):

@@ -141,6 +141,16 @@ def test_kernel_summary():
     ]
 
 
+def test_a_task_and_its_part_count_once():
+    linked = tables(
+        kernels=kernels(
+            task(0, 40, name="KERNEL_MIX_AIC", kind="other", stream=7, task_id=1, batch_id=0),
+            task(5, 35, stream=7, task_id=1, batch_id=0, context_id=0),
+        )
+    )
+    assert kernel_summary(linked).select("name", "total_ns", "share").rows() == [("MatMul", 30.0, 1.0)]
+
+
 @pytest.mark.parametrize("view", [kernel_rows, op_statistic, api_statistic, kernel_summary])
 def test_nothing_ran(view):
     assert view(tables(quality=rows("quality"))).height == 0

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.steps import step_of
+from stepscope.analysis.sub_tasks import without_parents
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.ascend_db_schema import ENUMS
 
@@ -158,9 +159,10 @@ def kernel_summary(tables: Tables) -> pl.DataFrame:
     """One row per kernel or communication operator type, most time first.
 
     Columns: name, kind, core, calls, total_ns, min_ns, avg_ns, max_ns, share (of all rows). Communication operators are
-    taken by type, because their names carry running numbers; those that are a single kernel only as that kernel.
+    taken by type, because their names carry running numbers; those that are a single kernel only as that kernel. A task
+    whose parts are there is left out.
     """
-    kernels = tables.kernels.select("name", "kind", "core", _length().alias("length"))
+    kernels = without_parents(tables.kernels).select("name", "kind", "core", _length().alias("length"))
     operators = tables.collectives.filter(pl.col("kernel").is_null())
     kind, core = (pl.lit(text).cast(pl.Categorical()).alias(name) for name, text in (("kind", "communication"), ("core", None)))
     operators = operators.select(pl.coalesce("op_type", "name").alias("name"), kind, core, _length().alias("length"))

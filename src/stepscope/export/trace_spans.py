@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from stepscope.analysis.sub_tasks import without_parents
 from stepscope.export.json_text import escaped, number, several_lines
 from stepscope.export.lines import Label, Lines, Part, Text, Whole
 from stepscope.export.timeline import Timeline
@@ -14,7 +15,6 @@ from stepscope.export.trace_clock import Clock
 
 NONE32 = "4294967295"
 NO_NOTIFY = "18446744073709551615"
-HOLDERS = ("FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV")
 API_PREFIX = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 
 
@@ -85,20 +85,6 @@ def _api_calls(frame: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
             '", "connection_id": ', Whole("connection_id", "-1"),
         ]  # fmt: skip
         yield _device(clock, rows, [f"{API_PREFIX.get(level or '', 'Api')}@", Text("name")], args)
-
-
-def without_parents(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Leave out a task whose parts are shown themselves (outputs.md 3.3)."""
-    if not tasks["context_id"].count():
-        return tasks
-    key = ["device", "stream", "batch_id", "task_id"]
-    is_part = pl.col("context_id").is_not_null()
-    # Where the source does not say how often task numbers had wrapped, only tasks that always have parts are safe to leave out.
-    holds_parts = pl.col("host_task_type").is_in(HOLDERS).fill_null(False)
-    parts = tasks.filter(is_part).select(key).unique()
-    whole = tasks.with_row_index("row").filter(~is_part & (pl.col("batch_id").is_not_null() | holds_parts))
-    parents = whole.join(parts, on=key, how="semi", nulls_equal=True)["row"]
-    return tasks.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(parents.implode())) if len(parents) else tasks
 
 
 def _task_args(frame: pl.DataFrame) -> list[Part]:

@@ -107,7 +107,7 @@ def _with_group_index(rows: pl.DataFrame) -> pl.DataFrame:
 def _display_name(session_start_ns: int | None) -> pl.Expr:
     """`<name>_<end of the group's number>_<how many of the group came before>_<how often it had run>`."""
     group = pl.col("group").cast(pl.String).fill_null(_NO_GROUP)
-    counted = (pl.col("start_ns") >= session_start_ns if session_start_ns is not None else pl.lit(True)).cast(pl.Int64)
+    counted = (pl.col("start_ns") >= (session_start_ns or 0)).cast(pl.Int64)
     apart = pl.col("name").str.contains(_BY_PROCESSOR, literal=True)
     index = (counted.cum_sum() - counted).over("device", "group", apart, "run")
     return pl.format("{}_{}_{}_{}", "name", group.str.slice(-3), index, pl.col("run") + 1)
