@@ -22,17 +22,18 @@ def write(tables: Tables, folder: Path) -> list[Path]:
 def rows_and_columns(tables: Tables) -> tuple[pl.DataFrame, list[Cells]]:
     """The tasks by start, and what the file shows of them."""
     rows = _listed(tables.kernels).sort("start_ns", "device", maintain_order=True)
-    # Sources that do not record functions name the operator.
-    name = "kernel_name" if rows["kernel_name"].count() else "name"
+    # Sources that do not record functions name the operator; a task that is none has no name then.
+    named = pl.when(pl.col("kind").is_in(["compute", "communication"])).then("name")
     # The device type that the timeline shows of copies is not what the host queued.
     queued = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
     rows = rows.with_columns(
+        function=pl.col("kernel_name") if rows["kernel_name"].count() else named,
         kind=pl.coalesce("core", queued, "task_type", "host_task_type"),
         lasted_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
     )
     return rows, [
         whole("Device_id", "device", NOT_KNOWN),
-        text("kernel_name", name, NOT_KNOWN),
+        text("kernel_name", "function", NOT_KNOWN),
         text("kernel_type", "kind", NOT_KNOWN),
         whole("stream_id", "stream", NOT_KNOWN),
         whole("task_id", "task_id", NOT_KNOWN),
