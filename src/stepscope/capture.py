@@ -26,6 +26,8 @@ from stepscope.tables.store import fingerprint, read_store, store_folder, write_
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 SOURCES = ("auto", "raw", "parsed", "text", "db")
 Progress = Callable[[str], None]
+_RAW_LOST = "raw device records not read"
+_INSTEAD = "the vendor's parsed files were read instead"
 
 
 def quiet(stage: str) -> None:
@@ -215,7 +217,8 @@ def _read_records(
         clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
         folder = files.framework
         reads.append(lambda: collected.read(folder, clock))
-    reads += [_prof_reader(prof, form, facts, databases_first) for prof, form in forms.items() if form]
+    alone = not files.framework
+    reads += [_prof_reader(prof, form, facts, databases_first, alone) for prof, form in forms.items() if form]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         parts = list(pool.map(lambda read: read(), reads))
     notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
@@ -232,7 +235,7 @@ def _about_form(prof: Path, form: str, source: str) -> list[pl.DataFrame]:
     if not form:
         return [lost(str(prof), "device data missing", 1, "the folder holds neither raw records nor parsed files")]
     if form == "parsed" and source == "raw" and is_raw(prof):
-        return [lost(str(prof), "raw device records not read", 1, f"{obstacle(prof)}; the vendor's parsed files were read instead")]
+        return [lost(str(prof), _RAW_LOST, 1, f"{obstacle(prof)}; {_INSTEAD}")]
     return []
 
 
@@ -245,9 +248,9 @@ def with_recorded_device(tables: Tables) -> Tables:
     return tables.but(memory_events=tables.memory_events.with_columns(number))
 
 
-def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool) -> Callable[[], Tables]:
+def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool, alone: bool) -> Callable[[], Tables]:
     if form != "parsed":
-        return lambda: _raw_or_parsed(prof, facts, databases_first)
+        return lambda: _raw_or_parsed(prof, facts, databases_first, alone)
     database = prof_database(prof)
     if database and (databases_first or not prof_timeline(prof)):
         chosen = database
@@ -255,15 +258,18 @@ def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool) -> 
     return lambda: msprof_output.read(prof)
 
 
-def _raw_or_parsed(prof: Path, facts: Facts, databases_first: bool) -> Tables:
-    """Raw records; where they turn out to be useless the vendor's parsed files, if there are any."""
+def _raw_or_parsed(prof: Path, facts: Facts, databases_first: bool, alone: bool) -> Tables:
+    """Raw records; where they turn out to be useless the vendor's parsed files, or nothing beside other sources."""
     try:
         return cann.read(prof)
     except CaptureError as problem:
-        if "parsed" not in prof_forms(prof):
+        cause = problem.cause or problem.what
+        if "parsed" in prof_forms(prof):
+            said = lost(str(prof), _RAW_LOST, 1, f"{cause}; {_INSTEAD}")
+            return _prof_reader(prof, "parsed", facts, databases_first, alone)().noting(said)
+        if alone:
             raise
-        said = lost(str(prof), "raw device records not read", 1, f"{problem.what}; the vendor's parsed files were read instead")
-        return _prof_reader(prof, "parsed", facts, databases_first)().noting(said)
+        return Tables().noting(lost(str(prof), _RAW_LOST, 1, cause))
 
 
 def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
+from stepscope.formats.cann.layouts import API_EVENT
 from stepscope.formats.discover import find, prof_forms
 from stepscope.simplify import simplify
 
@@ -106,3 +108,33 @@ def test_parsed_output_is_removed_only_when_raw_can_replace_it(tmp_path, chip, e
     simplify(found, everything=everything, from_raw=from_raw)
     assert (folder / "mindstudio_profiler_output").exists() is kept
     assert (folder / "device_0/data/stars_soc.data.0.slice_0").exists()
+
+
+@pytest.mark.parametrize(("chip", "name"), [(4, "Ascend310P"), (15, "Ascend950"), (99, "of platform_version 99")])
+def test_a_chip_that_cannot_be_read_is_named(tmp_path, chip, name):
+    (found,) = find(prof(tmp_path, chip=chip))
+    with pytest.raises(CaptureError, match="nothing in this raw folder can be read") as problem:
+        Capture(found).load(keep=False)
+    assert problem.value.cause.startswith(f"not yet readable: chip {name}")
+
+
+def test_host_calls_of_an_unreadable_chip_are_read(tmp_path):
+    folder = prof(tmp_path, chip=15)
+    (folder / "host/start_info").write_text('{"clockMonotonicRaw": "0", "collectionTimeBegin": "1000000"}')
+    call = np.zeros(1, API_EVENT.dtype)
+    call["magic"], call["level"], call["type"], call["begin"], call["end"] = API_EVENT.magic, 5000, 1003, 5, 9
+    (folder / "host/data/aging.api_event.data.slice_0").write_bytes(call.tobytes())
+    (found,) = find(folder)
+    tables = Capture(found).load(keep=False)
+    assert tables.api_calls.select("level", "start_ns", "end_ns").rows() == [("runtime", 1_000_000_005, 1_000_000_009)]
+    assert "not yet readable: chip Ascend950 (platform_version 15)" in tables.quality["detail"].to_list()
+
+
+def test_unreadable_device_data_leaves_the_framework_readable(tmp_path):
+    prof(tmp_path, chip=4)
+    (tmp_path / "FRAMEWORK").mkdir()
+    (tmp_path / "profiler_info_0.json").write_text("{}")
+    (found,) = find(tmp_path)
+    tables = Capture(found).load(keep=False)
+    details = dict(tables.quality.select("issue", "detail").iter_rows())
+    assert details["raw device records not read"] == "not yet readable: chip Ascend310P (platform_version 4)"
