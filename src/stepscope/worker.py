@@ -14,6 +14,7 @@ from stepscope.analyse import Request, analyse_captures
 from stepscope.capture import open_all, open_capture
 from stepscope.errors import CaptureError
 from stepscope.export.memory_timeline import export_memory_timeline
+from stepscope.export.op_args import write_op_args
 from stepscope.export.stacks import export_stacks
 from stepscope.export.trace_view import write as write_trace
 from stepscope.tables import Tables
@@ -37,6 +38,8 @@ def main(text: str) -> int:
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
     results = analyse_captures(open_all(request["capture"]), Request(progress=_stage), jobs=1)
     failed = [result for result in results if not result.ok]
+    if not failed and request.get("op_args"):
+        write_op_args(open_capture(request["capture"]).load(_stage), Path(request["capture"]))
     return {
         "ok": not failed,
         "error": "; ".join(str(result.error) for result in failed) or None,

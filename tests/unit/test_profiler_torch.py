@@ -300,3 +300,22 @@ def test_both_tiers_see_the_same_operators(tmp_path, monkeypatch):
 def test_importing_the_profiler_does_not_import_torch():
     code = "import sys, stepscope.profiler; sys.exit('torch' in sys.modules or 'polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_example_runs(tmp_path):
+    example = Path(__file__).resolve().parents[2] / "examples" / "profile_training.py"
+    done = subprocess.run([sys.executable, str(example), "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "operators in 4 steps" in done.stdout
+    assert stepscope.open(the_capture(tmp_path / "out")).facts.metadata["model"] == "one encoder layer"
+
+
+def test_operator_arguments_lie_beside_the_capture(tier):
+    config = _ExperimentalConfig(record_op_args=True)
+    with profile(on_trace_ready=tensorboard_trace_handler("r"), experimental_config=config):
+        torch.ones(3, 4).matmul(torch.ones(4, 5))
+    folder = the_capture("r")
+    lines = (folder.parent / f"{folder.name}_op_args" / "op_args.jsonl").read_text().splitlines()
+    (product,) = [record for record in map(json.loads, lines) if record["name"] == "aten::mm"]
+    assert product["shapes"] == "3,4;4,5"
+    assert product["dtypes"] == "float;float"
+    assert product["ts"] > 10**18

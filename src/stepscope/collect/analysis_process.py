@@ -80,16 +80,19 @@ def wait_with_progress(process: AnalysisProcess) -> Outcome:
     return outcome
 
 
-def analyse_capture(capture: Path, *, background: bool, afterwards: Callable[[], None] = lambda: None) -> None:
+def analyse_capture(
+    capture: Path, *, background: bool, op_args: bool = False, afterwards: Callable[[], None] = lambda: None
+) -> None:
     """Analyse a finished capture and say how it went; its failure is one warning.
 
     Args:
         capture: the capture's folder.
         background: return at once; the interpreter waits for the analysis when it ends.
+        op_args: write the operators' arguments beside the capture too.
         afterwards: called when the analysis is over, well or not.
     """
     messages.info(f"Start parsing profiling data in {'async' if background else 'sync'} mode at: {capture}")
-    process = AnalysisProcess({"do": "analyse", "capture": str(capture)}, background=background)
+    process = AnalysisProcess({"do": "analyse", "capture": str(capture), "op_args": op_args}, background=background)
 
     def finish() -> None:
         outcome = process.wait() if background else wait_with_progress(process)

@@ -141,7 +141,8 @@ class Recording:
         assert where is not None
         self._analysing = background
         afterwards = (lambda: _ignore(_moved_on(folder, where, self.settings))) if background else (lambda: None)
-        analyse_capture(folder, background=background, afterwards=afterwards)
+        op_args = bool(self.settings.experimental.get("record_op_args"))
+        analyse_capture(folder, background=background, op_args=op_args, afterwards=afterwards)
 
     def push_step(self, name: str) -> None:
         if self._recording and self._tier is not None:

@@ -1,0 +1,69 @@
+"""Code blocks of the documents, read when the tests run; what a sample leaves open is supplied here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+_BLOCK = re.compile(r"^(?P<indent>[ \t]*)```[a-z]*\n(?P<code>.*?)^[ \t]*```", re.MULTILINE | re.DOTALL)
+
+
+def seeds_folder() -> Path:
+    """The folder of documents; without it the tests of samples are skipped."""
+    for candidate in (os.environ.get("STEPSCOPE_SEEDS"), Path(__file__).resolve().parents[3] / "shared" / "seeds"):
+        if candidate and Path(candidate).is_dir():
+            return Path(candidate)
+    pytest.skip("the documents with the samples are not here: set STEPSCOPE_SEEDS to their folder")
+
+
+def blocks(document: str, *holding: str) -> list[str]:
+    """Code blocks of a document (by the start of its file name) that hold all the given texts."""
+    (path,) = seeds_folder().glob(f"{document}_*.txt")
+    found = [textwrap.dedent(match["code"]) for match in _BLOCK.finditer(path.read_text(encoding="utf-8"))]
+    return [code for code in found if all(text in code for text in holding)]
+
+
+def block(document: str, *holding: str) -> str:
+    (only,) = blocks(document, *holding)
+    return only
+
+
+# Names that the samples use without defining them.
+OPEN_ENDS = """
+import torch, json
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+input_data = torch.rand(4, 8)
+steps = epochs = 5
+text, key, value = "text", "model", json.dumps({"layers": 2})
+def train_one_step():
+    optimizer.zero_grad()
+    model(torch.rand(4, 8)).sum().backward()
+    optimizer.step()
+train_model_step = train_one_step
+"""
+
+
+def run(folder: Path, code: str, *arguments: str, before: str = "", after: str = "", **environment: str) -> str:
+    """Run a sample as its own script with the stand-in for torch_npu; its output. A warning of Python is an error."""
+    (folder / "opened.py").write_text(OPEN_ENDS)
+    script = folder / "sample.py"
+    script.write_text("from opened import *\n" + before + "\n" + code + "\n" + after)
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope.compat", str(script), *arguments],
+        cwd=folder,
+        env={**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
