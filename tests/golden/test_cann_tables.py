@@ -10,8 +10,11 @@ import polars as pl
 import pytest
 
 from stepscope.analysis.link import link
+from stepscope.capture import open_capture
+from stepscope.cli import main
 from stepscope.formats import ascend_db, cann, msprof_output
 from stepscope.tables import ALL_TABLES, Facts, Tables
+from stepscope.tables.store import read_store
 
 A2 = ("a2_elementwise_1task", "a2_pypto_mix_aicpu_event", "a2_torch_add_2100tasks")
 PLACE = ["device", "stream", "task_id", "context_id", "start_ns"]
@@ -156,3 +159,39 @@ def test_310b_reads_as_well(golden):
     operators = tables.kernels.filter(pl.col("kind") == "compute")
     assert operators["op_type"].cast(pl.String).to_list() == ["Addcmul"]
     assert tables.kernel_metrics.height == 1
+
+
+def test_analysing_a_prof_folder_leaves_the_vendors_files_alone(golden, tmp_path, capsys):
+    source = next((golden / "prof_raw" / A2[0]).glob("PROF_*"))
+    prof = tmp_path / source.name
+    shutil.copytree(source, prof, copy_function=shutil.copyfile)
+    prof.chmod(0o750)  # the real captures may be read-only, and then the store would be elsewhere
+    vendors = prof / "mindstudio_profiler_output" / "op_summary_20260522113006.csv"
+    vendors.parent.mkdir()
+    vendors.write_text("not ours")
+    for _ in range(2):
+        assert main(["analyse", str(prof)]) == 0
+    written = sorted(path.name for path in (prof / "stepscope_output").iterdir() if path.is_file())
+    kinds = ("api_statistic", "msprof", "msprof", "op_statistic", "op_summary", "task_time")
+    assert [name.rpartition("_")[0] for name in written] == list(kinds)
+    assert all("_20260522113002." in name for name in written)
+    assert vendors.read_text() == "not ours"
+    assert read_store(prof / ".stepscope", None) is not None
+    assert main(["info", str(tmp_path)]) == 0
+    assert "read from  raw PROF" in capsys.readouterr().out
+
+
+def test_raw_and_the_vendors_files_give_the_same_when_asked(case, raw, tmp_path):
+    """The same folder through `open_capture`: raw by default, the vendor's files with `source="parsed"`."""
+    source = next(case.glob("PROF_*"))
+    prof = tmp_path / source.name
+    shutil.copytree(source, prof, copy_function=shutil.copyfile)
+    prof.chmod(0o750)
+    for path in (case / "official_output").iterdir():
+        unpacked(path, prof / "mindstudio_profiler_output")
+    by_raw, by_files = (open_capture(prof, source=form).load(keep=False) for form in ("auto", "parsed"))
+    assert by_raw.kernels.height == raw.kernels.height
+    names = [tables.kernels.filter(pl.col("kind") == "compute")["name"].cast(pl.String).to_list() for tables in (by_raw, by_files)]
+    assert names[0] == names[1]
+    assert by_raw.facts.source == "raw PROF"
+    assert by_files.facts.source == "PROF"

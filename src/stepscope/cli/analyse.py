@@ -18,7 +18,11 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "captures", type=Path, nargs="+", metavar="PATH", help="capture folder, folder of captures, trace or database"
+        "captures",
+        type=Path,
+        nargs="+",
+        metavar="PATH",
+        help="capture folder, PROF_* folder, folder of captures, trace or database",
     )
     parser.add_argument("--export", type=_words, help=f"comma-separated: {', '.join(EXPORTS)} (default: what the capture asks for)")
     parser.add_argument("--out", type=Path, help="write below this folder and leave the captures untouched")
