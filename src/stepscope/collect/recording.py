@@ -221,7 +221,9 @@ def _moved_on(folder: Path, where: Place, settings: Settings) -> Path:
     """Send a capture from the spool folder to its place; where it will be."""
     if settings.spool is None or not folder.is_dir():
         return folder
-    spool.move_in_background(folder, where.parent)
+    arguments = folder.with_name(f"{folder.name}_op_args")
+    for made in (arguments, folder) if arguments.is_dir() else (folder,):
+        spool.move_in_background(made, where.parent)
     return where.parent / folder.name
 
 
