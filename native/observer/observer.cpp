@@ -52,7 +52,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& fn) {
   if (inside)
     memcpy(place + kOpSize, name, length);
   if (addresses)
-    memcpy(place + kOpSize + padded(length), stream->addresses.data(), addresses * 8);
+    copy_numbers(place + kOpSize + padded(length), reinterpret_cast<const int64_t*>(stream->addresses.data()), addresses);
   op->start = tick();
   stream->publish(kOpSize + extra);
   return std::unique_ptr<at::ObserverContext>(op);
