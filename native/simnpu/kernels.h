@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel is called on hardware, on which core it runs there, and how long it would take.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor_ref.h"
+
+namespace simnpu {
+
+struct KernelCall {
+  std::string op;  // with its overload, "aten::add.Tensor"
+  bool scalar_operand = false;  // a Python number took part
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+};
+
+// Stores the description and returns its number, or replaces that of the number given. `modelled_ns` is the time the
+// model gives, before any factor.
+uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number = 0);
+uint32_t describe_as(const std::string& json, uint32_t number = 0);
+
+uint32_t descriptions();
+std::string description(uint32_t number);
+
+}  // namespace simnpu

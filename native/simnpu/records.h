@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened on the simulated device, as fixed structs that a recorder drains through the C functions below.
+//
+// Times are nanoseconds of CLOCK_MONOTONIC_RAW, the clock of the observer's files; 0 means "did not happen".
+// Nothing is recorded, and no clock is read, while recording is off.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+namespace simnpu {
+
+enum class TaskKind : uint8_t { kernel = 0, copy_h2d = 1, copy_d2h = 2, copy_d2d = 3, event_record = 4, event_wait = 5, collective = 6 };
+
+constexpr uint8_t kTaskFailed = 1;  // the kernel threw; its fault surfaces at the next synchronisation
+constexpr uint8_t kTaskAwaited = 2;  // the host waited for it: data-dependent result, or first sight of a signature
+
+// One task from the host's call to its end on the device. Written by the stream's worker when the task ends.
+struct TaskRecord {
+  int64_t enqueue_start;  // host thread hands the task to the task queue (0 with TASK_QUEUE_ENABLE=0)
+  int64_t enqueue_end;
+  int64_t dequeue_start;  // dequeue thread takes it out (0 with TASK_QUEUE_ENABLE=0)
+  int64_t dequeue_end;
+  int64_t launch_start;  // runtime call that puts the task on its stream; inside the dequeue span, or on the host thread
+  int64_t launch_end;
+  int64_t start;  // on the device
+  int64_t end;
+  uint64_t connection;  // joins enqueue, dequeue, launch and device task; unique in the process, from 1
+  uint64_t bytes;  // moved by a copy, else 0
+  uint32_t description;  // kernels and collectives: number for simnpu_description, else 0
+  uint32_t task;  // number of the task in its stream, from 1
+  uint32_t host_thread;  // operating system's thread numbers
+  uint32_t launch_thread;
+  int32_t device;
+  int32_t stream;  // number of the stream in its device, 0 is the default stream
+  uint32_t event;  // number of the event for event tasks, else 0
+  TaskKind kind;
+  uint8_t flags;  // kTask*
+  uint16_t reserved;
+  int64_t modelled_ns;  // duration the kernel-time model asked for, 0 without a model
+  uint64_t correlation;  // left to an activity profiler that numbers operators
+};
+static_assert(sizeof(TaskRecord) == 128);
+
+enum class MemoryKind : uint8_t { malloc = 0, free = 1, block_free = 2 };
+
+// One event of the caching allocator, with the device's totals after it.
+struct MemoryRecord {
+  int64_t time;
+  uint64_t address;
+  int64_t size;  // bytes; negative when given back
+  int64_t allocated;
+  int64_t reserved;
+  int64_t active;
+  uint64_t stream;  // handle of the stream, as torch sees it
+  uint32_t thread;
+  int16_t device;
+  MemoryKind kind;
+  uint8_t component;  // 0: caching allocator
+};
+static_assert(sizeof(MemoryRecord) == 64);
+
+enum class Call : uint16_t {
+  synchronize_stream = 1,
+  synchronize_device = 2,
+  synchronize_event = 3,
+  malloc = 4,
+  free = 5,
+  malloc_host = 6,
+  free_host = 7,
+  create_stream = 8,
+};
+
+// One call of the runtime that launches nothing.
+struct CallRecord {
+  int64_t start;
+  int64_t end;
+  uint64_t value;  // bytes of memory calls, number of the stream or event of the others
+  uint32_t thread;
+  Call call;
+  int16_t device;
+};
+static_assert(sizeof(CallRecord) == 32);
+
+inline std::atomic<bool> recording_flag{false};
+inline std::atomic<uint64_t> records_lost{0};
+
+inline bool recording() {
+  return recording_flag.load(std::memory_order_relaxed);
+}
+
+// Records of one writer. Bounded: what nobody drains is counted as lost.
+template <class Record>
+class RecordBuffer {
+ public:
+  void add(const Record& record) {
+    std::lock_guard lock(mutex_);
+    if (records_.size() < kRoom)
+      records_.push_back(record);
+    else
+      records_lost.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  size_t drain(Record* to, size_t room) {
+    std::lock_guard lock(mutex_);
+    size_t count = records_.size() < room ? records_.size() : room;
+    for (size_t i = 0; i < count; i++)
+      to[i] = records_[i];
+    records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
+  }
+
+  void clear() {
+    std::lock_guard lock(mutex_);
+    records_.clear();
+  }
+
+ private:
+  static constexpr size_t kRoom = 1 << 21;
+  std::mutex mutex_;
+  std::deque<Record> records_;
+};
+
+RecordBuffer<MemoryRecord>& memory_records();
+RecordBuffer<CallRecord>& call_records();
+
+}  // namespace simnpu
+
+// The recorder's interface. Every function may be called from any thread, without the interpreter's lock.
+extern "C" {
+int simnpu_abi();  // changes with the structs
+void simnpu_record(int on);  // 1 forgets what was not drained and starts, 0 stops
+size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room);  // both return how many were copied; 0: none left
+size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room);
+size_t simnpu_drain_calls(simnpu::CallRecord* to, size_t room);
+uint64_t simnpu_lost();  // records for which there was no room, since the start
+uint32_t simnpu_descriptions();  // how many there are; numbers start at 1
+size_t simnpu_description(uint32_t number, char* to, size_t room);  // JSON; returns its length, copies what fits
+}

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace simnpu {
+namespace {
+
+constexpr int kStreamPool = 32;
+constexpr int kNaps = 16;
+constexpr auto kNap = std::chrono::microseconds(50);
+
+std::atomic<bool> started{false};  // a thread of ours runs
+std::atomic<bool> forked{false};
+std::atomic<int> hosts_waiting{0};
+std::atomic<uint64_t> connections{0};
+std::atomic<uint32_t> events{0};
+
+double number_from(const char* variable, double otherwise) {
+  const char* text = getenv(variable);
+  if (!text || !*text)
+    return otherwise;
+  char* end = nullptr;
+  double value = strtod(text, &end);
+  return *end || value < 0 ? otherwise : value;
+}
+
+Settings read_settings() {
+  Settings s{};
+  s.devices = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_DEVICES", 2)));
+  s.queue_depth = std::max<size_t>(1, static_cast<size_t>(number_from("STEPSCOPE_SIM_QUEUE_DEPTH", 4096)));
+  s.memory_bytes = static_cast<size_t>(number_from("STEPSCOPE_SIM_MEMORY_GB", 16) * (1ull << 30));
+  s.threads = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_THREADS", 1)));
+  s.kernel_time = number_from("STEPSCOPE_SIM_KERNEL_TIME", 0);
+  s.blocking = number_from("ASCEND_LAUNCH_BLOCKING", 0) > 0;
+  s.task_queue = number_from("TASK_QUEUE_ENABLE", 1) > 0 && !s.blocking;
+  return s;
+}
+
+void start_thread(const char* name, std::function<void()> body) {
+  started = true;
+  std::thread([name = std::string(name), body = std::move(body)] {
+    pthread_setname_np(pthread_self(), name.c_str());
+    prctl(PR_SET_TIMERSLACK, 1000ul);
+    body();
+  }).detach();
+}
+
+// Only this thread's share of the pool: at::set_num_threads would change the whole process.
+void set_kernel_threads(int count) {
+  at::init_num_threads();
+  if (auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
+    set(count);
+}
+
+void sleep_until(int64_t when_ns) {
+  for (int64_t left = when_ns - now_ns(); left > 0; left = when_ns - now_ns()) {
+    timespec t{static_cast<time_t>(left / 1000000000), static_cast<long>(left % 1000000000)};
+    nanosleep(&t, nullptr);
+  }
+}
+
+// While a host thread waits, queues are served at once.
+struct Waiting {
+  Waiting() {
+    hosts_waiting.fetch_add(1);
+  }
+  ~Waiting() {
+    hosts_waiting.fetch_sub(1);
+  }
+};
+
+struct CurrentPlace {
+  int device = 0;
+  std::vector<int64_t> streams = std::vector<int64_t>(settings().devices, 0);
+};
+thread_local CurrentPlace place;
+
+[[maybe_unused]] const int fork_watch = pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
+
+}  // namespace
+
+RecordBuffer<MemoryRecord>& memory_records() {
+  static auto* buffer = new RecordBuffer<MemoryRecord>;
+  return *buffer;
+}
+
+RecordBuffer<CallRecord>& call_records() {
+  static auto* buffer = new RecordBuffer<CallRecord>;
+  return *buffer;
+}
+
+const Settings& settings() {
+  static const Settings once = read_settings();
+  return once;
+}
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+uint32_t thread_id() {
+  static thread_local uint32_t id = static_cast<uint32_t>(syscall(SYS_gettid));
+  return id;
+}
+
+bool in_forked_child() {
+  return forked.load(std::memory_order_relaxed);
+}
+
+void check_not_forked() {
+  TORCH_CHECK(!in_forked_child(),
+              "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method");
+}
+
+// ---------------------------------------------------------------------------------------------------- task queue
+
+uint64_t TaskQueue::push(Task* task, std::atomic<uint64_t>* issued) {
+  uint64_t ticket = 0;
+  bool wake;
+  {
+    std::unique_lock lock(mutex_);
+    if (C10_UNLIKELY(held_.load() >= settings().queue_depth)) {
+      blocked_.fetch_add(1);
+      Waiting hurried;
+      if (consumer_ == Consumer::napping)
+        filled_.notify_one();
+      room_.wait(lock, [&] { return held_.load() < settings().queue_depth; });
+      blocked_.fetch_sub(1);
+    }
+    if (issued)
+      ticket = task->ticket = issued->fetch_add(1) + 1;
+    tasks_.push_back(task);
+    held_.fetch_add(1);
+    wake = consumer_ == Consumer::asleep || (consumer_ == Consumer::napping && hosts_waiting.load() > 0);
+  }
+  if (wake)
+    filled_.notify_one();
+  return ticket;
+}
+
+std::deque<Task*> TaskQueue::take() {
+  std::unique_lock lock(mutex_);
+  for (int naps = 0; tasks_.empty();) {
+    if (lazy_ && naps++ < kNaps) {
+      consumer_ = Consumer::napping;
+      filled_.wait_for(lock, kNap, [&] { return !tasks_.empty() && hosts_waiting.load() > 0; });
+    } else {
+      consumer_ = Consumer::asleep;
+      filled_.wait(lock, [&] { return !tasks_.empty(); });
+    }
+  }
+  consumer_ = Consumer::awake;
+  std::deque<Task*> batch;
+  batch.swap(tasks_);
+  return batch;
+}
+
+void TaskQueue::release() {
+  held_.fetch_sub(1);
+  if (C10_UNLIKELY(blocked_.load() > 0)) {
+    std::lock_guard lock(mutex_);
+    room_.notify_all();
+  }
+}
+
+void TaskQueue::hurry() {
+  std::lock_guard lock(mutex_);
+  if (consumer_ == Consumer::napping)
+    filled_.notify_one();
+}
+
+// -------------------------------------------------------------------------------------------------------- stream
+
+Stream::Stream(Device& device, int number) : device(device), number(number) {
+  char name[16];
+  snprintf(name, sizeof name, "npu%d.s%d", device.number, number);
+  start_thread(name, [this] { work(); });
+}
+
+uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
+  check_not_forked();
+  Task* task = owned.release();
+  task->stream = this;
+  TaskRecord& r = task->record;
+  r.connection = connections.fetch_add(1, std::memory_order_relaxed) + 1;
+  r.device = device.number;
+  r.stream = number;
+  r.host_thread = thread_id();
+  uint64_t ticket;
+  if (settings().task_queue) {
+    if (called_ns) {
+      r.enqueue_start = called_ns;
+      r.enqueue_end = now_ns();
+    }
+    ticket = device.queue_.push(task, &issued_);
+  } else {
+    if (called_ns)
+      r.launch_start = called_ns;
+    // Numbered and put on the stream under the queue's lock, so that tickets are in the order of execution.
+    r.launch_thread = r.host_thread;
+    if (called_ns)
+      r.launch_end = now_ns();
+    ticket = queue_.push(task, &issued_);
+  }
+  if (C10_UNLIKELY(settings().blocking))
+    wait(ticket);
+  return ticket;
+}
+
+void Stream::launch(Task* task) {
+  TaskRecord& r = task->record;
+  if (r.enqueue_start) {
+    r.dequeue_start = now_ns();
+    r.launch_start = now_ns();
+    // The worker owns the task once it is pushed: the ends of the two spans are taken just before.
+    r.launch_end = now_ns();
+    r.dequeue_end = now_ns();
+  }
+  r.launch_thread = thread_id();
+  queue_.push(task, nullptr);
+}
+
+void Stream::wait(uint64_t ticket) {
+  if (done_.load() < ticket) {
+    check_not_forked();
+    Waiting hurried;
+    device.queue_.hurry();
+    queue_.hurry();
+    std::unique_lock lock(done_mutex_);
+    waiters_.fetch_add(1);
+    done_changed_.wait(lock, [&] { return done_.load() >= ticket; });
+    waiters_.fetch_sub(1);
+  }
+  device.throw_pending_fault();
+}
+
+void Stream::synchronize() {
+  CallSpan span(Call::synchronize_stream, device.number, static_cast<uint64_t>(number));
+  wait(issued_.load());
+}
+
+bool Stream::idle() const {
+  return done_.load() >= issued_.load();
+}
+
+void Stream::work() {
+  at::DisableRecordFunctionGuard unobserved;
+  at::AutoDispatchBelowADInplaceOrView plain_kernels;
+  set_kernel_threads(settings().threads);
+  for (;;) {
+    for (Task* task : queue_.take()) {
+      task->record.task = ++launched_;
+      execute(*task);
+      delete task;
+      queue_.release();
+      done_.fetch_add(1);
+      if (waiters_.load() > 0) {
+        std::lock_guard lock(done_mutex_);
+        done_changed_.notify_all();
+      }
+    }
+  }
+}
+
+void Stream::execute(Task& task) {
+  TaskRecord& r = task.record;
+  // A task called before recording began has no launch: it is left out whole.
+  const bool recorded = r.launch_start && recording();
+  const int64_t start = recorded || r.modelled_ns ? now_ns() : 0;
+  try {
+    task.run();
+  } catch (const std::exception& fault) {
+    r.flags |= kTaskFailed;
+    if (task.fault_of_caller) {
+      *task.fault_of_caller = std::current_exception();
+    } else {
+      auto* error = dynamic_cast<const c10::Error*>(&fault);
+      device.fail(task.name() + " failed on npu:" + std::to_string(device.number) + ", stream " + std::to_string(number) + ": " +
+                  (error ? error->what_without_backtrace() : fault.what()));
+    }
+  }
+  if (r.modelled_ns)
+    sleep_until(start + r.modelled_ns);
+  if (recorded) {
+    r.start = start;
+    int64_t end = now_ns();
+    // How late the sleeper woke is no property of the kernel.
+    r.end = r.modelled_ns && end - start - r.modelled_ns < 1000000 ? start + r.modelled_ns : end;
+    records.add(r);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------- device
+
+Device::Device(int number) : number(number) {
+  streams_.resize(1 + kStreamPool);
+}
+
+Stream& Device::stream(int64_t wanted) {
+  check_not_forked();
+  if (settings().task_queue)
+    std::call_once(started_, [this] { start_thread("acl_thread", [this] { dequeue(); }); });
+  std::lock_guard lock(mutex_);
+  TORCH_CHECK(wanted >= 0 && wanted < static_cast<int64_t>(streams_.size()), "npu:", number, " has no stream ", wanted);
+  auto& stream = streams_[static_cast<size_t>(wanted)];
+  if (!stream)
+    stream = std::make_unique<Stream>(*this, static_cast<int>(wanted));
+  return *stream;
+}
+
+int64_t Device::new_stream() {
+  check_not_forked();
+  int64_t wanted;
+  {
+    std::lock_guard lock(mutex_);
+    wanted = 1 + made_++ % kStreamPool;
+  }
+  CallSpan span(Call::create_stream, number, static_cast<uint64_t>(wanted));
+  stream(wanted);
+  return wanted;
+}
+
+std::vector<Stream*> Device::streams() {
+  std::lock_guard lock(mutex_);
+  std::vector<Stream*> all;
+  for (auto& stream : streams_)
+    if (stream)
+      all.push_back(stream.get());
+  return all;
+}
+
+void Device::synchronize() {
+  check_not_forked();
+  CallSpan span(Call::synchronize_device, number, 0);
+  for (Stream* stream : streams())
+    stream->wait(stream->issued_.load());
+}
+
+void Device::dequeue() {
+  for (;;) {
+    for (Task* task : queue_.take()) {
+      task->stream->launch(task);
+      queue_.release();
+    }
+  }
+}
+
+void Device::fail(const std::string& what) {
+  std::lock_guard lock(fault_mutex_);
+  if (!faulty_.load())
+    fault_ = what;
+  faulty_ = true;
+}
+
+void Device::throw_pending_fault() {
+  if (C10_LIKELY(!faulty_.load(std::memory_order_acquire)))
+    return;
+  std::string what;
+  {
+    std::lock_guard lock(fault_mutex_);
+    if (!faulty_.exchange(false))
+      return;
+    what.swap(fault_);
+  }
+  TORCH_CHECK(false, what);
+}
+
+int device_count() {
+  return settings().devices;
+}
+
+Device& device(int number) {
+  static auto* devices = [] {
+    auto* all = new std::vector<std::unique_ptr<Device>>;
+    for (int i = 0; i < device_count(); i++)
+      all->push_back(std::make_unique<Device>(i));
+    return all;
+  }();
+  TORCH_CHECK(number >= 0 && number < device_count(), "there is no npu:", number, ", STEPSCOPE_SIM_DEVICES is ", device_count());
+  return *(*devices)[static_cast<size_t>(number)];
+}
+
+int current_device() {
+  return place.device;
+}
+
+void set_current_device(int number) {
+  TORCH_CHECK(number >= 0 && number < device_count(), "there is no npu:", number, ", STEPSCOPE_SIM_DEVICES is ", device_count());
+  place.device = number;
+}
+
+int64_t current_stream_number(int device) {
+  return place.streams[static_cast<size_t>(device)];
+}
+
+Stream& current_stream(int number) {
+  static thread_local std::vector<Stream*> last(static_cast<size_t>(device_count()), nullptr);
+  Stream*& stream = last[static_cast<size_t>(number)];
+  if (C10_UNLIKELY(!stream || stream->number != current_stream_number(number)))
+    stream = &device(number).stream(current_stream_number(number));
+  return *stream;
+}
+
+void set_current_stream(int device, int64_t number) {
+  place.streams[static_cast<size_t>(device)] = number;
+}
+
+// --------------------------------------------------------------------------------------------------------- event
+
+void Event::record(Stream& stream) {
+  if (!state_) {
+    state_ = std::make_shared<State>();
+    state_->number = events.fetch_add(1) + 1;
+  }
+  uint64_t wanted;
+  {
+    std::lock_guard lock(state_->mutex);
+    wanted = ++state_->wanted;
+    state_->stream = &stream;
+  }
+  const int64_t called = recording() ? now_ns() : 0;
+  auto task = make_task("event record", TaskKind::event_record, [state = state_, wanted] {
+    std::lock_guard lock(state->mutex);
+    state->reached = std::max(state->reached, wanted);
+    state->time_ns = now_ns();
+    state->changed.notify_all();
+  });
+  task->record.event = state_->number;
+  stream.submit(std::move(task), called);
+}
+
+void Event::block(Stream& stream) {
+  if (!state_)
+    return;
+  uint64_t wanted;
+  {
+    std::lock_guard lock(state_->mutex);
+    wanted = state_->wanted;
+  }
+  const int64_t called = recording() ? now_ns() : 0;
+  auto task = make_task("event wait", TaskKind::event_wait, [state = state_, wanted] {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->reached >= wanted; });
+  });
+  task->record.event = state_->number;
+  stream.submit(std::move(task), called);
+}
+
+void Event::synchronize() {
+  if (!state_)
+    return;
+  check_not_forked();
+  Stream* stream;
+  {
+    CallSpan span(Call::synchronize_event, state_->stream->device.number, state_->number);
+    Waiting hurried;
+    state_->stream->device.queue_hurry();
+    std::unique_lock lock(state_->mutex);
+    const uint64_t wanted = state_->wanted;
+    stream = state_->stream;
+    state_->changed.wait(lock, [&] { return state_->reached >= wanted; });
+  }
+  stream->device.throw_pending_fault();
+}
+
+bool Event::query() const {
+  if (!state_)
+    return true;
+  std::lock_guard lock(state_->mutex);
+  return state_->reached >= state_->wanted;
+}
+
+int64_t Event::time_ns() {
+  TORCH_CHECK(state_, "the event was never recorded");
+  synchronize();
+  std::lock_guard lock(state_->mutex);
+  return state_->time_ns;
+}
+
+}  // namespace simnpu

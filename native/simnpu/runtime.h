@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, streams, events and the task queue: what runs when, on which thread.
+//
+//   host thread --enqueue--> task queue of the device --dequeue thread: launch--> stream queue --worker: run-->
+//
+// Every task depends only on tasks issued before it, so bounded queues cannot lock each other up. Workers never
+// need the interpreter's lock.
+#pragma once
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "records.h"
+
+namespace simnpu {
+
+struct Settings {
+  int devices;  // STEPSCOPE_SIM_DEVICES
+  size_t queue_depth;  // STEPSCOPE_SIM_QUEUE_DEPTH: tasks the host may be ahead, per queue
+  size_t memory_bytes;  // STEPSCOPE_SIM_MEMORY_GB of each device
+  int threads;  // STEPSCOPE_SIM_THREADS: of one kernel
+  double kernel_time;  // STEPSCOPE_SIM_KERNEL_TIME: factor on the modelled duration, 0 = as measured
+  bool task_queue;  // TASK_QUEUE_ENABLE, as on hardware
+  bool blocking;  // ASCEND_LAUNCH_BLOCKING, as on hardware
+};
+const Settings& settings();
+
+int64_t now_ns();
+uint32_t thread_id();
+
+// Worker threads do not live in a forked child: using the device there must fail, not hang.
+bool in_forked_child();
+void check_not_forked();
+
+struct Task {
+  TaskRecord record{};
+  std::exception_ptr* fault_of_caller = nullptr;  // set when somebody waits for this very task
+  uint64_t ticket = 0;
+  class Stream* stream = nullptr;
+  virtual void run() = 0;
+  virtual std::string name() const = 0;
+  virtual ~Task() = default;
+};
+
+template <class Function>
+struct FunctionTask final : Task {
+  const char* label;
+  Function function;
+  FunctionTask(const char* label, Function function) : label(label), function(std::move(function)) {}
+  void run() override {
+    function();
+  }
+  std::string name() const override {
+    return label;
+  }
+};
+
+template <class Function>
+std::unique_ptr<Task> make_task(const char* label, TaskKind kind, Function function) {
+  auto task = std::make_unique<FunctionTask<Function>>(label, std::move(function));
+  task->record.kind = kind;
+  return task;
+}
+
+// Many producers, one consumer, bounded.
+class TaskQueue {
+ public:
+  // A lazy consumer naps a moment before it sleeps, so that a busy host need not wake it for each task.
+  explicit TaskQueue(bool lazy) : lazy_(lazy) {}
+  uint64_t push(Task* task, std::atomic<uint64_t>* issued);  // blocks while full; numbers the task if asked to
+  std::deque<Task*> take();  // blocks while empty
+  void release();  // one taken task is done with
+  void hurry();  // somebody waits: no naps
+
+ private:
+  enum class Consumer { awake, napping, asleep };
+  const bool lazy_;
+  std::mutex mutex_;
+  std::condition_variable filled_, room_;
+  std::deque<Task*> tasks_;
+  std::atomic<size_t> held_{0};
+  std::atomic<int> blocked_{0};
+  Consumer consumer_ = Consumer::awake;
+};
+
+class Device;
+
+class Stream {
+ public:
+  Stream(Device& device, int number);
+  // Returns the ticket to wait for.
+  uint64_t submit(std::unique_ptr<Task> task, int64_t called_ns);
+  void wait(uint64_t ticket);  // throws the device's pending fault
+  void synchronize();
+  bool idle() const;
+
+  Device& device;
+  const int number;
+  RecordBuffer<TaskRecord> records;
+
+ private:
+  friend class Device;
+  void launch(Task* task);
+  void work();
+  void execute(Task& task);
+
+  TaskQueue queue_{false};
+  std::atomic<uint64_t> issued_{0}, done_{0};
+  std::atomic<int> waiters_{0};
+  uint32_t launched_ = 0;
+  std::mutex done_mutex_;
+  std::condition_variable done_changed_;
+};
+
+class Device {
+ public:
+  explicit Device(int number);
+  Stream& stream(int64_t number);
+  int64_t new_stream();  // from a pool, like on hardware
+  void synchronize();
+  std::vector<Stream*> streams();
+  void fail(const std::string& what);  // keeps the first fault
+  void throw_pending_fault();
+  void queue_hurry() {
+    queue_.hurry();
+  }
+
+  const int number;
+
+ private:
+  friend class Stream;
+  void dequeue();
+  TaskQueue queue_{true};
+  std::once_flag started_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  int64_t made_ = 0;
+  std::mutex fault_mutex_;
+  std::atomic<bool> faulty_{false};
+  std::string fault_;
+};
+
+Device& device(int number);
+int device_count();
+int current_device();
+void set_current_device(int number);
+Stream& current_stream(int device);
+int64_t current_stream_number(int device);
+void set_current_stream(int device, int64_t number);
+
+// A point in a stream. Recording it again moves it; waits refer to the recording that was newest when they were issued.
+class Event {
+ public:
+  void record(Stream& stream);
+  void block(Stream& stream);  // later tasks of the stream wait
+  void synchronize();
+  bool query() const;
+  int64_t time_ns();  // waits for it
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t wanted = 0, reached = 0;
+    int64_t time_ns = 0;
+    Stream* stream = nullptr;
+    uint32_t number = 0;
+  };
+  std::shared_ptr<State> state_;
+};
+
+// A runtime call that launches nothing, recorded from construction to destruction.
+class CallSpan {
+ public:
+  CallSpan(Call call, int device, uint64_t value) : record_{recording() ? now_ns() : 0, 0, value, 0, call, static_cast<int16_t>(device)} {}
+  ~CallSpan() {
+    if (record_.start) {
+      record_.end = now_ns();
+      record_.thread = thread_id();
+      call_records().add(record_);
+    }
+  }
+  CallSpan(const CallSpan&) = delete;
+
+ private:
+  CallRecord record_;
+};
+
+}  // namespace simnpu

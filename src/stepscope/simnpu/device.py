@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the simulated device into torch: the library, the name `npu`, the module `torch.npu`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+
+from stepscope.errors import CaptureError
+from stepscope.native import find_library
+
+_TRIAL = "import sys; from stepscope.simnpu.device import try_library; try_library(sys.argv[1])"
+_loaded: Path | None = None
+
+
+def loaded() -> bool:
+    """Whether this process has the device."""
+    return _loaded is not None
+
+
+def load() -> None:
+    """Make `npu` a device of this process; the first time on a machine the library is built, which takes about a minute.
+
+    Raises:
+        CaptureError: without torch or a C++ compiler, or where a real `torch_npu` owns the name already.
+    """
+    if loaded():
+        return
+    if "torch_npu" in sys.modules:
+        raise CaptureError(
+            "the simulated NPU cannot be used here",
+            where="this process",
+            cause="torch_npu is imported: it has given the name `npu` to real devices",
+            fix="use the real devices, or start the script without torch_npu",
+        )
+    found = find_library("simnpu", _TRIAL)
+    if isinstance(found, str):
+        raise CaptureError(
+            "there is no simulated NPU on this machine",
+            where="the library behind it",
+            cause=found,
+            fix="install torch and a C++ compiler (for example `apt install g++`), or run on the CPU",
+        )
+    load_library(found.path)
+
+
+def load_library(path: Path) -> None:
+    """Load the library at `path` and register the device with torch."""
+    global _loaded
+    import torch
+
+    torch.utils.rename_privateuse1_backend("npu")
+    torch.ops.load_library(str(path))
+    from stepscope.simnpu import npu
+
+    torch._register_device_module("npu", npu)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch.ops.stepscope_npu.register_operators()
+    _loaded = path
+    atexit.register(_finish)
+
+
+def library_path() -> Path:
+    """The library that was loaded."""
+    if _loaded is None:
+        raise RuntimeError("the simulated NPU is not loaded")
+    return _loaded
+
+
+def try_library(path: str) -> None:
+    """Fails unless the library at `path` computes right, and later than it is called."""
+    import torch
+
+    load_library(Path(path))
+    a = torch.arange(12.0).reshape(3, 4)
+    for _ in range(2):  # the first time a kernel is learned, the second time it is queued
+        b = a.to("npu").requires_grad_()
+        (b @ b.t()).square().sum().backward()
+    c = a.clone().requires_grad_()
+    (c @ c.t()).square().sum().backward()
+    if not torch.equal(b.grad.cpu(), c.grad):
+        raise AssertionError("the device computes wrong gradients")
+
+
+def _finish() -> None:
+    """Queued work is finished before the interpreter goes; a fault nobody waited for is still told."""
+    import torch
+
+    if torch.ops.stepscope_npu.in_forked_child():
+        return
+    for number in range(torch.ops.stepscope_npu.device_count()):
+        try:
+            torch.ops.stepscope_npu.synchronize(number)
+        except RuntimeError as fault:
+            os.write(2, f"stepscope: {fault}\n".encode())

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated device recorded, as structured arrays: one row per task, memory event or runtime call.
+
+The layouts are those of native/simnpu/records.h, which says what each field means. Times are nanoseconds of
+CLOCK_MONOTONIC_RAW; 0 means that it did not happen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.simnpu.device import library_path
+
+_ABI = 1
+
+TASK = np.dtype(
+    [
+        ("enqueue_start", "<i8"),
+        ("enqueue_end", "<i8"),
+        ("dequeue_start", "<i8"),
+        ("dequeue_end", "<i8"),
+        ("launch_start", "<i8"),
+        ("launch_end", "<i8"),
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("connection", "<u8"),
+        ("bytes", "<u8"),
+        ("description", "<u4"),
+        ("task", "<u4"),
+        ("host_thread", "<u4"),
+        ("launch_thread", "<u4"),
+        ("device", "<i4"),
+        ("stream", "<i4"),
+        ("event", "<u4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("reserved", "<u2"),
+        ("modelled_ns", "<i8"),
+        ("correlation", "<u8"),
+    ]
+)
+MEMORY = np.dtype(
+    [
+        ("time", "<i8"),
+        ("address", "<u8"),
+        ("size", "<i8"),
+        ("allocated", "<i8"),
+        ("reserved", "<i8"),
+        ("active", "<i8"),
+        ("stream", "<u8"),
+        ("thread", "<u4"),
+        ("device", "<i2"),
+        ("kind", "u1"),
+        ("component", "u1"),
+    ]
+)
+CALL = np.dtype([("start", "<i8"), ("end", "<i8"), ("value", "<u8"), ("thread", "<u4"), ("call", "<u2"), ("device", "<i2")])
+
+KERNEL, COPY_H2D, COPY_D2H, COPY_D2D, EVENT_RECORD, EVENT_WAIT, COLLECTIVE = range(7)
+FAILED, AWAITED = 1, 2
+CALL_NAMES = {
+    1: "aclrtSynchronizeStream",
+    2: "aclrtSynchronizeDevice",
+    3: "aclrtSynchronizeEvent",
+    4: "aclrtMalloc",
+    5: "aclrtFree",
+    6: "aclrtMallocHost",
+    7: "aclrtFreeHost",
+    8: "aclrtCreateStream",
+}
+_ROOM = 65536
+
+
+class Records:
+    """The switch of recording, and what was recorded since the last drain."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(str(library_path()))
+        if library.simnpu_abi() != _ABI:
+            raise RuntimeError("the library of the simulated NPU is of another version")
+        library.simnpu_description.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+        library.simnpu_description.restype = ctypes.c_size_t
+        library.simnpu_descriptions.restype = ctypes.c_uint32
+        library.simnpu_lost.restype = ctypes.c_uint64
+        for drain in (library.simnpu_drain_tasks, library.simnpu_drain_memory, library.simnpu_drain_calls):
+            drain.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+            drain.restype = ctypes.c_size_t
+        self._library = library
+
+    def start(self) -> None:
+        """Record from now on; what was not drained before is forgotten."""
+        self._library.simnpu_record(1)
+
+    def stop(self) -> None:
+        """Tasks that are still queued are not recorded: synchronise before."""
+        self._library.simnpu_record(0)
+
+    def tasks(self) -> npt.NDArray[Any]:
+        return _drained(self._library.simnpu_drain_tasks, TASK)
+
+    def memory(self) -> npt.NDArray[Any]:
+        return _drained(self._library.simnpu_drain_memory, MEMORY)
+
+    def calls(self) -> npt.NDArray[Any]:
+        return _drained(self._library.simnpu_drain_calls, CALL)
+
+    def lost(self) -> int:
+        return int(self._library.simnpu_lost())
+
+    def description(self, number: int) -> dict[str, Any]:
+        """Name, type, core, blocks, inputs and outputs of the kernels with this number."""
+        text = ctypes.create_string_buffer(4096)
+        length = self._library.simnpu_description(number, text, len(text))
+        if length > len(text):
+            text = ctypes.create_string_buffer(length)
+            self._library.simnpu_description(number, text, length)
+        described: dict[str, Any] = json.loads(text.raw[:length])
+        return described
+
+    def descriptions(self) -> dict[int, dict[str, Any]]:
+        return {number: self.description(number) for number in range(1, self._library.simnpu_descriptions() + 1)}
+
+
+def _drained(drain: Any, layout: np.dtype[Any]) -> npt.NDArray[Any]:
+    parts = []
+    while True:
+        part = np.empty(_ROOM, layout)
+        count = drain(part.ctypes.data, _ROOM)
+        parts.append(part[:count])
+        if count < _ROOM:
+            return np.concatenate(parts)
