@@ -223,11 +223,25 @@ def _read_records(
         parts = list(pool.map(lambda read: read(), reads))
     notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
     # What the device's own files say (session, host) goes before what the framework noted beside them.
-    tables = stacked([*parts, Tables({"meta": facts.table()})])
+    tables = stacked([*_told_apart(parts), Tables({"meta": facts.table()})])
     known = tables.facts
     asked = {"level": facts.level or known.level, "aic_metrics": facts.aic_metrics or known.aic_metrics}
     tables = tables.but(meta=known.but(source=said, **asked).table())
     return with_recorded_device(tables).noting(*notes)
+
+
+def _told_apart(parts: list[Tables]) -> list[Tables]:
+    """Every PROF folder counts its launches from one; in those after the first they go on where the last one ended."""
+    apart, used = [], 0
+    for part in parts:
+        numbered = {name: part[name] for name in ("api_calls", "kernels", "collectives") if part[name].height}
+        numbers = [frame.select(pl.col("connection_id").max().fill_null(0)).item() for frame in numbered.values()]
+        highest = max(numbers, default=0)
+        if used and highest:
+            part = part.but(**{name: frame.with_columns(pl.col("connection_id") + used) for name, frame in numbered.items()})
+        used += highest
+        apart.append(part)
+    return apart
 
 
 def _about_form(prof: Path, form: str, source: str) -> list[pl.DataFrame]:

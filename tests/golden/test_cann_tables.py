@@ -195,3 +195,17 @@ def test_raw_and_the_vendors_files_give_the_same_when_asked(case, raw, tmp_path)
     assert names[0] == names[1]
     assert by_raw.facts.source == "raw PROF"
     assert by_files.facts.source == "PROF"
+
+
+def test_launches_of_two_folders_are_told_apart(golden, tmp_path):
+    """Each PROF folder of a capture numbers its launches from one; a task must not find a call of the other."""
+    (tmp_path / "profiler_info_0.json").write_text("{}")
+    for name in A2[1:]:
+        source = next((golden / "prof_raw" / name).glob("PROF_*"))
+        shutil.copytree(source, tmp_path / source.name, copy_function=shutil.copyfile)
+    tables = open_capture(tmp_path).load(keep=False)
+    calls = tables.api_calls.drop_nulls("connection_id")
+    assert calls["connection_id"].is_unique().all()
+    found = tables.kernels.join(calls, on="connection_id", how="inner")
+    assert found.height > 2000
+    assert (found["pid"] == found["pid_right"]).all()
