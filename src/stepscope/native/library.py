@@ -22,7 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-lifetime-dse", "-fno-plt", "-fno-tree-loop-distribute-patterns", "-Wl,-z,nodelete")
+_FLAGS = (
+    "-O2",
+    "-DNDEBUG",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fno-lifetime-dse",
+    "-fno-plt",
+    "-fno-tree-loop-distribute-patterns",
+    "-Wl,-z,nodelete",
+)
 _BUILD_SECONDS = 600
 _TRIAL_SECONDS = 120
 # An object with few thread-local bytes normally fits the room the loader keeps for late ones; if not, a slower way is taken.
