@@ -99,7 +99,8 @@ class Recording:
             self._recording = False
             assert self._tier is not None
             self._report = self._tier.stop()
-        if self._report.limit:
+        # When the folder is gone nothing is kept, and closing the capture will say so.
+        if self._report.limit and self._folder is not None and self._folder.is_dir():
             self._say_limit(self._report.limit)
         self._end_beside()
 
