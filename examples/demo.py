@@ -18,7 +18,7 @@ from rich.table import Table
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from stepscope.analyse import Request, analyse_captures
+from stepscope.analyser import Request, analyse_captures
 from stepscope.capture import open_all
 from stepscope.report import top, verdict
 

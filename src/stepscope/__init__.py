@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 __all__ = ["analyse", "open", "open_all"]
 
 if TYPE_CHECKING:
-    from stepscope.analyse import analyse
+    from stepscope.analyser import analyse
     from stepscope.capture import open_all
     from stepscope.capture import open_capture as open
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     # Loaded on first use: `stepscope --version` and a training script that only marks steps need no columnar engine.
     if name == "analyse":
-        from stepscope.analyse import analyse
+        from stepscope.analyser import analyse
 
         return analyse
     if name in ("open", "open_all"):

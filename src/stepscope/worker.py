@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.analyse import Request, analyse_captures
+from stepscope.analyser import Request, analyse_captures
 from stepscope.capture import open_all, open_capture
 from stepscope.errors import CaptureError
 from stepscope.export.memory_timeline import export_memory_timeline

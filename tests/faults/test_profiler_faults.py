@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.analyse import analyse
+from stepscope.analyser import analyse
 from stepscope.collect.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")

@@ -13,8 +13,8 @@ from capture_rows import rows
 from framework_examples import BASE, vector
 
 import stepscope
-from stepscope import analyse as module
-from stepscope.analyse import OUTPUT, Request, analyse, analyse_captures, jobs_within
+from stepscope import analyser as module
+from stepscope.analyser import OUTPUT, Request, analyse, analyse_captures, jobs_within
 from stepscope.capture import open_all, with_recorded_device
 from stepscope.errors import CaptureError
 from stepscope.formats.framework.records import write
@@ -85,6 +85,12 @@ def test_wrong_process_number_falls_back_with_a_warning(tmp_path, wrong):
     with pytest.warns(UserWarning, match="max_process_number"):
         (result,) = analyse(str(folder), max_process_number=wrong)
     assert result.ok
+
+
+def test_the_package_gives_the_function_each_time():
+    # A module of the function's name would take its place once it is imported.
+    assert stepscope.analyse is analyse
+    assert stepscope.analyse is analyse
 
 
 def test_a_broken_capture_does_not_stop_the_others(tmp_path):

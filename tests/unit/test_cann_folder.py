@@ -4,9 +4,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prof_folder import write
 
-from stepscope.formats.cann.folder import is_raw, open_prof
+from prof_folder import write
+from stepscope.formats.cann.folder import is_raw, open_prof, stamp_of
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_a_whole_folder_loses_nothing(prof: Path):
     opened = open_prof(prof)
     assert opened.lost == ()
     assert (opened.chip, opened.host.pid, opened.devices[0].device) == (5, 4242, 0)
-    assert opened.stamp == prof.name[12:26]
+    assert stamp_of(prof.name) == prof.name[12:26]
     assert opened.host.end["collectionTimeEnd"] == "1700000000010000"
     assert opened.devices[0].device_info["ai_core_num"] == 20
     assert opened.devices[0].setting("profLevel", "prof_level") == "level1"
@@ -94,5 +94,9 @@ def test_odd_values_in_settings_are_taken_for_missing(prof: Path):
 
 def test_a_folder_without_parts(tmp_path: Path):
     opened = open_prof(tmp_path)
-    assert (opened.host, opened.devices, opened.chip, opened.stamp) == (None, (), None, "00000000000000")
+    assert (opened.host, opened.devices, opened.chip) == (None, (), None)
     assert not is_raw(tmp_path)
+
+
+def test_a_renamed_folder_has_no_stamp():
+    assert stamp_of("PROF_of_monday") == "00000000000000"

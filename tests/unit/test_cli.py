@@ -61,13 +61,16 @@ def test_info_as_json(tmp_path, capsys):
     assert "record_shapes" in facts["switches"]
 
 
-def test_info_shows_what_was_lost(tmp_path, capsys):
+def test_info_and_analyse_show_what_was_lost(tmp_path, capsys):
     folder = capture(tmp_path)
     torn = folder / "FRAMEWORK" / "torch.op_range"
     torn.write_bytes(torn.read_bytes() + b"\1\0\xff\0\0\0rest")
     _, out, _ = run(capsys, "info", folder)
     assert "torch.op_range" in out
     assert "nothing lost" not in out
+    code, _, err = run(capsys, "analyse", folder)
+    assert code == 0
+    assert "  torch.op_range: " in err
 
 
 def test_info_warns_of_a_rank_that_occurs_twice(tmp_path, capsys):

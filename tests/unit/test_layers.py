@@ -18,16 +18,16 @@ ALLOWED = {
     "export": {"analysis", "tables"},
     "capture": {"analysis", "formats", "tables"},
     "simplify": {"formats"},
-    "analyse": {"capture", "export", "simplify", "tables"},
+    "analyser": {"capture", "export", "simplify", "tables"},
     "report": {"analysis", "capture", "tables"},
-    "worker": {"analyse", "capture", "export", "tables"},
+    "worker": {"analyser", "capture", "export", "tables"},
     "native": set(),
     "simnpu": {"native"},
     "collect": {"formats", "native"},
-    "profiler": {"analyse", "collect"},
+    "profiler": {"analyser", "collect"},
     "compat": {"collect", "profiler"},
-    "cli": {"analyse", "analysis", "capture", "export", "report", "tables"},
-    "__init__": {"analyse", "capture"},
+    "cli": {"analyser", "analysis", "capture", "export", "report", "tables"},
+    "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
 }
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
@@ -77,4 +77,4 @@ def test_broad_excepts_stand_at_the_borders_only():
                 node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "Exception")
             ):
                 broad.append(path.relative_to(SOURCE).as_posix())
-    assert sorted(broad) == ["analyse.py", "cli/__init__.py", "collect/guard.py"]
+    assert sorted(broad) == ["analyser.py", "cli/__init__.py", "collect/guard.py"]

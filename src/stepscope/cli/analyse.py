@@ -9,11 +9,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from stepscope.analyse import EXPORTS, Request, Result, analyse_captures, jobs_within
+from stepscope.analyser import EXPORTS, Request, Result, analyse_captures, jobs_within
 from stepscope.capture import SOURCES, open_all
 from stepscope.cli.show import Stages, note, size_text
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_NOTES_SHOWN = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +55,10 @@ def _print(result: Result) -> None:
         return
     total = sum((Path(result.folder) / name).stat().st_size for name in result.files)
     print(f"{result.folder}: {len(result.files)} files, {size_text(total)}, {result.seconds:.1f} s")
+    for line in result.notes[:_NOTES_SHOWN]:
+        note(f"  {line}")
+    if len(result.notes) > _NOTES_SHOWN:
+        note(f"  {len(result.notes) - _NOTES_SHOWN} more notes: stepscope info {result.path}")
 
 
 def _words(text: str) -> tuple[str, ...]:

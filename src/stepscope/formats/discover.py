@@ -13,10 +13,10 @@ from pathlib import Path
 
 from stepscope.errors import CaptureError
 from stepscope.formats.cann.chips import obstacle
-from stepscope.formats.cann.folder import is_raw
+from stepscope.formats.cann.folder import is_raw, stamp_of
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
-_PROF = re.compile(r"PROF_\d+_\d+_[0-9a-zA-Z]+")
+_PROF = re.compile(r"PROF_.+")  # the rest of the name has several forms (cann-raw.md 1)
 _OF_FRAMEWORK = re.compile(r".*_ascend_(pt|ms)|profiler_(info|metadata).*\.json")  # what a framework's profiler leaves
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
@@ -56,7 +56,7 @@ class CaptureFiles:
     @property
     def stamp(self) -> str:
         """When a PROF folder was begun, by its name: 14 digits; empty for other captures."""
-        return self.root.name.split("_")[2][:14] if self.is_prof else ""
+        return stamp_of(self.root.name) if self.is_prof else ""
 
     @property
     def forms(self) -> dict[Path, tuple[str, ...]]:
@@ -118,6 +118,11 @@ def find(path: Path) -> list[CaptureFiles]:
         cause=_why_none(path),
         fix="give a *_ascend_pt folder, a folder of such folders, a PROF_* folder, a .json or .json.gz trace, or a profiler .db",
     )
+
+
+def at(path: Path) -> CaptureFiles | None:
+    """The capture that `path` itself is; None when it is none, or only holds some."""
+    return _at(path)
 
 
 def _at(path: Path) -> CaptureFiles | None:

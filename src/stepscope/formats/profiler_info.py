@@ -18,7 +18,6 @@ import polars as pl
 from stepscope.tables import ALL_TABLES, Facts, lost
 
 _INFO = re.compile(r"profiler_info(?:_(\d+))?\.json")
-_PROF = re.compile(r"PROF_\d+_\d+_[0-9a-zA-Z]+")
 _METADATA = "profiler_metadata.json"
 _EXPORTS = ("text", "db")
 _ACTIVITY_NAMES = {"GPU": "CUDA"}
@@ -124,7 +123,7 @@ def _recorded(capture: Path, activities: tuple[str, ...], notes: Notes) -> tuple
     """The activities that left a folder behind."""
     there: dict[str, Callable[[], bool]] = {
         "CPU": lambda: (capture / "FRAMEWORK").is_dir(),
-        "NPU": lambda: any(_PROF.match(path.name) and path.is_dir() for path in capture.glob("PROF_*")),
+        "NPU": lambda: any(path.is_dir() for path in capture.glob("PROF_*")),
     }
     kept = []
     for name in activities:

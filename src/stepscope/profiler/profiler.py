@@ -345,7 +345,7 @@ def analyse(profiler_path: Any, max_process_number: Any = None, export_type: Any
     Returns:
         One result per capture (path, ok, error, …); None when there is nothing to analyse.
     """
-    from stepscope.analyse import analyse as analyse_all
+    from stepscope.analyser import analyse as analyse_all
 
     try:
         with warnings.catch_warnings(record=True) as caught:

@@ -86,18 +86,18 @@ class Prof:
     lost: tuple[pl.DataFrame, ...] = field(default=())
 
     @property
-    def stamp(self) -> str:
-        """Date and time in the folder's name, `yyyymmddHHMMSS`."""
-        found = _STAMP.match(self.path.name)
-        return found[1] if found else "00000000000000"
-
-    @property
     def parts(self) -> tuple[Part, ...]:
         return (*((self.host,) if self.host else ()), *self.devices)
 
     @property
     def chip(self) -> int | None:
         return next((part.chip for part in (*self.devices, *self.parts) if part.chip is not None), None)
+
+
+def stamp_of(name: str) -> str:
+    """Date and time in a folder's name, `yyyymmddHHMMSS`; zeros in one that was renamed."""
+    found = _STAMP.match(name)
+    return found[1] if found else "0" * 14
 
 
 def is_raw(path: Path) -> bool:

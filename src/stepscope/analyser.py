@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
@@ -45,6 +47,7 @@ class Result(NamedTuple):
     folder: str | None = None
     files: tuple[str, ...] = ()
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()  # what was lost or not understood, one line each
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def _guarded(capture: Capture, request: Request) -> Result:
     try:
         target = _target(capture, request)
         log = _log_file(target.parent if target.name == OUTPUT else target)
-        files = _analyse(capture, request, target)
+        files, notes = _analyse(capture, request, target)
     except CaptureError as problem:
         _log(log, logging.ERROR, str(problem))
         return Result(str(capture.path), False, str(problem), seconds=time.perf_counter() - started)
@@ -181,10 +184,12 @@ def _guarded(capture: Capture, request: Request) -> Result:
         )
     seconds = time.perf_counter() - started
     _log(log, logging.INFO, f"analysed in {seconds:.2f} s, {len(files)} files in {target}")
-    return Result(str(capture.path), True, None, str(target), tuple(files), seconds)
+    for line in notes:
+        _log(log, logging.WARNING, line)
+    return Result(str(capture.path), True, None, str(target), tuple(files), seconds, notes)
 
 
-def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
+def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str], tuple[str, ...]]:
     databases_only = request.exports is not None and set(request.exports) <= {"db"}
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
     # With --out the capture stays untouched, and the store would lie inside it.
@@ -212,7 +217,12 @@ def _analyse(capture: Capture, request: Request, target: Path) -> list[str]:
         _copy_settings(capture, target.parent)
     elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
         simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
-    return names
+    return names, tuple(_notes(tables))
+
+
+def _notes(tables: Tables) -> Iterable[str]:
+    for source, issue, count, detail in tables.quality.cast({"issue": pl.String}).iter_rows():
+        yield f"{Path(source).name}: {count:,} × {issue}" + (f" ({detail})" if detail else "")
 
 
 def _named_as(target: Path, new: Path, work: Callable[[], list[Path]]) -> list[Path]:
