@@ -40,15 +40,6 @@ class _Field:
     values: npt.NDArray[np.generic]
     null: npt.NDArray[np.bool_] | None
 
-    def part(self, rows: slice) -> _Field:
-        """The same of some rows; where all of them are null nothing is stored, where none is nothing is left out."""
-        null = None if self.null is None else self.null[rows]
-        if null is None or not null.any():
-            return _Field(self.serial, self.width, self.values[rows], None)
-        if null.all():
-            return _Field(0, 0, self.values[rows], None)
-        return _Field(self.serial, self.width, self.values[rows], null)
-
 
 @dataclass
 class PagedTable:
@@ -79,11 +70,10 @@ def write_leaves(name: str, frame: pl.DataFrame, key: str | None, file: BinaryIO
         frame = frame.with_columns(pl.lit(None, pl.Int64).alias(key))
     else:
         rows = np.arange(1, frame.height + 1, dtype=np.int64)
-    fields = [_field(column) for column in frame]
     table = PagedTable(name, file.seek(max(PAGE, file.seek(0, 2))) // PAGE + 1)
     for start in range(0, frame.height, _ROWS_AT_ONCE):
-        part = slice(start, min(start + _ROWS_AT_ONCE, frame.height))
-        for page, last in _leaves(*_cells([item.part(part) for item in fields], rows[part], int(rows[-1]))):
+        fields = [_field(column) for column in frame.slice(start, _ROWS_AT_ONCE)]
+        for page, last in _leaves(*_cells(fields, rows[start : start + _ROWS_AT_ONCE], int(rows[-1]))):
             file.write(page)
             table.last_rows += rows[start + last - 1].tolist()
     return table

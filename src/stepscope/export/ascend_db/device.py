@@ -271,13 +271,10 @@ def metric_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     # Where `_numbered` keeps the row order only by start, the row of a kernel is found through its number.
     kernels = tables["kernels"].with_row_index("kernel").cast({"kernel": pl.Int64})
     numbers = _numbered(kernels).sort("kernel")["global_task_id"]
-    return (
-        wide.with_columns(numbers.gather(wide["kernel"]).alias("globalTaskId"))
-        .drop("kernel")
-        .rename({name: str(strings.id(name, 0)) for name in names})
-        .unpivot(index="globalTaskId", variable_name="name", value_name="value")
-        .drop_nulls("value")
-        .with_columns(pl.col("name").cast(pl.Int64))
+    task = numbers.gather(wide["kernel"]).shrink_dtype().alias("globalTaskId")  # there are millions of rows
+    return pl.concat(
+        wide.select(task, pl.lit(strings.id(name, 0), pl.Int32).alias("name"), pl.col(name).alias("value")).drop_nulls("value")
+        for name in names
     )
 
 
