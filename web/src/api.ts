@@ -71,7 +71,7 @@ export class ApiError extends Error {
 }
 
 // Built files lie in static/, the API beside it; so this holds below any prefix, proxy or plugin path.
-const ROOT = new URL("../api/v1/", import.meta.url);
+const ROOT = new URL(/* @vite-ignore */ "../api/v1/", import.meta.url);
 const POLL_MS = 250;
 
 export function address(route: string, query: Query = {}): string {

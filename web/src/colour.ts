@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One colour per name, everywhere the same; categories that people know have a fixed one.
+
+// Mid lightness so that they stand on white and on near-black; neighbours differ in lightness too, for eyes that mix hues.
+export const PALETTE = [
+  "#3b6fd4", "#e8833a", "#2a9d8f", "#c8476b", "#8a63d2", "#d4a72c", "#4db6e2", "#7a9a3a",
+  "#b0648f", "#5f7f9f", "#a45b2a", "#57c08a", "#f09a9a", "#2f5fa3", "#b9a3e8", "#8f8f3d",
+  "#e05cc0", "#2f8d5f", "#e8bd6a", "#62c4c0", "#a8434e", "#8fabd6", "#7d5aa6", "#a9c24a",
+] as const;
+
+export const OTHER = "#98a2b0";
+
+const FIXED: Readonly<Record<string, string>> = {
+  Computing: "#3b6fd4",
+  Computation: "#3b6fd4",
+  Kernel: "#3b6fd4",
+  Overlapped: "#7d5aa6",
+  Overlapping: "#7d5aa6",
+  Communication: "#e8833a",
+  "Communication(Not Overlapped)": "#e8833a",
+  Free: "#b6bfca",
+  Other: OTHER,
+  Bubble: "#c8476b",
+  Preparing: "#d4a72c",
+  Stage: "#57c08a",
+  DataLoader: "#a45b2a",
+  Runtime: "#2a9d8f",
+  "CPU Exec": "#7a9a3a",
+  Memcpy: "#4db6e2",
+  Memset: "#b0648f",
+  "Data Transfer Time": "#2a9d8f",
+  "Synchronizing Time": "#c8476b",
+  "Wait (other)": "#e8bd6a",
+  Idle: "#b6bfca",
+  Baseline: "#5f7f9f",
+  Experiment: "#e8833a",
+};
+
+/** Place of a name in the palette (FNV-1a, so the server and other pages can agree). */
+export function colourIndex(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return (hash >>> 0) % PALETTE.length;
+}
+
+export function colourOf(name: string): string {
+  return FIXED[name] ?? PALETTE[colourIndex(name)]!;
+}
+
+/** Colours of one chart: each name's own, moved on only when an entry before it has it already. */
+export function coloursOf(names: readonly string[]): string[] {
+  const used = new Set<string>();
+  return names.map((name) => {
+    const fixed = FIXED[name];
+    if (fixed) return fixed;
+    let at = colourIndex(name);
+    for (let tries = 0; tries < PALETTE.length && used.has(PALETTE[at]!); tries++) at = (at + 7) % PALETTE.length;
+    used.add(PALETTE[at]!);
+    return PALETTE[at]!;
+  });
+}
+
+/** Colour for a share between 0 and 1, from pale to strong; for heat maps. */
+export function heat(share: number, darkTheme: boolean): string {
+  const s = Math.max(0, Math.min(1, share));
+  const from = darkTheme ? [30, 40, 58] : [232, 240, 252];
+  const to = darkTheme ? [122, 162, 255] : [23, 63, 180];
+  const mix = from.map((low, i) => Math.round(low + (to[i]! - low) * s));
+  return `rgb(${mix.join(" ")})`;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Title of the view, the capture it shows, and the switches of the page.
+
+import type { JSX } from "preact";
+import { helpOpen } from "./help";
+import { dark, language, panelOpen, theme, units } from "./settings";
+import { linkHere, place, runs, selection, setParams, view, views } from "./state";
+import { copyText, IconButton, say } from "./ui/controls";
+import { Icon } from "./ui/icons";
+import { t } from "./words";
+
+export function Header(): JSX.Element {
+  const slug = view.value;
+  const title = slug === "diff" ? "Diff" : (views.value.find((one) => one.slug === slug)?.name ?? slug.charAt(0).toUpperCase() + slug.slice(1));
+  const { run, worker, span } = selection.value;
+  const step = place.value.params["step"];
+  const many = (runs.value?.runs.length ?? 0) > 0;
+  return (
+    <header class="top">
+      {!panelOpen.value && <IconButton icon="panel" label={t("Show panel")} onClick={() => { panelOpen.value = true; }} />}
+      <h1>{title}</h1>
+      {many && slug !== "diff" && run && (
+        <span class="crumbs">
+          <span class="clip">{run.name}</span>
+          {worker && slug !== "distributed" && <span class="clip">{worker.name}</span>}
+          {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
+        </span>
+      )}
+      {step !== undefined && slug !== "diff" && (
+        <button type="button" class="chip" title={t("All steps")} onClick={() => setParams({ step: null })}>
+          {t("Step")} {step} <Icon name="close" />
+        </button>
+      )}
+      <span class="spring" />
+      <label class="mini">
+        <span class="unseen">{t("Units")}</span>
+        <select title={t("Units")} value={units.value} data-testid="select-units" onChange={(event) => { units.value = event.currentTarget.value as "heading" | "auto"; }}>
+          <option value="heading">us · ms · KB</option>
+          <option value="auto">{t("Automatic")}</option>
+        </select>
+      </label>
+      <label class="mini">
+        <span class="unseen">{t("Language")}</span>
+        <select title={t("Language")} value={language.value} data-testid="select-language" onChange={(event) => { language.value = event.currentTarget.value as "en" | "zh"; }}>
+          <option value="en">English</option>
+          <option value="zh">简体中文</option>
+        </select>
+      </label>
+      <label class="mini">
+        <span class="unseen">{t("Theme")}</span>
+        <select title={t("Theme")} value={theme.value} data-testid="select-theme" onChange={(event) => { theme.value = event.currentTarget.value as typeof theme.value; }}>
+          <option value="system">{t("System")}</option>
+          <option value="light">{t("Light")}</option>
+          <option value="dark">{t("Dark")}</option>
+        </select>
+      </label>
+      <IconButton icon={dark.value ? "sun" : "moon"} label={dark.value ? t("Light") : t("Dark")} testid="btn-theme" onClick={() => { theme.value = dark.value ? "light" : "dark"; }} />
+      <IconButton icon="link" label={`${t("Copy link")} (y)`} testid="btn-link" onClick={() => void copyText(linkHere()).then(() => say(t("Link copied")))} />
+      <IconButton icon="help" label={`${t("Keyboard")} (?)`} testid="btn-help" onClick={() => { helpOpen.value = true; }} />
+    </header>
+  );
+}

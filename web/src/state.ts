@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the reader is (view, capture, filters), kept in the address; and the list of runs.
+
+import { computed, effect, signal } from "@preact/signals";
+import { type Api, ApiError, call, captureApi } from "./api";
+import { hostPage, theme, type Theme } from "./settings";
+
+export interface SpanEntry {
+  name: string;
+  state: "found" | "loading" | "ready" | "failed" | "not_analysed";
+  progress: number;
+  stage: string;
+  version: string | null;
+  views: string[];
+  device: string | null;
+  rank: number | null;
+  path: string;
+  warnings: number;
+  command: string | null;
+  error: { title?: string; detail?: string; hint?: string; file?: string; id?: string } | null;
+}
+
+export interface WorkerEntry {
+  name: string;
+  spans: SpanEntry[];
+}
+
+export interface RunEntry {
+  name: string;
+  views: string[];
+  workers: WorkerEntry[];
+}
+
+export interface Runs {
+  app: string;
+  version: string;
+  sql: boolean;
+  source_preview: boolean;
+  folders: string[];
+  refresh_s: number;
+  runs: RunEntry[];
+  empty: { title: string; detail: string; hint: string; layouts: string[] } | null;
+}
+
+export type Params = Readonly<Record<string, string>>;
+
+export interface Place {
+  readonly view: string;
+  readonly params: Params;
+}
+
+/** Names of the server and slugs of the address. */
+export const VIEWS: readonly (readonly [slug: string, names: readonly string[]])[] = [
+  ["overview", ["Overview"]],
+  ["operator", ["Operator"]],
+  ["kernel", ["NPU Kernel", "GPU Kernel", "Kernel"]],
+  ["trace", ["Trace"]],
+  ["memory", ["Memory"]],
+  ["distributed", ["Distributed"]],
+  ["communication", ["Communication"]],
+  ["module", ["Module"]],
+  ["flame", ["Flame"]],
+  ["findings", ["Findings"]],
+  ["files", ["Files"]],
+];
+
+export const slugOf = (name: string): string => VIEWS.find(([, names]) => names.includes(name))?.[0] ?? name.toLowerCase();
+
+const SHARED = ["run", "worker", "span", "step"];
+
+function decode(text: string): Place {
+  const clean = text.replace(/^#?\/?/, "");
+  const cut = clean.indexOf("?");
+  const view = decodeURIComponent(cut < 0 ? clean : clean.slice(0, cut));
+  const params: Record<string, string> = {};
+  if (cut >= 0) for (const [key, value] of new URLSearchParams(clean.slice(cut + 1))) params[key] = value;
+  return { view, params };
+}
+
+function encode(where: Place): string {
+  const query = new URLSearchParams(where.params).toString();
+  return `/${where.view}${query ? `?${query}` : ""}`;
+}
+
+// TensorBoard serves the bundle as data/plugin/<name>/static/…; its own page keeps our state under that name.
+const PLUGIN = /\/data\/plugin\/([^/]+)\//.exec(new URL(import.meta.url).pathname)?.[1] ?? null;
+const HOST_KEY = PLUGIN === null ? "" : `p.${PLUGIN}.s`;
+
+function readAddress(): Place {
+  const host = PLUGIN === null ? null : hostPage();
+  if (!host) return decode(window.location.hash);
+  const part = host.location.hash.split("&").find((piece) => piece.startsWith(`${HOST_KEY}=`));
+  return decode(part ? decodeURIComponent(part.slice(HOST_KEY.length + 1)) : "");
+}
+
+function hostHash(host: Window, where: Place): string {
+  const others = host.location.hash.replace(/^#/, "").split("&").filter((piece) => piece && !piece.startsWith(`${HOST_KEY}=`));
+  if (!others.length) others.push(PLUGIN ?? "");
+  return `#${[...others, `${HOST_KEY}=${encodeURIComponent(encode(where))}`].join("&")}`;
+}
+
+/** The address that shows what is shown now. */
+export function linkHere(): string {
+  const forced = theme.peek() === "system" ? place.peek() : { ...place.peek(), params: { ...place.peek().params, theme: theme.peek() } };
+  const host = PLUGIN === null ? null : hostPage();
+  if (host) return new URL(hostHash(host, forced), host.location.href).href;
+  return new URL(`#${encode(forced)}`, window.location.href).href;
+}
+
+export const place = signal<Place>(readAddress());
+if (["light", "dark"].includes(place.peek().params["theme"] ?? "")) theme.value = place.peek().params["theme"] as Theme;
+
+function writeAddress(where: Place, push: boolean): void {
+  const host = PLUGIN === null ? null : hostPage();
+  if (host) host.history.replaceState(host.history.state, "", hostHash(host, where));
+  else if (push) window.history.pushState(null, "", `#${encode(where)}`);
+  else window.history.replaceState(null, "", `#${encode(where)}`);
+}
+
+window.addEventListener("popstate", () => {
+  if (PLUGIN === null) place.value = decode(window.location.hash);
+});
+
+/** Parameters of views that were left, so that coming back shows what was there. */
+const left = new Map<string, Params>();
+
+/** Changes parameters of this view; null removes one. */
+export function setParams(changes: Readonly<Record<string, string | null>>): void {
+  const now = place.peek();
+  const params: Record<string, string> = { ...now.params };
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) delete params[key];
+    else params[key] = value;
+  }
+  const next = { view: now.view, params };
+  writeAddress(next, false);
+  place.value = next;
+}
+
+/** Parameter of this view. */
+export const param = (key: string, fallback = ""): string => place.value.params[key] ?? fallback;
+
+/** Opens a view; without `params` as it was left. */
+export function openView(view: string, params?: Params): void {
+  const now = place.peek();
+  const shared: Record<string, string> = {};
+  const own: Record<string, string> = {};
+  for (const [key, value] of Object.entries(now.params)) (SHARED.includes(key) ? shared : own)[key] = value;
+  left.set(now.view, own);
+  const next = { view, params: { ...(params ? {} : left.get(view)), ...shared, ...params } };
+  writeAddress(next, true);
+  place.value = next;
+}
+
+/** Chooses another capture; what belonged to the old one (filters, slices) goes. */
+export function openCapture(choice: { run?: string; worker?: string; span?: string }): void {
+  const now = place.peek();
+  left.clear();
+  const base: Record<string, string> = {};
+  if (choice.run === undefined) {
+    if (now.params["run"]) base["run"] = now.params["run"];
+    if (choice.worker === undefined && now.params["worker"]) base["worker"] = now.params["worker"];
+  }
+  if (now.params["group"]) base["group"] = now.params["group"];
+  const next = { view: now.view, params: { ...base, ...choice } };
+  writeAddress(next, true);
+  place.value = next;
+}
+
+export const runs = signal<Runs | null>(null);
+export const runsProblem = signal<ApiError | null>(null);
+
+export interface Selection {
+  readonly run: RunEntry | null;
+  readonly worker: WorkerEntry | null;
+  readonly span: SpanEntry | null;
+  /** What the address names and the list does not have. */
+  readonly unknown: readonly string[];
+}
+
+function choose<T extends { name: string }>(all: readonly T[], name: string | undefined, what: string, unknown: string[]): T | null {
+  const found = name === undefined ? undefined : all.find((one) => one.name === name);
+  if (name !== undefined && !found) unknown.push(`${what} ${name}`);
+  return found ?? all[0] ?? null;
+}
+
+export const selection = computed<Selection>(() => {
+  const { params } = place.value;
+  const unknown: string[] = [];
+  const run = choose(runs.value?.runs ?? [], params["run"], "Runs", unknown);
+  const worker = choose(run?.workers ?? [], params["worker"], "Workers", unknown);
+  const span = choose(worker?.spans ?? [], params["span"], "Spans", unknown);
+  return { run, worker, span, unknown };
+});
+
+/** Views of the selected capture, in the order of the server. */
+export const views = computed<{ slug: string; name: string }[]>(() => {
+  const { run, span } = selection.value;
+  const names = [...(span?.views ?? [])];
+  for (const name of run?.views ?? []) if (name === "Distributed" && !names.includes(name)) names.push(name);
+  const order = VIEWS.map(([slug]) => slug);
+  return names.map((name) => ({ slug: slugOf(name), name })).sort((a, b) => order.indexOf(a.slug) - order.indexOf(b.slug));
+});
+
+/** The view on the screen: the one of the address, else the first one there is. */
+export const view = computed(() => {
+  const wanted = place.value.view;
+  if (wanted) return wanted;
+  return views.value[0]?.slug ?? "overview";
+});
+
+let lastKey = "";
+let lastApi: Api | null = null;
+
+/** Routes of the selected capture; the same object as long as it is the same data. */
+export const api = computed<Api | null>(() => {
+  const { run, worker, span } = selection.value;
+  if (!run || !worker || !span) return null;
+  const version = span.state === "ready" ? span.version : null;
+  const key = JSON.stringify([run.name, worker.name, span.name, span.version]);
+  // A capture that becomes ready keeps its object: the calls that wait for it go on.
+  if (key !== lastKey || !lastApi) {
+    lastKey = key;
+    lastApi = captureApi({ run: run.name, worker: worker.name, span: span.name, version }, () => void refresh());
+  }
+  return lastApi;
+});
+
+export function apiFor(run: string, worker: string, span: string): Api {
+  return captureApi({ run, worker, span, version: null }, () => void refresh());
+}
+
+let asking: Promise<void> | null = null;
+
+export function refresh(rescan = false): Promise<void> {
+  asking ??= (async () => {
+    try {
+      const next = rescan ? await call<Runs>("rescan", {}, {}) : await call<Runs>("runs");
+      if (JSON.stringify(next) !== JSON.stringify(runs.peek())) runs.value = next;
+      runsProblem.value = null;
+    } catch (problem) {
+      if (problem instanceof ApiError) runsProblem.value = problem;
+      else throw problem;
+    } finally {
+      asking = null;
+    }
+  })();
+  return asking;
+}
+
+/** Keeps the list fresh: quickly while something is being read, else at the server's own pace. */
+export function watchRuns(): void {
+  let timer = 0;
+  const loop = async (): Promise<void> => {
+    await refresh();
+    const busy = selection.peek().span?.state === "loading";
+    timer = window.setTimeout(() => void loop(), busy ? 500 : (runs.peek()?.refresh_s ?? 10) * 1000);
+  };
+  void loop();
+  effect(() => {
+    // The first question for data starts the reading; look again soon.
+    const state = selection.value.span?.state;
+    if (state === "found" || state === "loading") {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => void loop(), 300);
+    }
+  });
+}

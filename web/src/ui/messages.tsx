@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading, missing and failed: always with words, a number or a next step.
+
+import type { ComponentChildren, JSX } from "preact";
+import type { ApiError } from "../api";
+import { t } from "../words";
+import { Snippet } from "./controls";
+import { Icon } from "./icons";
+import type { Loaded } from "./load";
+
+interface Remedy {
+  readonly file: string;
+  readonly code: string;
+}
+
+const NPU = "torch_npu.profiler";
+
+/** Which file is missing and which switch makes it, per view (viewer contract, empty states). */
+export const REMEDIES: Readonly<Record<string, Remedy>> = {
+  overview: { file: "step_trace_time.csv", code: `schedule=${NPU}.schedule(wait=1, warmup=1, active=3)\n...\nprof.step()  # once per training step` },
+  operator: { file: "operator_details.csv", code: `activities=[${NPU}.ProfilerActivity.CPU, ${NPU}.ProfilerActivity.NPU]` },
+  kernel: { file: "kernel_details.csv", code: `activities=[${NPU}.ProfilerActivity.NPU]\n# counters of the cores:\nexperimental_config=${NPU}._ExperimentalConfig(\n    profiler_level=${NPU}.ProfilerLevel.Level1,\n    aic_metrics=${NPU}.AiCMetrics.PipeUtilization)` },
+  trace: { file: "trace_view.json", code: `on_trace_ready=${NPU}.tensorboard_trace_handler("./result")` },
+  memory: { file: "memory_record.csv, operator_memory.csv, npu_module_mem.csv", code: "profile_memory=True" },
+  distributed: { file: "step_trace_time.csv, communication.json", code: `# a job of two or more devices, and\nexperimental_config=${NPU}._ExperimentalConfig(profiler_level=${NPU}.ProfilerLevel.Level1)` },
+  communication: { file: "communication.json, communication_matrix.json", code: `# a job of two or more devices, and\nexperimental_config=${NPU}._ExperimentalConfig(profiler_level=${NPU}.ProfilerLevel.Level1)` },
+  module: { file: "nn.Module slices of the trace", code: "with_modules=True  # or with_stack=True" },
+  flame: { file: "call stacks", code: "with_stack=True" },
+  stack: { file: "Call Stack column of operator_details.csv", code: "with_stack=True" },
+  shapes: { file: "Input Shapes column of operator_details.csv", code: "record_shapes=True" },
+};
+
+export function Empty(props: { title: string; detail?: string; hint?: string; remedy?: string; children?: ComponentChildren }): JSX.Element {
+  const remedy = props.remedy ? REMEDIES[props.remedy] : undefined;
+  return (
+    <div class="empty" data-testid="empty">
+      <h2>{props.title}</h2>
+      {props.detail && <p>{props.detail}</p>}
+      {props.hint && <p class="hint">{props.hint}</p>}
+      {remedy && (
+        <>
+          <p>
+            {t("File")}: <code>{remedy.file}</code>
+          </p>
+          <h3>{t("How to collect it")}</h3>
+          <Snippet text={remedy.code} />
+        </>
+      )}
+      {props.children}
+    </div>
+  );
+}
+
+export function Problem({ problem, again, remedy }: { problem: ApiError; again?: () => void; remedy?: string }): JSX.Element {
+  if (problem.code === "missing_data") {
+    return <Empty title={problem.message} detail={problem.detail} hint={problem.hint} {...(remedy ? { remedy } : {})} />;
+  }
+  return (
+    <div class="problem" role="alert">
+      <h2>
+        <Icon name="alert" /> {problem.message}
+      </h2>
+      {problem.detail && <p>{problem.detail}</p>}
+      {problem.file && (
+        <p>
+          {t("File")}: <code>{problem.file}</code>
+        </p>
+      )}
+      {problem.hint && (
+        <p>
+          <strong>{t("What to do")}:</strong> {problem.hint}
+        </p>
+      )}
+      <div class="row">
+        {again && (
+          <button type="button" class="button" onClick={again}>
+            {t("Try again")}
+          </button>
+        )}
+        {problem.id && (
+          <details>
+            <summary>{t("Details")}</summary>
+            <code>
+              {problem.code} · {problem.status} · {problem.id}
+            </code>
+          </details>
+        )}
+      </div>
+    </div>
+  );
+}
+
+export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progress"]; tall?: boolean }): JSX.Element {
+  const share = progress ? Math.round(progress.progress * 100) : null;
+  return (
+    <div class={`skeleton${tall ? " tall" : ""}`} role="status">
+      <div class="skeleton-bars" aria-hidden="true">
+        <i />
+        <i />
+        <i />
+        <i />
+      </div>
+      <p>
+        {progress ? `${t("Reading the capture")}: ${share} %${progress.stage ? ` · ${progress.stage}` : ""}` : `${t("Loading")} …`}
+      </p>
+      {progress && <progress max={100} value={share ?? 0} aria-label={t("Reading the capture")} />}
+    </div>
+  );
+}
+
+/** Skeleton, problem, or the data. Keeps the last data on screen while new data is on its way. */
+export function Await<T>(props: { load: Loaded<T>; remedy?: string; tall?: boolean; children: (data: T) => ComponentChildren }): JSX.Element {
+  const { data, problem, progress } = props.load;
+  if (problem) return <Problem problem={problem} again={props.load.again} {...(props.remedy ? { remedy: props.remedy } : {})} />;
+  if (data === null || data === undefined) return <Skeleton progress={progress} {...(props.tall ? { tall: true } : {})} />;
+  return <>{props.children(data)}</>;
+}

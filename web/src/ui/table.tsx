@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of all views: only the rows in view exist, sorting and filtering are the source's.
+
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api";
+import { cellText, headingText, whole } from "../format";
+import { keep, kept } from "../settings";
+import { t } from "../words";
+import { ColumnChooser, ColumnMenu } from "./column_menu";
+import { copyText, download, say } from "./controls";
+import { Icon } from "./icons";
+import { Problem, Skeleton } from "./messages";
+import { type Cell, type Column, type ColumnFilter, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
+import { contentHeight, ROW, rowAt, TALLEST, topOf } from "./scrolling";
+
+export interface TableProps {
+  /** Names the table: test hook, remembered columns. */
+  readonly id: string;
+  readonly label: string;
+  readonly source: Source;
+  readonly q?: string;
+  /** Drawn instead of the plain text. */
+  readonly cells?: Readonly<Record<string, (value: Cell, row: Row, index: number) => ComponentChildren>>;
+  /** The part below a row that is open. */
+  readonly detail?: (row: Row, columns: readonly Column[]) => ComponentChildren;
+  readonly openRows?: ReadonlySet<number>;
+  readonly onOpenRow?: (index: number, row: Row) => void;
+  readonly onTrace?: (row: Row, columns: readonly Column[]) => void;
+  readonly onHover?: (row: Row | null, columns: readonly Column[]) => void;
+  /** Sort and filters live in the address when given. */
+  readonly saved?: { readonly value: string; readonly save: (value: string | null) => void };
+  readonly hidden?: readonly string[];
+  readonly onPage?: (page: Page) => void;
+  readonly fit?: boolean;
+}
+
+interface Layout {
+  order: string[];
+  widths: Record<string, number>;
+  hidden: Record<string, boolean>;
+  pinned: string[];
+}
+
+interface Wish {
+  sort: (readonly [string, boolean])[];
+  filters: Record<string, ColumnFilter>;
+}
+
+const BLOCK = 200;
+const NO_WISH: Wish = { sort: [], filters: {} };
+
+function readWish(text: string): Wish {
+  if (!text) return NO_WISH;
+  try {
+    const value = JSON.parse(text) as Partial<Wish>;
+    return { sort: value.sort ?? [], filters: value.filters ?? {} };
+  } catch {
+    return NO_WISH;
+  }
+}
+
+function writeWish(wish: Wish): string | null {
+  return wish.sort.length || Object.keys(wish.filters).length ? JSON.stringify(wish) : null;
+}
+
+const numeric = (column: Column): boolean => column.type === "int" || column.type === "float";
+
+/** Wide enough for the heading on two lines and for what the first rows hold. */
+function naturalWidth(column: Column, at: number, rows: readonly Row[]): number {
+  let longest = 0;
+  for (const row of rows.slice(0, 60)) longest = Math.max(longest, cellText(row[at], column).length);
+  const words = headingText(column.name, column.unit).split(" ");
+  const heading = words.length > 2 ? Math.max(...words.map((word) => word.length), column.name.length / 2 + 2) : column.name.length;
+  const limit = numeric(column) ? 190 : 380;
+  return Math.round(Math.max(84, Math.min(limit, Math.max(longest * 7.1 + 26, heading * 7.1 + 58))));
+}
+
+export function Table(props: TableProps): JSX.Element {
+  const { source } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const [own, setOwn] = useState<Wish>(NO_WISH);
+  const wish = props.saved ? readWish(props.saved.value) : own;
+  const setWish = (next: Wish): void => {
+    if (props.saved) props.saved.save(writeWish(next));
+    else setOwn(next);
+  };
+  const [layout, setLayout] = useState<Layout>(() => kept(`table.${props.id}`, { order: [], widths: {}, hidden: {}, pinned: [] }));
+  const changeLayout = (next: Layout): void => {
+    setLayout(next);
+    keep(`table.${props.id}`, next);
+  };
+
+  const question = { q: props.q ?? "", sort: wish.sort, filters: wish.filters };
+  const key = JSON.stringify([source.key, question]);
+  const blocks = useRef(new Map<number, readonly Row[]>());
+  const asked = useRef(new Map<number, AbortController>());
+  const current = useRef(key);
+  const [first, setFirst] = useState<Page | null>(null);
+  const [shownKey, setShownKey] = useState("");
+  const [problem, setProblem] = useState<ApiError | null>(null);
+  const [progress, setProgress] = useState<{ progress: number; stage: string } | null>(null);
+  const [, redraw] = useState(0);
+  const [view, setView] = useState({ top: 0, height: 400, width: 800 });
+  const [active, setActive] = useState<{ row: number; column: number }>({ row: 0, column: 0 });
+  const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
+  const [heights, setHeights] = useState<Readonly<Record<number, number>>>({});
+  const anchor = useRef(0);
+
+  const fetchBlock = (block: number): void => {
+    if (blocks.current.has(block) || asked.current.has(block)) return;
+    const stop = new AbortController();
+    asked.current.set(block, stop);
+    const mine = current.current;
+    const full: PageQuestion = { ...question, offset: block * BLOCK, limit: BLOCK };
+    source.page(full, { signal: stop.signal, onProgress: setProgress }).then(
+      (page) => {
+        asked.current.delete(block);
+        if (current.current !== mine) return;
+        blocks.current.set(block, page.rows);
+        if (block === 0) {
+          setFirst(page);
+          setShownKey(mine);
+          setProblem(null);
+          setProgress(null);
+          props.onPage?.(page);
+        }
+        redraw((n) => n + 1);
+      },
+      (reason: unknown) => {
+        asked.current.delete(block);
+        if (stop.signal.aborted || current.current !== mine) return;
+        setProblem(reason instanceof ApiError ? reason : new ApiError(0, { title: String(reason) }));
+      },
+    );
+  };
+
+  useEffect(() => {
+    current.current = key;
+    for (const stop of asked.current.values()) stop.abort();
+    asked.current.clear();
+    blocks.current = new Map();
+    setChosen(new Set());
+    setHeights({});
+    setActive({ row: 0, column: 0 });
+    scroller.current?.scrollTo({ top: 0 });
+    setView((before) => ({ ...before, top: 0 }));
+    fetchBlock(0);
+    return () => {
+      for (const stop of asked.current.values()) stop.abort();
+    };
+  }, [key]);
+
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return undefined;
+    const observer = new ResizeObserver(() => setView((before) => ({ ...before, height: box.clientHeight, width: box.clientWidth })));
+    observer.observe(box);
+    return () => observer.disconnect();
+  }, [first === null]);
+
+  const columns = useMemo(() => {
+    if (!first) return [];
+    const all = first.columns.map((column, at) => ({ column, at }));
+    const visible = all.filter(({ column }) => !props.hidden?.includes(column.key) && !(layout.hidden[column.key] ?? column.shown === false));
+    const rank = (name: string): number => {
+      const at = layout.order.indexOf(name);
+      return at < 0 ? first.columns.findIndex((column) => column.key === name) : at;
+    };
+    visible.sort((a, b) => {
+      const pinned = Number(layout.pinned.includes(b.column.key)) - Number(layout.pinned.includes(a.column.key));
+      return pinned || rank(a.column.key) - rank(b.column.key);
+    });
+    const natural = visible.map(({ column, at }) => layout.widths[column.key] ?? naturalWidth(column, at, first.rows));
+    const spare = view.width - natural.reduce((sum, one) => sum + one, 0) - 2;
+    if (spare > 0 && natural.length) {
+      // The names take most of what is left, the rest is shared.
+      const text = visible.findIndex(({ column }) => !numeric(column) && column.type !== "bool");
+      const share = Math.floor(spare / (natural.length + (text >= 0 ? 4 : 0)));
+      natural.forEach((_, at) => (natural[at]! += share * (at === text ? 5 : 1)));
+    }
+    let left = 0;
+    return visible.map(({ column, at }, index) => {
+      const width = natural[index]!;
+      const pinnedLeft = layout.pinned.includes(column.key) ? left : null;
+      left += width;
+      return { column, at, width, pinnedLeft };
+    });
+  }, [first, layout, view.width, props.hidden]);
+
+  const openList = [...(props.openRows ?? [])].sort((a, b) => a - b).map((row) => [row, heights[row] ?? 160] as const);
+  const count = first?.filtered ?? 0;
+  const content = contentHeight(count, openList);
+  const spacer = Math.min(content, TALLEST);
+  const head = 46;
+  const visibleHeight = Math.max(60, view.height - head - 30);
+  const ratio = content > TALLEST ? (content - visibleHeight) / (spacer - visibleHeight) : 1;
+  const top = view.top * ratio;
+  const from = Math.max(0, rowAt(top, openList) - 4);
+  const to = Math.min(count, rowAt(top + view.height, openList) + 5);
+
+  useEffect(() => {
+    if (shownKey !== key) return;
+    for (let block = Math.floor(from / BLOCK); block * BLOCK < to; block++) fetchBlock(block);
+  });
+
+  const rowOf = (index: number): Row | undefined => blocks.current.get(Math.floor(index / BLOCK))?.[index % BLOCK];
+
+  const reveal = (row: number): void => {
+    const box = scroller.current;
+    if (!box) return;
+    const y = topOf(row, openList);
+    if (y < top) box.scrollTop = y / ratio;
+    else if (y + ROW > top + visibleHeight) box.scrollTop = (y + ROW - visibleHeight) / ratio;
+  };
+
+  const sortBy = (name: string, more: boolean, column: Column): void => {
+    const now = effectiveSort.find(([one]) => one === name);
+    const desc = now ? !now[1] : numeric(column); // numbers: the largest first
+    const others = more ? effectiveSort.filter(([one]) => one !== name) : [];
+    setWish({ ...wish, sort: [...others, [name, desc] as const] });
+  };
+  const effectiveSort = wish.sort.length ? wish.sort : (first?.sort ?? []);
+
+  const gather = async (indices: readonly number[]): Promise<Row[]> => {
+    if (indices.length && indices.some((index) => !rowOf(index))) {
+      const low = Math.min(...indices);
+      const page = await source.page({ ...question, offset: low, limit: Math.min(20_000, Math.max(...indices) - low + 1) }, {});
+      return indices.map((index) => page.rows[index - low]).filter((row) => row !== undefined);
+    }
+    return indices.map((index) => rowOf(index)!);
+  };
+
+  const copyRows = async (): Promise<void> => {
+    const picked = chosen.size ? [...chosen].sort((a, b) => a - b) : Array.from({ length: Math.min(count, 20_000) }, (_, i) => i);
+    const rows = await gather(picked);
+    const lines = [columns.map(({ column }) => column.name), ...rows.map((row) => columns.map(({ at }) => (row[at] === null ? "" : String(row[at]))))];
+    await copyText(lines.map((line) => line.map((one) => one.replace(/[\t\n\r]+/g, " ")).join("\t")).join("\n"));
+    say(`${t("Copied")}: ${whole(rows.length)} ${t("rows")}`);
+  };
+
+  const exportCsv = async (): Promise<void> => {
+    if (source.csv) {
+      const link = document.createElement("a");
+      link.href = source.csv({ ...question, offset: 0, limit: 0 });
+      link.download = `${props.id}.csv`;
+      link.click();
+      return;
+    }
+    const page = await source.page({ ...question, offset: 0, limit: 20_000 }, {});
+    const shown = columns.map(({ at }) => at);
+    download(`${props.id}.csv`, csvText(columns.map(({ column }) => column.name), page.rows.map((row) => shown.map((at) => row[at] ?? null))), "text/csv");
+  };
+
+  const pick = (index: number, event: { shiftKey: boolean; ctrlKey: boolean; metaKey: boolean }): void => {
+    setActive((before) => ({ ...before, row: index }));
+    if (event.shiftKey) {
+      const [low, high] = [Math.min(anchor.current, index), Math.max(anchor.current, index)];
+      setChosen(new Set(Array.from({ length: Math.min(high - low + 1, 20_000) }, (_, i) => low + i)));
+      return;
+    }
+    anchor.current = index;
+    if (event.ctrlKey || event.metaKey) {
+      const next = new Set(chosen);
+      if (!next.delete(index)) next.add(index);
+      setChosen(next);
+    } else setChosen(chosen.size === 1 && chosen.has(index) ? new Set() : new Set([index]));
+  };
+
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.target !== scroller.current) return;
+    const page = Math.max(1, Math.floor(visibleHeight / ROW) - 1);
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -count, End: count };
+    const move = moves[event.key];
+    if (move !== undefined && !event.altKey) {
+      const row = Math.max(0, Math.min(count - 1, active.row + move));
+      setActive({ ...active, row });
+      if (event.shiftKey) pick(row, event);
+      reveal(row);
+    } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+      const column = Math.max(0, Math.min(columns.length - 1, active.column + (event.key === "ArrowRight" ? 1 : -1)));
+      setActive({ ...active, column });
+      document.getElementById(`${props.id}-${active.row}-${column}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else if (event.key === " ") pick(active.row, { shiftKey: event.shiftKey, ctrlKey: true, metaKey: false });
+    else if (event.key === "Enter") {
+      const row = rowOf(active.row);
+      if (row && props.onOpenRow) props.onOpenRow(active.row, row);
+    } else if (event.key === "t" && props.onTrace && !event.ctrlKey && !event.metaKey) {
+      const row = rowOf(active.row);
+      if (row && first) props.onTrace(row, first.columns);
+    } else if (event.key === "c" && (event.ctrlKey || event.metaKey)) void copyRows();
+    else if (event.key === "Escape") setChosen(new Set());
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  if (problem && !first) {
+    return (
+      <div class="table-box">
+        <Problem problem={problem} again={() => { setProblem(null); fetchBlock(0); }} />
+      </div>
+    );
+  }
+  if (!first) {
+    return (
+      <div class="table-box" aria-busy="true">
+        <Skeleton progress={progress} />
+      </div>
+    );
+  }
+
+  const template = columns.map(({ width }) => `${width}px`).join(" ");
+  const tableWidth = columns.reduce((sum, { width }) => sum + width, 0);
+  const sums = chosen.size ? selectionSums(columns, [...chosen].map(rowOf)) : null;
+  const totals = first.totals ?? {};
+  const hasTotals = columns.some(({ column }) => totals[column.key] !== undefined && totals[column.key] !== null);
+  const filterCount = Object.keys(wish.filters).length;
+  const rows: JSX.Element[] = [];
+  for (let index = from; index < to; index++) {
+    const row = rowOf(index);
+    const y = topOf(index, openList) - top + view.top;
+    rows.push(
+      <div
+        key={`r${index}`}
+        role="row"
+        aria-rowindex={index + 2}
+        aria-selected={chosen.has(index)}
+        class={`table-row${chosen.has(index) ? " chosen" : ""}${active.row === index ? " active" : ""}${index % 2 ? " odd" : ""}`}
+        style={{ top: `${y}px`, gridTemplateColumns: template }}
+        onClick={(event) => pick(index, event)}
+        onMouseEnter={props.onHover && row ? () => props.onHover!(row, first.columns) : undefined}
+        onMouseLeave={props.onHover ? () => props.onHover!(null, first.columns) : undefined}
+      >
+        {columns.map(({ column, at, pinnedLeft }, place) => {
+          const value = row ? (row[at] ?? null) : null;
+          const text = row ? cellText(value, column) : "";
+          const special = props.cells?.[column.key];
+          return (
+            <div
+              key={column.key}
+              id={`${props.id}-${index}-${place}`}
+              role="gridcell"
+              class={`cell${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}${active.row === index && active.column === place ? " cursor" : ""}`}
+              style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
+              title={text.length > 12 ? text : undefined}
+              data-key={column.key}
+            >
+              {row ? (special ? special(value, row, index) : <span class="clip">{text}</span>) : <i class="ghost" />}
+            </div>
+          );
+        })}
+      </div>,
+    );
+    if (props.openRows?.has(index) && row && props.detail) {
+      rows.push(
+        <OpenPart key={`d${index}`} top={y + ROW} width={view.width} height={heights[index]} onHeight={(height) => setHeights((before) => (before[index] === height ? before : { ...before, [index]: height }))}>
+          {props.detail(row, first.columns)}
+        </OpenPart>,
+      );
+    }
+  }
+
+  return (
+    <div class={`table-box${props.fit ? " fit" : ""}`} data-testid={`table-${props.id}`} data-total={first.total} data-filtered={count} aria-busy={shownKey !== key}>
+      <div class="table-bar">
+        <span class="table-count">
+          {count === first.total ? `${whole(count)} ${t("rows")}` : `${whole(count)} ${t("of")} ${whole(first.total)} ${t("rows")}`}
+        </span>
+        {filterCount > 0 && (
+          <button type="button" class="chip" onClick={() => setWish({ ...wish, filters: {} })}>
+            {t("Filter")}: {Object.keys(wish.filters).map((name) => first.columns.find((column) => column.key === name)?.name ?? name).join(", ")}
+            <Icon name="close" />
+          </button>
+        )}
+        {sums !== null && (
+          <span class="table-sums">
+            {whole(chosen.size)} {t("selected")}
+            {sums.map(([name, text]) => (
+              <span key={name}>
+                Σ {name} <b>{text}</b>
+              </span>
+            ))}
+          </span>
+        )}
+        {(first.notes ?? []).map((note) => (
+          <span key={note} class="table-note">
+            {note}
+          </span>
+        ))}
+        <span class="spring" />
+        <button type="button" class="button quiet" onClick={() => void copyRows()}>
+          <Icon name="copy" />
+          <span>{t("Copy rows")}</span>
+        </button>
+        <button type="button" class="button quiet" data-testid="btn-export" onClick={() => void exportCsv()}>
+          <Icon name="download" />
+          <span>{t("Export CSV")}</span>
+        </button>
+        <ColumnChooser columns={first.columns.filter((column) => !props.hidden?.includes(column.key))} hidden={layout.hidden} onChange={(hidden) => changeLayout({ ...layout, hidden })} onReset={() => changeLayout({ order: [], widths: {}, hidden: {}, pinned: [] })} />
+      </div>
+      <div
+        ref={scroller}
+        class="table-scroll"
+        role="grid"
+        tabIndex={0}
+        aria-label={props.label}
+        aria-rowcount={count + 1}
+        aria-colcount={columns.length}
+        aria-multiselectable="true"
+        aria-activedescendant={count ? `${props.id}-${active.row}-${active.column}` : undefined}
+        style={props.fit ? { height: `${head + Math.min(content, 420) + (hasTotals ? 30 : 0) + 16}px` } : undefined}
+        onKeyDown={onKeyDown}
+        onScroll={(event) => {
+          const y = event.currentTarget.scrollTop;
+          setView((before) => (before.top === y ? before : { ...before, top: y }));
+        }}
+        onWheel={
+          ratio > 1
+            ? (event) => {
+                // Scaled scrolling would jump over rows; the wheel moves by what it says.
+                if (event.ctrlKey || event.shiftKey || !event.deltaY) return;
+                event.preventDefault();
+                event.currentTarget.scrollTop += event.deltaY / ratio;
+              }
+            : undefined
+        }
+      >
+        <div role="rowgroup" class="table-head" style={{ width: `${tableWidth}px` }}>
+          <div role="row" aria-rowindex={1} class="table-heads" style={{ gridTemplateColumns: template }}>
+            {columns.map(({ column, pinnedLeft, width }, place) => {
+              const order = effectiveSort.find(([name]) => name === column.key);
+              return (
+                <div
+                  key={column.key}
+                  role="columnheader"
+                  aria-sort={order ? (order[1] ? "descending" : "ascending") : "none"}
+                  class={`heading${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}`}
+                  style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
+                  data-testid={`col-${column.key}`}
+                >
+                  <button type="button" class="heading-sort" title={column.tooltip || column.name} onClick={(event) => sortBy(column.key, event.shiftKey, column)}>
+                    <span>{headingText(column.name, column.unit)}</span>
+                    {order && <Icon name={order[1] ? "down" : "up"} />}
+                  </button>
+                  <ColumnMenu
+                    column={column}
+                    filter={wish.filters[column.key]}
+                    pinned={layout.pinned.includes(column.key)}
+                    values={numeric(column) ? [] : distinct(blocks.current, columns[place]!.at)}
+                    onSort={(desc) => setWish({ ...wish, sort: [[column.key, desc]] })}
+                    onFilter={(filter) => {
+                      const filters = { ...wish.filters };
+                      if (filter) filters[column.key] = filter;
+                      else delete filters[column.key];
+                      setWish({ ...wish, filters });
+                    }}
+                    onPin={() => changeLayout({ ...layout, pinned: toggled(layout.pinned, column.key) })}
+                    onHide={() => changeLayout({ ...layout, hidden: { ...layout.hidden, [column.key]: true } })}
+                    onMove={(by) => changeLayout({ ...layout, order: moved(columns.map((one) => one.column.key), place, by) })}
+                  />
+                  <Grip width={width} onWidth={(next) => changeLayout({ ...layout, widths: { ...layout.widths, [column.key]: next } })} />
+                </div>
+              );
+            })}
+          </div>
+        </div>
+        <div role="rowgroup" class="table-body" style={{ height: `${spacer}px`, width: `${tableWidth}px` }}>
+          {rows}
+        </div>
+        {hasTotals && (
+          <div role="rowgroup" class="table-foot" style={{ width: `${tableWidth}px` }}>
+            <div role="row" class="table-totals" style={{ gridTemplateColumns: template }}>
+              {columns.map(({ column, pinnedLeft }, place) => {
+                const value = totals[column.key];
+                return (
+                  <div key={column.key} role="gridcell" class={`cell${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}`} style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined} data-key={column.key}>
+                    <span class="clip">{value !== undefined && value !== null ? cellText(value, column) : place === 0 ? t("Total") : ""}</span>
+                  </div>
+                );
+              })}
+            </div>
+          </div>
+        )}
+      </div>
+      {count === 0 && <p class="table-empty">{first.total ? t("No row passes the filters") : t("No rows")}</p>}
+    </div>
+  );
+}
+
+function selectionSums(columns: readonly { column: Column; at: number }[], rows: readonly (Row | undefined)[]): (readonly [string, string])[] {
+  return columns
+    .filter(({ column }) => numeric(column) && !/%|Id$|ID$|Time \(ms\)|Start/.test(column.name))
+    .slice(0, 4)
+    .map(({ column, at }) => [column.name, cellText(rows.reduce((sum, row) => sum + (Number(row?.[at]) || 0), 0), column)] as const);
+}
+
+/** Values of a column in the rows that are here, when they are few: offered as a set to choose from. */
+function distinct(blocks: ReadonlyMap<number, readonly Row[]>, at: number): string[] {
+  const found = new Set<string>();
+  for (const rows of blocks.values()) {
+    for (const row of rows) {
+      const value = row[at];
+      if (value !== null && value !== undefined) found.add(String(value));
+      if (found.size > 30) return [];
+    }
+  }
+  return [...found].sort();
+}
+
+const toggled = (list: readonly string[], name: string): string[] => (list.includes(name) ? list.filter((one) => one !== name) : [...list, name]);
+
+function moved(names: string[], place: number, by: number): string[] {
+  const to = Math.max(0, Math.min(names.length - 1, place + by));
+  const next = [...names];
+  const [name] = next.splice(place, 1);
+  next.splice(to, 0, name!);
+  return next;
+}
+
+function OpenPart(props: { top: number; width: number; height: number | undefined; onHeight: (height: number) => void; children: ComponentChildren }): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const observer = new ResizeObserver(() => props.onHeight(element.offsetHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return (
+    <div role="row" class="open-part" style={{ top: `${props.top}px` }}>
+      <div role="gridcell" ref={box} style={{ width: `${Math.max(320, props.width - 2)}px` }} class="open-part-inner" onClick={(event) => event.stopPropagation()}>
+        {props.children}
+      </div>
+    </div>
+  );
+}
+
+function Grip({ width, onWidth }: { width: number; onWidth: (width: number) => void }): JSX.Element {
+  return (
+    <span
+      class="grip"
+      aria-hidden="true"
+      onPointerDown={(event) => {
+        event.preventDefault();
+        event.stopPropagation();
+        const grip = event.currentTarget;
+        const startX = event.clientX;
+        grip.setPointerCapture(event.pointerId);
+        const move = (next: PointerEvent): void => onWidth(Math.max(48, width + next.clientX - startX));
+        const end = (): void => {
+          grip.removeEventListener("pointermove", move);
+          grip.removeEventListener("pointerup", end);
+        };
+        grip.addEventListener("pointermove", move);
+        grip.addEventListener("pointerup", end);
+      }}
+    />
+  );
+}
