@@ -27,7 +27,7 @@ check: $(VENV)/core
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check
+test: check $(VENV)/torch
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/core
