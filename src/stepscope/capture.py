@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.analysis.link import link
 from stepscope.errors import CaptureError
-from stepscope.formats import ascend_db, ascend_text, cann, collected, kineto, msprof_output
+from stepscope.formats import ascend_db, ascend_text, cann, collected, kineto, mindspore, msprof_output
 from stepscope.formats.cann.chips import obstacle
 from stepscope.formats.cann.folder import is_raw
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
@@ -190,6 +190,8 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
         progress(f"reading {files.database.name}")
         return ascend_db.read(files.database, Facts(source="ascend_db")).noting(*notes)
     facts, lost_info = (Facts(), None) if files.is_prof else read_facts(files.root, raw=source in RECORDS)
+    if files.framework and mindspore.is_mindspore(files.framework):
+        facts = facts.but(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
     notes += [lost_info] if lost_info is not None else []
     if source in RECORDS:
         return _read_records(files, source, facts, databases_first, progress, parallel).noting(*notes)
@@ -214,9 +216,7 @@ def _read_records(
     progress(f"reading {said}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
-        clock = read_clock(files.root, files.profs[0] if files.profs else None, facts.profiler_info)
-        folder = files.framework
-        reads.append(lambda: collected.read(folder, clock))
+        reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts))
     alone = not files.framework
     reads += [_prof_reader(prof, form, facts, databases_first, alone) for prof, form in forms.items() if form]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
@@ -228,6 +228,14 @@ def _read_records(
     asked = {"level": facts.level or known.level, "aic_metrics": facts.aic_metrics or known.aic_metrics}
     tables = tables.but(meta=known.but(source=said, **asked).table())
     return with_recorded_device(tables).noting(*notes)
+
+
+def _framework_reader(folder: Path, prof: Path | None, facts: Facts) -> Callable[[], Tables]:
+    if facts.framework == "mindspore":
+        window = facts.session_start_ns, facts.session_end_ns
+        return lambda: mindspore.read(folder, prof, facts.profiler_info, window)
+    clock = read_clock(folder.parent, prof, facts.profiler_info)
+    return lambda: collected.read(folder, clock)
 
 
 def _told_apart(parts: list[Tables]) -> list[Tables]:

@@ -155,4 +155,49 @@ FLOWS = Table(
     ),
 )
 
-HOST_TABLES = (OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS)
+DATA_STAGES = Table(
+    name="data_stages",
+    doc="Which of the ranges in `ops` are work of the input pipeline, and of which part of it; in the order recorded.",
+    columns=(
+        Column("op", pl.Int64(), "Row of `ops`."),
+        Column("operator", TEXT, "Pipeline operator with its number, MapOp(ID:1) say, or Pipeline, IteratorConsumer, PyFuncOp."),
+        Column("stage", TEXT, "What it did, such as WorkerProcess or GetFromPreviousOp."),
+        Column("info", TEXT, "Further words as recorded, `key:value` with `;` between."),
+    ),
+)
+
+DATA_PIPELINES = Table(
+    name="data_pipelines",
+    doc="One row per operator of an input pipeline, with what was sampled of it.",
+    sorted_by=("pipeline", "op_id"),
+    columns=(
+        Column("pipeline", pl.Int64(), "Number of the pipeline."),
+        Column("op_id", pl.Int64(), "Number of the operator; 0 gives the batches."),
+        Column("op_type", TEXT, "Kind of operator, such as BatchOp."),
+        Column("workers", pl.Int64(), "Threads or processes that work for it."),
+        Column("children", pl.List(pl.Int64()), "Operators it takes its input from."),
+        Column("queue_length", pl.Int64(), "Places in its output queue; null when it has none."),
+        Column("queue_sizes", pl.List(pl.Int64()), "Rows waiting in its output queue, by sample."),
+        Column("interval_ms", pl.Int64(), "Time between samples.", "ms"),
+        Column("cpu_pct", pl.List(pl.Float64()), "Share of all processors it used, by sample.", "%"),
+    ),
+)
+
+DATA_BATCHES = Table(
+    name="data_batches",
+    doc="How long the batches of an input pipeline took, and how full its last queue was; in the order recorded.",
+    columns=(
+        Column("pipeline", pl.Int64(), "Number of the pipeline."),
+        Column("to_device", pl.Boolean(), "The batches went into the queue of a device, not to an iterator."),
+        Column("kind", TEXT, "pipeline, push, batch (times) or queue (depth)."),
+        Column("batch", pl.Int64(), "Number of the batch, from 1."),
+        Column("value", pl.Int64(), "Time in ms; for queue the rows in it."),
+        Column("capacity", pl.Int64(), "Places in the queue; null for times."),
+        Column("time_ms", pl.Int64(), "Moment on the clock of the pipeline.", "ms"),
+    ),
+)
+
+HOST_TABLES = (
+    OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS, DATA_STAGES, DATA_PIPELINES,
+    DATA_BATCHES,
+)  # fmt: skip

@@ -15,6 +15,7 @@ from stepscope.tables.tableset import ALL_TABLES, Tables
 REFERENCES: dict[tuple[str, str], str] = {
     ("ops", "parent"): "ops",
     ("op_inputs", "op"): "ops",
+    ("data_stages", "op"): "ops",
     ("kernels", "op"): "ops",
     ("collectives", "op"): "ops",
     ("allocations", "op"): "ops",

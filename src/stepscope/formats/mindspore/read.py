@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A FRAMEWORK folder that MindSpore wrote, as tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, ranges
+from stepscope.formats.mindspore.clock import read_clock
+from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables.stack import stacked
+
+_SIGNS = (
+    "mindspore.op_range", "mindspore.memory_usage", "op_range_[0-9]*", "cpu_op_execute_timestamp_*", "cpu_ms_memory_record_*",
+    "pipeline_profiling_*.json",
+)  # fmt: skip
+_FOLDER = re.compile(r".*_(\d+)_\d{14,17}_ascend_ms")
+
+
+def is_mindspore(framework: Path) -> bool:
+    """Whether the records in a FRAMEWORK folder are MindSpore's."""
+    return not any(framework.glob("torch.*")) and any(next(framework.glob(sign), None) for sign in _SIGNS)
+
+
+def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tuple[int | None, int | None]) -> Tables:
+    """Everything in the folder; what is broken is counted in `quality`.
+
+    Args:
+        framework: FRAMEWORK/ of the capture.
+        prof: its PROF folder, if it has one; the clock of the records is there.
+        info: profiler_info of the capture.
+        window: start and end of the recording where they are known. The allocator's curve reaches further back.
+    """
+    capture = framework.parent
+    clock = read_clock(capture, prof, info)
+    quality = [clock.quality if ranges.files(framework) else ALL_TABLES["quality"].empty()]
+    pid = _pid(capture, info)
+    found = ranges.read(framework, clock, version=str(info.get("ms_version") or ""), pid=pid, quality=quality)
+    host = ranges.tables(found)
+    device = None if prof is not None else 0
+    parts = [
+        host,
+        cpu_files.read(framework, host.ops, device=device, pid=pid, quality=quality),
+        Tables({"memory_events": device_memory.memory_events(framework, quality)}),
+        data_pipeline.read(framework, quality),
+    ]
+    tables = _within(stacked([part for part in parts if part.filled()] or parts[:1]), window, quality)
+    return tables.noting(*quality)
+
+
+def _within(tables: Tables, window: tuple[int | None, int | None], quality: list[pl.DataFrame]) -> Tables:
+    """Without allocator rows of earlier captures: MindSpore never forgets them (mindspore.md 2.7)."""
+    start, end = window
+    events = tables.memory_events
+    inside = events.filter(
+        (pl.col("device_type") != "cpu") | ((pl.col("time_ns") >= (start or 0)) & (pl.col("time_ns") <= (end or (1 << 62))))
+    )
+    outside = events.height - inside.height
+    quality.append(lost("cpu_ms_memory_record", "rows outside the recording", outside, "left by earlier captures of the process"))
+    return tables.but(memory_events=inside) if outside else tables
+
+
+def _pid(capture: Path, info: Mapping[str, Any]) -> int | None:
+    """The process, by our own note or by the folder's name; the records hold thread numbers only."""
+    collector = info.get("collector")
+    noted = collector.get("pid") if isinstance(collector, Mapping) else None
+    if isinstance(noted, int):
+        return noted
+    named = _FOLDER.fullmatch(capture.name)
+    return int(named[1]) if named else None
