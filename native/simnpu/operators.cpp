@@ -61,6 +61,7 @@ struct Operator {
   bool makes_tensors = false;
   bool has_tensor_arguments = false;
   std::vector<bool> is_generator;
+  std::vector<bool> is_written;
   std::vector<bool> is_number;  // values that change without changing the outputs' layout, such as a learning rate
   std::vector<int> alias_of;  // for each return: the argument it is, or -1
   std::vector<Returned> returned;
@@ -87,6 +88,7 @@ Operator::Operator(const OperatorHandle& handle) : handle(handle), name(c10::toS
   for (size_t i = 0; i < arguments; i++) {
     const auto& argument = schema.arguments()[i];
     const std::string type = argument.type()->str();
+    is_written.push_back(argument.alias_info() && argument.alias_info()->isWrite());
     is_generator.push_back(contains(type, "Generator"));
     is_number.push_back(contains(type, "Scalar") || contains(type, "number") || contains(type, "float"));
     if (argument.is_out())
@@ -346,15 +348,25 @@ std::shared_ptr<Signature> signature_for(Operator& op, const std::string& key) {
   return signature;
 }
 
+// What a kernel reads, and what it writes in place; tensors it makes are added when they are known.
 KernelCall kernel_call(const OperatorTask& task) {
   KernelCall call;
   call.op = task.op.name;
-  for (const Operand& operand : task.operands) {
-    call.scalar_operand |= operand.host.defined() && operand.host.dim() == 0;
-    call.inputs.push_back(operand.host.defined() ? layout_of(operand.host) : static_cast<const Layout&>(operand.ref));
+  size_t at = 0;
+  for (size_t i = 0; i < task.places.size(); i++) {
+    if (task.places[i].kind == ArgumentPlace::value)
+      continue;
+    const bool out = task.op.writes_to(static_cast<int>(i));
+    for (uint32_t j = 0; j < task.places[i].count; j++) {
+      const Operand& operand = task.operands[at++];
+      call.scalar_operand |= operand.host.defined() && operand.host.dim() == 0;
+      const Layout layout = operand.host.defined() ? layout_of(operand.host) : static_cast<const Layout&>(operand.ref);
+      if (!out)
+        call.inputs.push_back(layout);
+      if (!out && task.op.is_written[i])
+        call.outputs.push_back(layout);
+    }
   }
-  if (!task.op.alias_of.empty() && task.op.alias_of[0] == 0 && !call.inputs.empty())
-    call.outputs.push_back(call.inputs[0]);  // written in place
   return call;
 }
 
@@ -615,7 +627,9 @@ bool becomes_npu_operator(const OperatorHandle& op) {
     return false;
   if (name.name.rfind("aten::_foreach_", 0) == 0)  // one kernel for the whole list, as on hardware
     return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || own_kernel(c10::toString(name));
+  static const std::unordered_set<std::string> one_kernel_on_hardware = {"aten::embedding"};
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || own_kernel(c10::toString(name)) ||
+      one_kernel_on_hardware.count(c10::toString(name));
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ void check_not_forked() {
 
 // ---------------------------------------------------------------------------------------------------- task queue
 
-uint64_t TaskQueue::push(Task* task, std::atomic<uint64_t>* issued) {
+uint64_t TaskQueue::push(Task* task, std::atomic<uint64_t>* issued, int64_t* placed_ns) {
   uint64_t ticket = 0;
   bool wake;
   {
@@ -144,7 +144,9 @@ uint64_t TaskQueue::push(Task* task, std::atomic<uint64_t>* issued) {
       blocked_.fetch_sub(1);
     }
     if (issued)
-      ticket = task->ticket = issued->fetch_add(1) + 1;
+      ticket = issued->fetch_add(1) + 1;
+    if (placed_ns)
+      *placed_ns = now_ns();
     tasks_.push_back(task);
     held_.fetch_add(1);
     wake = consumer_ == Consumer::asleep || (consumer_ == Consumer::napping && hosts_waiting.load() > 0);
@@ -203,20 +205,14 @@ uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
   r.stream = number;
   r.host_thread = thread_id();
   uint64_t ticket;
+  // Numbered under the queue's lock, so that tickets are in the order of execution.
   if (settings().task_queue) {
-    if (called_ns) {
-      r.enqueue_start = called_ns;
-      r.enqueue_end = now_ns();
-    }
-    ticket = device.queue_.push(task, &issued_);
+    r.enqueue_start = called_ns;
+    ticket = device.queue_.push(task, &issued_, called_ns ? &r.enqueue_end : nullptr);
   } else {
-    if (called_ns)
-      r.launch_start = called_ns;
-    // Numbered and put on the stream under the queue's lock, so that tickets are in the order of execution.
+    r.launch_start = called_ns;
     r.launch_thread = r.host_thread;
-    if (called_ns)
-      r.launch_end = now_ns();
-    ticket = queue_.push(task, &issued_);
+    ticket = queue_.push(task, &issued_, called_ns ? &r.launch_end : nullptr);
   }
   if (C10_UNLIKELY(settings().blocking))
     wait(ticket);
@@ -225,15 +221,13 @@ uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
 
 void Stream::launch(Task* task) {
   TaskRecord& r = task->record;
-  if (r.enqueue_start) {
+  const bool timed = r.enqueue_start != 0;
+  if (timed) {
     r.dequeue_start = now_ns();
     r.launch_start = now_ns();
-    // The worker owns the task once it is pushed: the ends of the two spans are taken just before.
-    r.launch_end = now_ns();
-    r.dequeue_end = now_ns();
   }
   r.launch_thread = thread_id();
-  queue_.push(task, nullptr);
+  queue_.push(task, nullptr, timed ? &r.launch_end : nullptr);
 }
 
 void Stream::wait(uint64_t ticket) {
@@ -299,6 +293,8 @@ void Stream::execute(Task& task) {
     sleep_until(start + r.modelled_ns);
   if (recorded) {
     r.start = start;
+    if (r.dequeue_start)
+      r.dequeue_end = r.launch_end;  // nothing follows the launch
     int64_t end = now_ns();
     // How late the sleeper woke is no property of the kernel.
     r.end = r.modelled_ns && end - start - r.modelled_ns < 1000000 ? start + r.modelled_ns : end;

@@ -46,7 +46,6 @@ void check_not_forked();
 struct Task {
   TaskRecord record{};
   std::exception_ptr* fault_of_caller = nullptr;  // set when somebody waits for this very task
-  uint64_t ticket = 0;
   class Stream* stream = nullptr;
   virtual void run() = 0;
   virtual std::string name() const = 0;
@@ -78,7 +77,8 @@ class TaskQueue {
  public:
   // A lazy consumer naps a moment before it sleeps, so that a busy host need not wake it for each task.
   explicit TaskQueue(bool lazy) : lazy_(lazy) {}
-  uint64_t push(Task* task, std::atomic<uint64_t>* issued);  // blocks while full; numbers the task if asked to
+  // Blocks while full. Numbers the task if asked to, and tells when it was placed: afterwards it belongs to the consumer.
+  uint64_t push(Task* task, std::atomic<uint64_t>* issued, int64_t* placed_ns);
   std::deque<Task*> take();  // blocks while empty
   void release();  // one taken task is done with
   void hurry();  // somebody waits: no naps

@@ -56,6 +56,7 @@ def load_library(path: Path) -> None:
     from stepscope.simnpu import npu
 
     torch._register_device_module("npu", npu)
+    sys.modules["torch.npu.amp"] = npu.amp
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     torch.ops.stepscope_npu.register_operators()
     _loaded = path
