@@ -46,9 +46,9 @@ MODEL = link(
 
 def test_modules_by_path():
     assert module_view(MODEL).rows() == [
-        ("Net_0", 0, 2, 100, 150, 30, 100, 50),
-        ("Net_0/Linear_0", 1, 2, 30, 30, 50, 50, 50),
-        ("Net_0/Linear_1", 1, 1, 20, 20, 20, 20, 0),
+        ("Net_0", 0, 2, 100, 150, 30, 100, 50, 4),
+        ("Net_0/Linear_0", 1, 2, 30, 30, 50, 50, 50, 2),
+        ("Net_0/Linear_1", 1, 1, 20, 20, 20, 20, 0, 1),
     ]
 
 

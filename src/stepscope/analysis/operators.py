@@ -62,7 +62,7 @@ def operator_summary(tables: Tables) -> pl.DataFrame:
     leave out calls inside a call of the same name. Shares are of the self times of all operators.
     """
     named = pl.concat([tables.ops.select("name"), operator_times(tables)], how="horizontal")
-    named = named.with_columns(outermost=pl.Series(_outermost(tables.ops))).filter(~is_step())
+    named = named.with_columns(outermost=pl.Series(outermost(tables.ops))).filter(~is_step())
     self_times = pl.col("host_self_ns", "device_self_ns").sum()
     totals = pl.col("host_total_ns", "device_total_ns").filter("outermost").sum()
     summed = named.group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"), self_times, totals)
@@ -72,7 +72,7 @@ def operator_summary(tables: Tables) -> pl.DataFrame:
     return ordered.select(*columns, *[share.fill_nan(0.0) for share in shares])
 
 
-def _outermost(ops: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def outermost(ops: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Whether no operator around a call has the same name."""
     names = ops["name"].to_physical().to_numpy()
     parent = row_numbers(ops["parent"])

@@ -19,7 +19,7 @@ def module_view(tables: Tables) -> pl.DataFrame:
     """One row per module path, parents before children.
 
     Columns: path (names from the outermost module joined by `/`), depth, calls, host_self_ns, host_total_ns, device_self_ns,
-    device_total_ns, device_backward_ns. Host times are those of the module's calls. An operator belongs to the innermost module
+    device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's calls. An operator belongs to the innermost module
     call around it on its thread, and so do the device tasks it launched; what the backward of such an operator launched is in
     `device_backward_ns` of the module (the total over the modules inside).
     """
@@ -36,8 +36,9 @@ def module_view(tables: Tables) -> pl.DataFrame:
     forward, backward = _module_of_ops(tables, calls, parent)
     device = _whole_ns(operator_times(tables)["device_self_ns"])
     own = [_by_number(_path_of(path, module), device, paths.height) for module in (forward, backward)]
-    totals = op_tree.subtree_sums(paths["parent"], *own)
-    device_times = {"device_self_ns": own[0], "device_total_ns": totals[0], "device_backward_ns": totals[1]}
+    operators = _by_number(_path_of(path, forward), np.ones(len(forward), dtype=np.int64), paths.height)
+    totals = op_tree.subtree_sums(paths["parent"], *own, operators)
+    device_times = {"device_self_ns": own[0], "device_total_ns": totals[0], "device_backward_ns": totals[1], "operators": totals[2]}
     return paths.select("path", "depth").with_columns(
         **{name: pl.Series(value) for name, value in {**summed, **device_times}.items()}
     )

@@ -25,9 +25,9 @@ _LIFETIMES = {"release_ns": "lifetime", "active_release_ns": "active lifetime"}
 
 def write_memory_record(tables: Tables, folder: Path) -> list[Path]:
     """Totals after every allocator event, after the samples of the whole device."""
-    rows = _with_device(record_rows(tables.memory_events))
+    rows = with_device(record_rows(tables.memory_events))
     if not (rows["component"] == "APP").any():
-        rows = pl.concat([_samples(tables.counters), rows], how="diagonal_relaxed")
+        rows = pl.concat([app_samples(tables.counters), rows], how="diagonal_relaxed")
     columns = [
         text("Component", "component"),
         moment("Timestamp(us)", rows, "time_ns"),
@@ -44,7 +44,7 @@ def write_operator_memory(tables: Tables, folder: Path) -> list[Path]:
     """Every block from its allocation to its release: those of the framework, then those of the graph engine."""
     of_ge = (pl.col("component") == "GE").fill_null(False)
     rows = tables.allocations.filter(pl.col("device_type").ne_missing("cpu"))
-    rows = _with_device(rows if rows.height else tables.allocations).with_columns(of_ge.alias("of_ge"))
+    rows = with_device(rows if rows.height else tables.allocations).with_columns(of_ge.alias("of_ge"))
     rows = _with_lifetimes(rows.sort("of_ge", maintain_order=True))
     columns: list[Cells] = [
         ("Name", [pl.when("of_ge").then(pl.lit("cann::")), Text("name", quoted)]),
@@ -64,7 +64,7 @@ def write_operator_memory(tables: Tables, folder: Path) -> list[Path]:
 
 def write_module_memory(tables: Tables, folder: Path) -> list[Path]:
     """What each component of the runtime holds on the device, in the order of the components' numbers."""
-    rows = _with_device(tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type")))
+    rows = with_device(tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type")))
     number = pl.col("name").cast(pl.String).replace_strict(_MODULE_NUMBER, default=1000, return_dtype=pl.Int64)
     rows = rows.with_columns(number.alias("module")).sort("device", "module", "name", "time_ns", maintain_order=True)
     columns = [
@@ -77,7 +77,7 @@ def write_module_memory(tables: Tables, folder: Path) -> list[Path]:
     return write_csv(folder / "npu_module_mem.csv", rows, columns)
 
 
-def _with_device(rows: pl.DataFrame) -> pl.DataFrame:
+def with_device(rows: pl.DataFrame) -> pl.DataFrame:
     """Add the tag of the device: `NPU:0`, `GPU:0` or `CPU`."""
     word = pl.col("device_type").cast(pl.String).replace_strict({"cuda": "GPU:", "cpu": "CPU"}, default="NPU:")
     number = (
@@ -90,7 +90,7 @@ def _with_device(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.join(tags, on=["device_type", "device"], how="left", nulls_equal=True, maintain_order="left")
 
 
-def _samples(counters: pl.DataFrame) -> pl.DataFrame:
+def app_samples(counters: pl.DataFrame) -> pl.DataFrame:
     """Samples of what the process holds on the device; its two memories summed where the sum itself was not kept."""
     app = counters.filter((pl.col("source") == SAMPLED) & pl.col("name").is_in(["APP/Memory", "APP/HBM", "APP/DDR"]))
     whole_memory = app.filter(pl.col("name") == "APP/Memory")
@@ -99,7 +99,7 @@ def _samples(counters: pl.DataFrame) -> pl.DataFrame:
     named = rows.sort("time_ns", maintain_order=True).with_columns(
         pl.lit("APP").cast(TEXT).alias("component"), pl.lit("npu").cast(TEXT).alias("device_type")
     )
-    return _with_device(named)
+    return with_device(named)
 
 
 def _with_lifetimes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepscope view`: open captures in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+from threading import Timer
+
+from stepscope.cli.show import note
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="folder of runs, capture folder, trace or database")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
+    parser.add_argument("--no-token", action="store_true", help="ask for no token although others can reach the address")
+    parser.add_argument("--no-sql", action="store_true", help="switch the SQL box off")
+    parser.add_argument("--source-root", type=Path, help="show source lines of files below this folder")
+    parser.add_argument("--follow-links", action="store_true", help="follow symbolic links that lead out of the given folders")
+
+
+def run(args: argparse.Namespace) -> int:
+    # Here, because the other commands start faster without a web server.
+    from stepscope.web.asked import Settings
+    from stepscope.web.server import Address, Server
+
+    settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links)
+    server = Server(args.paths, Address(args.host, args.port, with_token=not args.no_token), settings)
+    print(server.url, flush=True)
+    runs = server.library.listing()
+    if runs["empty"]:
+        note(f"{runs['empty']['title']}: {runs['empty']['detail']}")
+        note("the page lists the layouts that are understood; new captures appear by themselves")
+    note("stop with Ctrl+C")
+    if not args.no_browser:
+        Timer(0.3, webbrowser.open, [server.url]).start()
+    server.run()
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)

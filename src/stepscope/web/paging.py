@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One page of a table: filtered, sorted, cut and described; or all of it as csv (docs/http_api.md, pages)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from stepscope.web.problems import bad_parameter
+from stepscope.web.query import Query
+from stepscope.web.views.slices import matches
+
+MOST_ROWS = 20_000
+_FORMULA = r"^[=+\-@\t\r]"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table as the page shows it."""
+
+    key: str
+    name: str
+    tooltip: str = ""
+    unit: str = ""
+    shown: bool = True
+    summed: bool = False
+
+    def described(self, dtype: pl.DataType) -> dict[str, Any]:
+        unit = self.unit or _unit(self.name)
+        return {
+            "key": self.key,
+            "name": self.name,
+            "unit": unit,
+            "type": _type(dtype),
+            "tooltip": self.tooltip,
+            "shown": self.shown,
+        }
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All rows of a table in their default order."""
+
+    frame: pl.DataFrame
+    columns: tuple[Shown, ...]
+    order: tuple[tuple[str, bool], ...] = ()  # key, descending; the order that the rows have
+    notes: tuple[str, ...] = ()
+    search: str = "name"  # key of the column that `q` looks at
+
+    def but(self, **changes: Any) -> Listing:
+        return replace(self, **changes)
+
+
+def page(listing: Listing, query: Query) -> dict[str, Any]:
+    """The answer of a route that shows a table."""
+    frame = listing.frame.select(column.key for column in listing.columns)
+    rows = filtered(listing, frame, query)
+    rows, order = _sorted(listing, rows, query)
+    offset, limit = query.number("offset", 0), query.number("limit", 100, most=MOST_ROWS)
+    part = rows.slice(offset, limit)
+    return {
+        "columns": [column.described(frame.schema[column.key]) for column in listing.columns],
+        "rows": [list(row) for row in _plain(part).iter_rows()],
+        "total": frame.height,
+        "filtered": rows.height,
+        "offset": offset,
+        "limit": limit,
+        "sort": [list(item) for item in order],
+        "totals": {column.key: _sum(rows[column.key]) for column in listing.columns if column.summed},
+        "notes": list(listing.notes),
+    }
+
+
+def csv_text(listing: Listing, query: Query) -> str:
+    """All rows that pass, with the headings. Text that a spreadsheet would take for a formula is marked as text."""
+    frame = listing.frame.select(column.key for column in listing.columns)
+    rows = _plain(_sorted(listing, filtered(listing, frame, query), query)[0])
+    safe = [
+        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
+        for name, dtype in rows.schema.items()
+        if dtype == pl.String
+    ]
+    titles = _distinct([column.name for column in listing.columns])
+    return rows.with_columns(safe).rename(dict(zip(rows.columns, titles, strict=True))).write_csv()
+
+
+def _distinct(titles: list[str]) -> list[str]:
+    seen: dict[str, int] = {}
+    out = []
+    for title in titles:
+        seen[title] = seen.get(title, 0) + 1
+        out.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
+    return out
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Categories as text, lists as text, infinities and NaN as null: what JSON and csv can hold."""
+    floats = [pl.when(pl.col(name).is_finite()).then(name).alias(name) for name, dtype in frame.schema.items() if dtype.is_float()]
+    texts = [pl.col(name).cast(pl.String) for name, dtype in frame.schema.items() if isinstance(dtype, (pl.Categorical, pl.Enum))]
+    return frame.with_columns(floats + texts)
+
+
+def filtered(listing: Listing, frame: pl.DataFrame, query: Query) -> pl.DataFrame:
+    text = query.optional("q")
+    if text is not None and listing.search in frame.columns:
+        frame = frame.filter(pl.Series(_matching(frame[listing.search], text, "q")))
+    for key, wanted in query.json("filter", dict, {}).items():
+        if key not in frame.columns:
+            raise bad_parameter("filter", f"no column {key}")
+        if not isinstance(wanted, dict) or not wanted or set(wanted) - {"min", "max", "in", "text"}:
+            raise bad_parameter("filter", f"{key}: an object with min and max, in, or text")
+        frame = frame.filter(_condition(frame[key], key, wanted))
+    return frame
+
+
+def _condition(column: pl.Series, key: str, wanted: dict[str, Any]) -> pl.Series:
+    passing: pl.Series = pl.Series([True]).new_from_index(0, len(column))
+    if "min" in wanted or "max" in wanted:
+        if not column.dtype.is_numeric():
+            raise bad_parameter("filter", f"{key} is no number")
+        for bound, test in (("min", column.ge), ("max", column.le)):
+            limit = wanted.get(bound)
+            if limit is not None:
+                if not isinstance(limit, (int, float)) or isinstance(limit, bool):
+                    raise bad_parameter("filter", f"{key}: {bound} is a number")
+                passing &= test(limit).fill_null(False)
+    if "in" in wanted:
+        values = wanted["in"]
+        if (
+            not isinstance(values, list)
+            or len(values) > 1000
+            or not all(isinstance(value, (str, int, float, type(None))) for value in values)
+        ):
+            raise bad_parameter("filter", f"{key}: in is a list of at most 1,000 values")
+        texts = _texts(column)
+        passing &= texts.is_in([_value_text(value) for value in values if value is not None]).fill_null(False) | (
+            texts.is_null() if None in values else pl.Series([False]).new_from_index(0, len(column))
+        )
+    if "text" in wanted:
+        if not isinstance(wanted["text"], str):
+            raise bad_parameter("filter", f"{key}: text is text")
+        passing &= pl.Series(_matching(column, wanted["text"], "filter"))
+    return passing
+
+
+def _value_text(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    text: pl.Series = column.cast(pl.String)
+    return text
+
+
+def _matching(column: pl.Series, text: str, parameter: str) -> Any:
+    """Substring without regard to case, or `/…/` as a regular expression; each different text is looked at once."""
+    pattern = text[1:-1] if len(text) > 2 and text.startswith("/") and text.endswith("/") else f"(?i){re.escape(text)}"
+    distinct = column.unique().drop_nulls()
+    if len(distinct) == len(column):
+        return matches(_texts(column), pattern, parameter)
+    hits = distinct.filter(pl.Series(matches(_texts(distinct), pattern, parameter), dtype=pl.Boolean))
+    return column.is_in(hits.implode()).fill_null(False).to_numpy()
+
+
+def _sorted(listing: Listing, frame: pl.DataFrame, query: Query) -> tuple[pl.DataFrame, Sequence[tuple[str, bool]]]:
+    keys = query.texts("sort")
+    if not keys:
+        return frame, listing.order
+    unknown = [key for key in keys if key not in frame.columns]
+    if unknown:
+        raise bad_parameter("sort", f"no column {unknown[0]}")
+    given = query.texts("desc")
+    if any(flag not in ("0", "1") for flag in given) or len(given) > len(keys):
+        raise bad_parameter("desc", "0 or 1 for each column")
+    descending = [flag == "1" for flag in given] + [False] * (len(keys) - len(given))
+    by = [pl.col(key).cast(pl.String) if isinstance(frame.schema[key], pl.Categorical) else pl.col(key) for key in keys]
+    return frame.sort(by, descending=descending, nulls_last=True, maintain_order=True), list(zip(keys, descending, strict=True))
+
+
+def _sum(column: pl.Series) -> float | int | None:
+    total = column.sum()
+    return total if isinstance(total, (int, float)) and total == total else None
+
+
+def _type(dtype: pl.DataType) -> str:
+    if dtype == pl.Boolean:
+        return "bool"
+    if dtype.is_integer():
+        return "int"
+    return "float" if dtype.is_float() else "text"
+
+
+def _unit(name: str) -> str:
+    match = re.search(r"\(([^()]+)\)$", name)
+    return match[1] if match else ""

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The viewer as a server of its own."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from waitress.server import create_server
+
+from stepscope.errors import CaptureError
+from stepscope.web.app import App
+from stepscope.web.asked import Settings
+from stepscope.web.guard import LOOPBACK, is_loopback
+from stepscope.web.library import Library
+
+THREADS = 8
+WIDE = ("0.0.0.0", "::", "")
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 = any that is free
+    with_token: bool = True
+
+
+class Server:
+    """A running place: `url` to open, `run()` until interrupted."""
+
+    def __init__(self, paths: Sequence[Path], address: Address, settings: Settings):
+        token = None if is_loopback(address.host) or not address.with_token else secrets.token_urlsafe(24)
+        self.library = Library(paths, follow_links=settings.follow_links)
+        app = App(
+            self.library,
+            Settings(
+                sql=settings.sql,
+                source_root=settings.source_root,
+                follow_links=settings.follow_links,
+                hosts=names_of(address.host),
+                token=token,
+            ),
+        )
+        try:
+            self._server = create_server(
+                app, host=address.host, port=address.port, threads=THREADS, ident=None, max_request_body_size=2 << 20
+            )
+        except OSError as problem:
+            raise CaptureError(
+                "the address cannot be used",
+                where=f"{address.host}:{address.port}",
+                cause=problem.strerror or str(problem),
+                fix="give another --port (or none for any that is free), or another --host",
+            ) from None
+        self.port = int(self._server.effective_port)
+        shown = "localhost" if address.host in WIDE else address.host
+        shown = f"[{shown}]" if ":" in shown else shown
+        self.url = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
+
+    def run(self) -> None:
+        try:
+            self._server.run()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._server.close()
+        self.library.close()
+
+
+def names_of(host: str) -> frozenset[str] | None:
+    """The names under which a server bound to `host` answers; bound to all addresses it has too many, and a token instead."""
+    if host in WIDE:
+        return None
+    own = {host.lower(), *(LOOPBACK if is_loopback(host) else ())}
+    if not is_loopback(host):
+        own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return frozenset(own)

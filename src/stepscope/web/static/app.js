@@ -1,0 +1,1 @@
+export{t as render}from"./app-5Dj_83Qt.js";

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a view appears (viewer.md 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from stepscope.formats.discover import CaptureFiles
+from stepscope.web.opened import Opened
+
+VIEWS = (
+    "Overview", "Operator", "NPU Kernel", "GPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module", "Flame",
+    "Findings", "Files",
+)  # fmt: skip
+_OF_FILES = {
+    "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",
+    "op_summary.csv": "NPU Kernel", "trace_view.json": "Trace", "memory_record.csv": "Memory", "operator_memory.csv": "Memory",
+    "npu_module_mem.csv": "Memory", "communication.json": "Communication", "communication_matrix.json": "Communication",
+    "analysis.db": "Communication",
+}  # fmt: skip
+
+
+def in_order(views: Iterable[str]) -> list[str]:
+    return sorted(set(views), key=VIEWS.index)
+
+
+def views_by_files(files: CaptureFiles) -> list[str]:
+    """A guess before anything is read."""
+    found = {"Files"}
+    if files.output is not None:
+        found |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
+    if files.trace or files.database or files.databases:
+        found |= {"Overview", "Operator", "Trace"}
+    if files.framework or files.profs:
+        found |= {"Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})
+    return in_order(found)
+
+
+def views_of(opened: Opened) -> list[str]:
+    """The views for which a capture has data."""
+    tables = opened.tables
+    there = {
+        "Overview": bool(
+            tables.steps.height or opened.has_device or opened.output_file("step_trace_time.csv") or tables.ops.height
+        ),
+        "Operator": bool(tables.ops.height or opened.output_file("operator_details.csv")),
+        "NPU Kernel": opened.is_npu and bool(opened.has_device or opened.output_file("kernel_details.csv")),
+        "GPU Kernel": not opened.is_npu and bool(tables.kernels.height),
+        "Trace": bool(opened.trace.count or len(opened.trace.samples["time"])),
+        "Memory": bool(
+            tables.memory_events.height
+            or tables.allocations.height
+            or tables.counters.filter(pl.col("source").is_in(["NPU Module Mem", "NPU MEM"])).height
+        ),
+        "Communication": bool(
+            tables.collective_times.height
+            or tables.collective_links.height
+            or (opened.is_npu and tables.transfers.height)
+            or opened.output_file("communication_matrix.json")
+        ),
+        "Module": bool(tables.python_calls.filter(pl.col("kind") == "module").height or tables.ops["modules"].count()),
+        "Flame": bool(tables.ops.height or tables.python_calls.height),
+        "Findings": bool(tables.ops.height or opened.has_device),
+        "Files": True,
+    }
+    return in_order(view for view, present in there.items() if present)

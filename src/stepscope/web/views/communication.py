@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Communication view: links between ranks, bandwidth by transport, operators over time (viewer.md 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+import polars as pl
+
+from stepscope.export.communication_json import communication_json, communication_matrix_json
+from stepscope.web.opened import Opened
+from stepscope.web.problems import bad_parameter, missing
+from stepscope.web.query import Query
+
+MOST_RANKS = 256
+REFERENCE = {"RDMA": 12.5, "HCCS": 18, "PCIE": 20}
+Document = dict[str, dict[str, dict[str, Any]]]
+_FIELDS = {
+    "transport": "Transport Type", "size_mb": "Transit Size(MB)", "time_ms": "Transit Time(ms)", "bandwidth": "Bandwidth(GB/s)",
+    "op_name": "Op Name",
+}  # fmt: skip
+
+
+def matrix_of(opened: Opened) -> Document:
+    """communication_matrix.json of the capture, else made from its transfers."""
+    return opened.once(
+        "communication matrix", lambda: _read(opened, "communication_matrix.json") or communication_matrix_json(opened.tables)
+    )
+
+
+def _read(opened: Opened, name: str) -> Document | None:
+    path = opened.output_file(name)
+    if path is None:
+        return None
+    try:
+        document = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None  # damaged: the transfers may still be good
+    return document if isinstance(document, dict) and all(isinstance(part, dict) for part in document.values()) else None
+
+
+def matrix(workers: Mapping[str, Opened], query: Query) -> dict[str, Any]:
+    """Links of one step and operator over all workers of the run."""
+    documents = [matrix_of(opened) for opened in workers.values()]
+    steps = list(dict.fromkeys(step for document in documents for step in document))
+    if not steps:
+        raise missing("communication", "no communication matrix in this run")
+    step = query.choice("step", steps)
+    parts = [part for document in documents for part in document.get(step, {}).values() if isinstance(part, dict)]
+    ops = list(dict.fromkeys(op for part in parts for op in part))
+    if not ops:
+        raise missing("communication", f"no communication operators in {step}")
+    op = query.choice("op", ops)
+    links: list[dict[str, Any]] = []
+    for part in parts:
+        for pair, values in part.get(op, {}).items():
+            source, _, target = str(pair).partition("-")
+            if source.isdigit() and target.isdigit() and isinstance(values, dict):
+                links.append({"src": int(source), "dst": int(target), **{key: values.get(title) for key, title in _FIELDS.items()}})
+    ranks = sorted({rank for link in links for rank in (link["src"], link["dst"])})
+    binned = len(ranks) > MOST_RANKS
+    if binned:
+        links, ranks = _binned(links, ranks)
+    return {"steps": steps, "step": step, "ops": ops, "op": op, "ranks": ranks, "binned": binned, "links": links}
+
+
+def _binned(links: list[dict[str, Any]], ranks: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
+    """Neighbouring ranks as one, so that a picture can show them: sizes and times summed."""
+    width = -(-len(ranks) // MOST_RANKS)
+    place = {rank: ranks[number // width * width] for number, rank in enumerate(ranks)}
+    frame = pl.DataFrame(links, infer_schema_length=None).with_columns(pl.col("src", "dst").replace_strict(place))
+    summed = frame.group_by("src", "dst", "transport", maintain_order=True).agg(pl.col("size_mb", "time_ms").sum())
+    bandwidth = pl.when(pl.col("time_ms") > 0).then(pl.col("size_mb") / pl.col("time_ms")).otherwise(0.0)
+    rows = summed.with_columns(bandwidth=bandwidth, op_name=pl.lit(None, pl.String)).to_dicts()
+    return rows, sorted(set(place.values()))
+
+
+def bandwidth(opened: Opened, query: Query) -> dict[str, Any]:
+    """Transports of one operator (or of all) with their packets."""
+    document = opened.once(
+        "communication document", lambda: _read(opened, "communication.json") or communication_json(opened.tables)
+    )
+    if not document:
+        raise missing("communication", "no communication operators in this capture")
+    step = query.choice("step", list(document))
+    parts = document[step]
+    ops = list(dict.fromkeys(op for kind in parts.values() for op in kind))
+    if not ops:
+        raise missing("communication", f"no communication operators in {step}")
+    op = query.choice("op", ops, "Total Op Info" if "Total Op Info" in ops else None)
+    rows: dict[str, dict[str, Any]] = {}
+    for kind in parts.values():
+        for transport, info in kind.get(op, {}).get("Communication Bandwidth Info", {}).items():
+            _add(
+                rows.setdefault(
+                    transport, {"Transport Type": transport, "Transit Size(MB)": 0.0, "Transit Time(ms)": 0.0, "packets": {}}
+                ),
+                info,
+            )
+    shown = []
+    for row in rows.values():
+        size, time = row["Transit Size(MB)"], row["Transit Time(ms)"]
+        packets = [{"size_mb": float(key), "count": count, "time_ms": ms} for key, (count, ms) in row["packets"].items()]
+        shown.append(
+            {
+                **row, "Bandwidth(GB/s)": size / time if time else 0.0, "Large Packet Ratio": row.get("Large Packet Ratio"),
+                "packets": sorted(packets, key=lambda packet: packet["size_mb"]),
+            }
+        )  # fmt: skip
+    return {"steps": list(document), "step": step, "ops": ops, "op": op, "rows": shown, "reference": REFERENCE}
+
+
+def _add(row: dict[str, Any], info: dict[str, Any]) -> None:
+    for key in ("Transit Size(MB)", "Transit Time(ms)"):
+        row[key] += info.get(key) or 0
+    if info.get("Large Packet Ratio") is not None:
+        row["Large Packet Ratio"] = info["Large Packet Ratio"]
+    for size, (count, time) in (info.get("Size Distribution") or {}).items():
+        known = row["packets"].setdefault(size, [0, 0.0])
+        known[0] += count
+        known[1] += time
+
+
+def strip(workers: Mapping[str, Opened], query: Query) -> dict[str, Any]:
+    """Communication operators of all workers over time, on the clock of the hosts."""
+    limit = query.number("limit", 2000, least=1, most=20_000)
+    parts = [
+        opened.tables.collectives.select(
+            pl.lit(worker).alias("worker"), pl.col("name").cast(pl.String), "start_ns",
+            duration_us=pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0,
+        )
+        for worker, opened in workers.items()
+    ]  # fmt: skip
+    rows = pl.concat(parts).sort("start_ns", maintain_order=True) if parts else pl.DataFrame()
+    if not rows.height:
+        raise missing("communication", "no communication operators in this run")
+    low, high = query.whole("from"), query.whole("to")
+    if low is not None and high is not None and low > high:
+        raise bad_parameter("from", "not after to")
+    if low is not None:
+        rows = rows.filter(pl.col("start_ns") >= low)
+    if high is not None:
+        rows = rows.filter(pl.col("start_ns") < high)
+    shown = rows if rows.height <= limit else rows[np.linspace(0, rows.height - 1, limit).astype(np.int64)]
+    return {
+        "workers": list(workers),
+        "rows": shown.with_columns(pl.col("start_ns").cast(pl.String)).to_dicts(),
+        "thinned": rows.height > limit,
+    }

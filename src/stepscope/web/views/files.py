@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Files view: what was read, what it became, what was lost; and looks into the files themselves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stepscope.tables import ALL_TABLES
+from stepscope.web.discovery import shown_path
+from stepscope.web.guard import inside
+from stepscope.web.opened import Opened
+from stepscope.web.problems import Problem
+from stepscope.web.query import Query
+
+AROUND = 10
+
+
+def files(opened: Opened) -> dict[str, Any]:
+    facts = asdict(opened.facts)
+    info, metadata = facts.pop("profiler_info"), facts.pop("metadata")
+    tables = opened.tables
+    return {
+        "files": [_file(path, opened.root) for path in listed(opened)],
+        "tables": [_table(name, tables[name].height, tables[name].columns) for name in tables.filled()],
+        "facts": facts,
+        "profiler_info": info,
+        "metadata": metadata,
+        "quality": [_clean(row, opened.root) for row in tables.quality.iter_rows(named=True)],
+        "load_s": opened.load_s,
+    }
+
+
+def listed(opened: Opened) -> list[Path]:
+    """Source files and everything beside them in the parsed output."""
+    output = opened.files.output
+    beside = [path for path in output.iterdir() if path.is_file() and not path.is_symlink()] if output and output.is_dir() else []
+    return sorted({*opened.source_files, *beside})
+
+
+def _file(path: Path, root: Path) -> dict[str, Any]:
+    try:
+        status = path.stat()
+    except OSError:
+        return {"path": shown_path(path, root), "bytes": None, "modified": None}
+    return {"path": shown_path(path, root), "bytes": status.st_size, "modified": status.st_mtime}
+
+
+def _table(name: str, rows: int, columns: list[str]) -> dict[str, Any]:
+    known = {column.name: column for column in ALL_TABLES[name].columns}
+    described = []
+    for column in columns:
+        one = known.get(column)
+        kind = str(one.dtype if one else ALL_TABLES[name].extra)
+        described.append(
+            {"name": column, "type": kind, "unit": one.unit if one else "", "doc": one.doc if one else "Hardware counter."}
+        )
+    return {"name": name, "rows": rows, "doc": ALL_TABLES[name].doc, "columns": described}
+
+
+def _clean(row: dict[str, Any], root: Path) -> dict[str, Any]:
+    return {
+        key: value.replace(f"{root}/", "").replace(str(root), root.name) if isinstance(value, str) else value
+        for key, value in row.items()
+    }
+
+
+def preview(opened: Opened, query: Query, *, follow_links: bool = False) -> bytes:
+    """The first bytes of one of the listed files."""
+    size = query.number("bytes", 65536, least=1, most=1_000_000)
+    base = opened.root if opened.root.is_dir() else opened.root.parent
+    path = inside(base, query.text("path"), follow_links=follow_links)
+    known = {known.resolve() for known in listed(opened)}
+    if path not in known:
+        raise Problem(404, "not_found", "not a file of this capture", hint="see the list of files")
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError as problem:
+        raise Problem(404, "not_found", "the file cannot be read", detail=problem.strerror or "") from None
+
+
+def source(root: Path | None, query: Query) -> dict[str, Any]:
+    """Lines around one line of a source file below the folder that the user allowed."""
+    refused = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER")
+    if root is None:
+        raise refused
+    base = root.resolve()
+    asked = query.text("file")
+    # Stacks name files by their full path; only the part below the root counts.
+    relative = asked.removeprefix(f"{base}/") if asked.startswith("/") else asked
+    path = inside(base, relative)
+    line = query.number("line", 1, least=1, most=10_000_000)
+    try:
+        if path.suffix != ".py" or not path.is_file() or path.stat().st_size > 10_000_000:
+            raise refused
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        raise refused from None
+    first = max(1, line - AROUND)
+    return {"file": relative, "line": line, "first": first, "lines": lines[first - 1 : line + AROUND]}

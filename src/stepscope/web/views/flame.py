@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Flame view: time by call stack or by operators inside operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+
+from stepscope.web.name_tree import NameTree, of_ops, of_stacks
+from stepscope.web.opened import Opened
+from stepscope.web.problems import missing
+from stepscope.web.query import Query
+
+WEIGHTS = {"host": "host_self", "device": "device_self", "count": "calls"}
+
+
+def tree(opened: Opened, query: Query) -> NameTree:
+    tables = opened.tables
+    if not tables.ops.height:
+        raise missing("operators", "no operators in this capture")
+    has_stacks = tables.ops["stack"].count() > 0
+    source = query.choice("source", ("stack", "op"), "stack" if has_stacks else "op")
+    if source == "stack":
+        if not has_stacks:
+            raise missing("stack", "no call stacks in this capture")
+        return opened.once("stack tree", lambda: of_stacks(tables))
+    return opened.once("operator tree", lambda: of_ops(tables))
+
+
+def weights(found: NameTree, weight: str) -> tuple[list[float], list[float]]:
+    """Weight of each node itself, and with everything below."""
+    own = np.maximum(found.values[WEIGHTS[weight]].to_numpy().astype(np.float64), 0.0)
+    whole = own.copy()
+    for node in range(len(found.parent) - 1, -1, -1):
+        if found.parent[node] >= 0:
+            whole[found.parent[node]] += whole[node]
+    return own.tolist(), whole.tolist()
+
+
+def flame(opened: Opened, query: Query) -> dict[str, Any]:
+    found = tree(opened, query)
+    weight = query.choice("weight", tuple(WEIGHTS))
+    limit = query.number("limit", 5000, least=1, most=50_000)
+    own, whole = weights(found, weight)
+    root = query.optional("root")
+    keep = _under(found, root) if root is not None else list(range(len(found.parent)))
+    # The heaviest nodes; a parent is never lighter than its child, so none is shown without the way to it.
+    chosen = sorted(sorted((node for node in keep if whole[node] > 0), key=lambda node: -whole[node])[:limit])
+    children: dict[int, list[int]] = {}
+    inside = set(chosen)
+    for node in chosen:
+        parent = found.parent[node] if found.parent[node] in inside else -1
+        children.setdefault(parent, []).append(node)
+    total = sum(whole[node] for node in children.get(-1, []))
+    names: dict[str, int] = {"all": 0}
+    nodes: dict[str, list[Any]] = {"parent": [-1], "name": [0], "weight": [total], "self": [0.0]}
+    waiting = [(0, node) for node in sorted(children.get(-1, []), key=lambda node: -whole[node])]
+    while waiting:
+        parent, node = waiting.pop(0)
+        nodes["parent"].append(parent)
+        nodes["name"].append(names.setdefault(found.name[node], len(names)))
+        nodes["weight"].append(whole[node])
+        nodes["self"].append(own[node])
+        number = len(nodes["parent"]) - 1
+        waiting += [(number, child) for child in sorted(children.get(node, []), key=lambda child: -whole[child])]
+    unit = "" if weight == "count" else "us"
+    return {"names": list(names), "nodes": nodes, "total": total, "unit": unit, "left_out": len(keep) - len(chosen)}
+
+
+def _under(found: NameTree, name: str) -> list[int]:
+    """Nodes of a name and everything below them."""
+    inside = [False] * len(found.parent)
+    for node, parent in enumerate(found.parent):
+        inside[node] = found.name[node] == name or (parent >= 0 and inside[parent])
+    return [node for node, kept in enumerate(inside) if kept]
+
+
+def _paths(opened: Opened, query: Query) -> list[tuple[list[str], float]]:
+    found = tree(opened, query)
+    own, _ = weights(found, query.choice("weight", tuple(WEIGHTS)))
+    paths: list[list[str]] = []
+    for node, parent in enumerate(found.parent):
+        paths.append([*(paths[parent] if parent >= 0 else []), found.name[node]])
+    return [(path, weight) for path, weight in zip(paths, own, strict=True) if weight > 0]
+
+
+def collapsed(opened: Opened, query: Query) -> str:
+    """One line per stack: frames from the outermost, `;` between, and the weight as a whole number."""
+    lines = (f"{';'.join(part.replace(';', ',') for part in path)} {round(weight)}" for path, weight in _paths(opened, query))
+    return "\n".join(lines) + "\n"
+
+
+def speedscope(opened: Opened, query: Query) -> bytes:
+    """A sampled profile in the file format of speedscope."""
+    frames: dict[str, int] = {}
+    samples, sizes = [], []
+    for path, weight in _paths(opened, query):
+        samples.append([frames.setdefault(name, len(frames)) for name in path])
+        sizes.append(weight)
+    unit = "none" if query.text("weight") == "count" else "microseconds"
+    profile = {
+        "type": "sampled",
+        "name": "stepscope",
+        "unit": unit,
+        "startValue": 0,
+        "endValue": sum(sizes),
+        "samples": samples,
+        "weights": sizes,
+    }
+    return orjson.dumps(
+        {
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "shared": {"frames": [{"name": name} for name in frames]},
+            "profiles": [profile],
+        }
+    )

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Memory view: totals over time, every block, and what components hold (viewer.md 4.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analysis import op_tree
+from stepscope.analysis.memory import record_rows
+from stepscope.export.memory_csv import MODULES, app_samples, with_device
+from stepscope.web.opened import Opened
+from stepscope.web.paging import Listing, Shown
+from stepscope.web.problems import bad_parameter, missing
+from stepscope.web.query import Query
+
+KB, MB = 1024.0, 1048576.0
+WHOLE = "PTA+GE"
+TOTALS = ("allocated", "reserved", "active")
+
+
+def records(opened: Opened) -> pl.DataFrame:
+    """Totals after every event: tag (`NPU:0`), component, time_ns, allocated, reserved, active in MB; by time."""
+    return opened.once("memory records", lambda: _records(opened))
+
+
+def _records(opened: Opened) -> pl.DataFrame:
+    tables = opened.tables
+    rows = with_device(record_rows(tables.memory_events))
+    if not (rows["component"] == "APP").any():
+        rows = pl.concat([app_samples(tables.counters), rows], how="diagonal_relaxed")
+    totals = [(pl.col(f"total_{name}").cast(pl.Float64) / MB).alias(name) for name in TOTALS]
+    text = pl.col("tag", "component").cast(pl.String)
+    return rows.select(text, "time_ns", *totals).sort("time_ns", maintain_order=True)
+
+
+def blocks(opened: Opened) -> pl.DataFrame:
+    """Table `allocations` with the tag of the device; blocks of the host only where there are no others."""
+    return opened.once("memory blocks", lambda: _blocks(opened))
+
+
+def _blocks(opened: Opened) -> pl.DataFrame:
+    rows = opened.tables.allocations
+    on_device = rows.filter(pl.col("device_type").ne_missing("cpu"))
+    name = pl.col("name").cast(pl.String).fill_null("")
+    named = pl.when((pl.col("component") == "GE").fill_null(False)).then("cann::" + name).otherwise(name)
+    return with_device(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
+
+
+def modules(opened: Opened) -> pl.DataFrame:
+    """Samples of what the runtime's components hold: tag, component, time_ns, mb."""
+    rows = opened.tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type"))
+    return with_device(rows).select(
+        pl.col("tag").cast(pl.String), pl.col("name").cast(pl.String).alias("component"), "time_ns", mb=pl.col("value") / KB
+    )
+
+
+def _device(opened: Opened, query: Query) -> tuple[str, list[str]]:
+    tags = {tag for frame in (records(opened), blocks(opened), modules(opened)) for tag in frame["tag"].drop_nulls().unique()}
+    if not tags:
+        raise missing("memory", "this capture has no memory data")
+    device = query.text("device") or min(tags)
+    if device not in tags:
+        raise bad_parameter("device", f"one of {', '.join(sorted(tags))}")
+    return device, sorted(tags)
+
+
+def curve(opened: Opened, query: Query) -> dict[str, Any]:
+    """The line chart in a window, thinned to what the pixels can show."""
+    device, devices = _device(opened, query)
+    group = query.choice("group", ("operator", "component"))
+    rows = records(opened).filter(pl.col("tag") == device)
+    low, high = query.window(opened.trace.length_ns)
+    px = query.number("px", 1600, least=1, most=10_000)
+    there = rows["component"].drop_nulls().unique(maintain_order=True).to_list()
+    if group == "operator":
+        chosen = [next((name for name in (WHOLE, "PTA") if name in there), there[0])] if there else []
+    else:
+        chosen = [name for name in there if name != WHOLE]
+    titles, series = [], []
+    for component in chosen:
+        part = rows.filter(pl.col("component") == component)
+        column = part["allocated"] if part["allocated"].count() else part["reserved"]
+        peak = float(column.fill_null(0.0).to_numpy().max(initial=0.0))
+        label = "" if group == "operator" else f"{component} "
+        titles.append(f"{label}Peak Memory Usage: {peak:.1f}MB")
+        for name in TOTALS:
+            known = part.select("time_ns", value=pl.col(name)).drop_nulls()
+            if known.height and (name != "active" or group == "operator"):
+                time, value = known["time_ns"].to_numpy() - opened.base_ns, known["value"].to_numpy()
+                at = thinned(time, value, low, high, px)
+                series.append(
+                    {
+                        "name": f"{label}{name.title()} (MB)",
+                        "component": component,
+                        "peak": float(value.max()),
+                        "samples": known.height,
+                        "x_ms": (time[at] / 1e6).tolist(),
+                        "y": value[at].tolist(),
+                    }
+                )
+    groups = (["operator"] if rows.height or blocks(opened).height else []) + (
+        ["component"] if rows.height or modules(opened).height else []
+    )
+    return {"devices": devices, "device": device, "groups": groups, "from": low, "to": high, "titles": titles, "series": series}
+
+
+def thinned(time: npt.NDArray[np.int64], value: npt.NDArray[np.float64], low: int, high: int, px: int) -> npt.NDArray[np.int64]:
+    """Positions of the first, least, greatest and last sample of each pixel, and of the one in force at the left edge."""
+    first, last = (int(place) for place in np.searchsorted(time, (low, high)))
+    before = np.array([first - 1], dtype=np.int64)[: 1 if first > 0 else 0]
+    if last - first <= 4 * px:
+        return np.concatenate((before, np.arange(first, last)))
+    pixel = (time[first:last] - low) * px // max(1, high - low)
+    edges = np.flatnonzero(np.concatenate(([True], pixel[1:] != pixel[:-1])))
+    counts = np.diff(np.append(edges, pixel.size))
+    part = value[first:last]
+    picked = [edges, edges + counts - 1]
+    for extreme in (np.minimum, np.maximum):
+        best = np.repeat(extreme.reduceat(part, edges), counts)
+        hits = np.flatnonzero(part == best)
+        picked.append(hits[np.searchsorted(hits, edges)])
+    return np.concatenate((before, np.unique(np.concatenate(picked)) + first))
+
+
+def events(opened: Opened, query: Query) -> Listing:
+    """Every block from its allocation to its release."""
+    device, _ = _device(opened, query)
+    rows = blocks(opened).filter(pl.col("tag") == device)
+    base = opened.base_ns
+    if query.optional("from") or query.optional("to"):
+        low, high = (bound + base for bound in query.window(opened.trace.length_ns))
+        inside = pl.col("start_ns").is_between(low, high, closed="left") | pl.col("release_ns").is_between(low, high, closed="left")
+        rows = rows.filter(inside.fill_null(False))
+    if query.flag("held"):
+        rows = rows.filter(pl.col("release_ns").is_null())
+    totals = {
+        f"{when}_total_{name}": f"{title} Total {name.title()} (MB)"
+        for when, title in (("alloc", "Allocation"), ("release", "Release"))
+        for name in TOTALS
+    }
+    frame = rows.select(
+        name="name",
+        size=pl.col("bytes").abs() / KB,
+        allocation=(pl.col("start_ns") - base) / 1e6,
+        release=(pl.col("release_ns") - base) / 1e6,
+        duration=(pl.col("release_ns") - pl.col("start_ns")) / 1e6,
+        active_release=(pl.col("active_release_ns") - base) / 1e6,
+        active_duration=(pl.col("active_release_ns") - pl.col("start_ns")) / 1e6,
+        **{key: pl.col(key) / MB for key in totals},
+        stream=pl.col("stream_ptr"),
+    )
+    columns = (
+        Shown("name", "Name" if opened.is_npu else "Operator", "Operator that asked for the block."),
+        Shown("size", "Size (KB)", "Size of the block.", summed=True),
+        Shown("allocation", "Allocation Time (ms)", "Since the first event of the capture."),
+        Shown("release", "Release Time (ms)", "Empty: still held at the end."),
+        Shown("duration", "Duration (ms)", "From allocation to release."),
+        Shown("active_release", "Active Release Time (ms)", "When it really returned to the pool.", shown=False),
+        Shown("active_duration", "Active Duration (ms)", "From allocation to the return to the pool.", shown=False),
+        *(Shown(key, title, shown=False) for key, title in totals.items()),
+        Shown("stream", "Stream Ptr", "Stream of the block.", shown=False),
+    )
+    held = int(rows["release_ns"].null_count())
+    notes = (f"{held} blocks still held at the end",) if held else ()
+    return Listing(frame, columns, (("allocation", False),), notes)
+
+
+def components(opened: Opened, query: Query) -> Listing:
+    """Peak of every component and when it was first reached."""
+    device, _ = _device(opened, query)
+    samples = modules(opened).filter(pl.col("tag") == device).drop("tag")
+    if not samples.height:
+        whole = records(opened).filter((pl.col("tag") == device) & (pl.col("component") != WHOLE))
+        samples = whole.select("component", "time_ns", mb=pl.coalesce("reserved", "allocated"))
+    peak = pl.col("mb") == pl.col("mb").max()
+    frame = samples.group_by("component", maintain_order=True).agg(
+        peak=pl.col("mb").max(), time=(pl.col("time_ns").filter(peak).min() - opened.base_ns) / 1e6
+    )
+    frame = frame.sort("peak", "component", descending=[True, False], nulls_last=True)
+    columns = (
+        Shown("component", "Component", "Part of the runtime."),
+        Shown("peak", "Peak Memory Usage (MB)", "Largest amount reserved."),
+        Shown("time", "Time (ms)", "When the peak was first reached."),
+    )
+    none = int((frame["peak"] == 0).sum())
+    notes = (f"{none} of {frame.height} components never held anything",) if none else ()
+    return Listing(frame, columns, (("peak", True),), notes, search="component")
+
+
+def statistics(opened: Opened, query: Query) -> Listing:
+    """What operators allocated and gave back while they ran, themselves and with operators called inside."""
+    device, _ = _device(opened, query)
+    tables = opened.tables
+    rows = with_device(tables.memory_events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
+    if not tables.ops.height or not rows.height:
+        raise missing("memory", "no memory events of operators in this capture")
+    owner = op_tree.innermost(tables.ops, rows.select("pid", "tid", "time_ns"), by=("pid", "tid"))
+    number = op_tree.row_numbers(owner)
+    size = rows["bytes"].to_numpy()
+    known = number >= 0
+    grows = known & (size > 0)
+
+    def by_op(chosen: Any, values: Any) -> npt.NDArray[np.int64]:
+        total = np.zeros(tables.ops.height, dtype=np.int64)
+        np.add.at(total, number[chosen], values)
+        return total
+
+    own = [by_op(known, size[known]), by_op(grows, 1), by_op(grows, size[grows])]
+    inside = op_tree.subtree_sums(tables.ops["parent"], *own)
+    keys = ("increase", "count", "size")
+    sums = {f"self_{key}": pl.Series(values) for key, values in zip(keys, own, strict=True)}
+    sums |= {key: pl.Series(values) for key, values in zip(keys, inside, strict=True)}
+    frame = (
+        tables.ops.select(pl.col("name").cast(pl.String))
+        .with_columns(**sums)
+        .group_by("name")
+        .agg(pl.len().cast(pl.Int64).alias("calls"), pl.col(*sums).sum())
+    )
+    frame = frame.filter((pl.col("count") > 0) | (pl.col("increase") != 0))
+    frame = frame.with_columns(pl.col("increase", "self_increase", "size", "self_size") / KB)
+    columns = (
+        Shown("name", "Operator Name"),
+        Shown("calls", "Calls", summed=True),
+        Shown("increase", "Size Increase (KB)", "Allocated minus given back, with operators called inside."),
+        Shown("self_increase", "Self Size Increase (KB)", "Allocated minus given back by itself.", summed=True),
+        Shown("count", "Allocation Count"),
+        Shown("self_count", "Self Allocation Count", summed=True),
+        Shown("size", "Allocation Size (KB)"),
+        Shown("self_size", "Self Allocation Size (KB)", summed=True),
+    )
+    return Listing(frame.sort("self_size", "name", descending=[True, False]), columns, (("self_size", True),))
+
+
+def alive(opened: Opened, query: Query) -> dict[str, Any]:
+    """Blocks that are held at one instant, largest first."""
+    device, _ = _device(opened, query)
+    at = query.number("at", 0)
+    limit = query.number("limit", 200, least=1, most=5000)
+    moment = at + opened.base_ns
+    held = pl.col("release_ns").is_null() | (pl.col("release_ns") > moment)
+    rows = blocks(opened).filter((pl.col("tag") == device) & (pl.col("start_ns") <= moment) & held)
+    rows = rows.sort(pl.col("bytes").abs(), descending=True, maintain_order=True)
+    shown = rows.head(limit).select(
+        name="name",
+        size_kb=pl.col("bytes").abs() / KB,
+        allocation_ms=(pl.col("start_ns") - opened.base_ns) / 1e6,
+        release_ms=(pl.col("release_ns") - opened.base_ns) / 1e6,
+    )
+    return {"at": at, "count": rows.height, "bytes": int(rows["bytes"].abs().sum()), "rows": shown.to_dicts()}

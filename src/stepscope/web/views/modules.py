@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Module view: time by module of the model (viewer.md 4.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from stepscope.analysis.views import module_view
+from stepscope.web.opened import Opened
+from stepscope.web.problems import missing
+
+COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host Self Time", "Device Total Time", "Device Self Time")
+
+
+def modules(opened: Opened) -> dict[str, Any]:
+    """One row per module path, parents before children; times in us."""
+    if not opened.tables.python_calls.filter(pl.col("kind") == "module").height:
+        raise missing("modules", "no modules in this capture")
+    frame = opened.once("modules", lambda: module_view(opened.tables))
+    number = {path: place for place, path in enumerate(frame["path"].to_list())}
+    rows = []
+    for place, row in enumerate(frame.iter_rows(named=True)):
+        outer, _, name = row["path"].rpartition("/")
+        times = [row[f"{side}_{part}_ns"] / 1000.0 for side in ("host", "device") for part in ("total", "self")]
+        rows.append(
+            {
+                "id": place,
+                "parent": number.get(outer),
+                "depth": row["depth"],
+                "cells": [name, row["calls"], row["operators"], *times],
+            }
+        )
+    return {"columns": list(COLUMNS), "rows": rows}

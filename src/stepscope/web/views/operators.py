@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Operator view: time by operator (and input shapes), with call stacks (viewer.md 4.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from stepscope.analysis.operators import operator_details, outermost
+from stepscope.analysis.steps import step_of
+from stepscope.tables import TEXT
+from stepscope.web.csv_source import read_csv
+from stepscope.web.frames_of_stack import stack_frames
+from stepscope.web.opened import Opened
+from stepscope.web.paging import Listing, Shown, filtered
+from stepscope.web.problems import Problem, bad_parameter, missing
+from stepscope.web.query import Query
+from stepscope.web.tensor_cores import can_use, tensor_core_times
+
+GROUPS = {"op": ["name"], "op_shape": ["name", "shapes"]}
+PIES = {
+    "device_self": "Device Self Time (us)",
+    "device_total": "Device Total Time (us)",
+    "host_self": "Host Self Time (us)",
+    "host_total": "Host Total Time (us)",
+}
+NESTED = "Total columns: nested calls counted (operator_details.csv does not say which call is inside another)"
+_CSV_TIMES = {
+    "Host Self Duration(us)": "host_self_ns",
+    "Host Total Duration(us)": "host_total_ns",
+    "Device Self Duration(us)": "device_self_ns",
+    "Device Total Duration(us)": "device_total_ns",
+    "Device Self Duration With AICore(us)": "aicore_self_ns",
+    "Device Total Duration With AICore(us)": "aicore_total_ns",
+}
+
+
+def calls(opened: Opened) -> pl.DataFrame:
+    """One row per call: name, shapes, stack, six times in ns, `outer` (not inside a call of the same name), `start_ns` or null."""
+    return opened.once("operator calls", lambda: _calls(opened))
+
+
+def _calls(opened: Opened) -> pl.DataFrame:
+    tables = opened.tables
+    if tables.ops.height:
+        rows = operator_details(tables)
+        outer = pl.Series(outermost(tables.ops)).gather(rows["op"])
+        if not opened.is_npu and tables.kernels.height:
+            rows = rows.with_columns(time.gather(rows["op"]) for time in tensor_core_times(tables))
+        return rows.with_columns(outer=outer, start_ns=tables.ops["start_ns"].gather(rows["op"]))
+    file = opened.output_file("operator_details.csv")
+    frame = read_csv(file) if file else None
+    if frame is None or "Name" not in frame.columns:
+        raise missing("operators", "this capture has no operators")
+    none = pl.lit(None, pl.String)
+
+    def text(title: str) -> pl.Expr:
+        return pl.col(title).str.replace_all(r";\s*", ";").replace("", None) if title in frame.columns else none
+
+    times = [
+        (pl.col(title).cast(pl.Float64, strict=False).fill_null(0.0) * 1000 if title in frame.columns else pl.lit(0.0)).alias(name)
+        for title, name in _CSV_TIMES.items()
+    ]
+    return frame.select(
+        pl.lit(None, pl.Int64).alias("op"),
+        pl.col("Name").fill_null("").cast(TEXT).alias("name"),
+        text("Input Shapes").str.strip_chars('"').cast(TEXT).alias("shapes"),
+        text("Call Stack").cast(TEXT).alias("stack"),
+        *times,
+        outer=pl.lit(True),
+        start_ns=pl.lit(None, pl.Int64),
+    )
+
+
+def from_csv(opened: Opened) -> bool:
+    return not opened.tables.ops.height
+
+
+def _of_step(opened: Opened, query: Query) -> pl.DataFrame:
+    rows = calls(opened)
+    step = query.whole("step")
+    if step is None:
+        return rows
+    steps = opened.tables.steps
+    if step not in steps["step"].to_list():
+        raise bad_parameter("step", f"one of {', '.join(map(str, steps['step'].to_list()[:50])) or 'none'}")
+    found = steps["step"].gather(step_of(rows["start_ns"], steps))
+    return rows.filter(found == step)
+
+
+def has_device(rows: pl.DataFrame) -> bool:
+    return bool(rows["device_total_ns"].sum())
+
+
+def summary(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Sums by group; totals leave out calls inside a call of the same name."""
+    totals = ["host_total_ns", "device_total_ns", "aicore_total_ns"]
+    summed = rows.group_by(by).agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("host_self_ns", "device_self_ns", "aicore_self_ns").sum(),
+        pl.col(totals).filter("outer").sum(),
+        call_stack=pl.col("stack").count() > 0,
+    )
+    share = [
+        pl.when(pl.col(f"device_{part}_ns") > 0)
+        .then(100 * pl.col(f"aicore_{part}_ns") / pl.col(f"device_{part}_ns"))
+        .otherwise(0.0)
+        .alias(f"core_{part}")
+        for part in ("self", "total")
+    ]
+    eligible = (pl.col("aicore_self_ns") > 0) | (pl.col("aicore_total_ns") > 0)
+    return summed.with_columns(
+        *(
+            (pl.col(f"{side}_{part}_ns") / 1000.0).alias(f"{side}_{part}")
+            for side in ("device", "host")
+            for part in ("self", "total")
+        ),
+        *share,
+        eligible=pl.when(eligible).then(pl.lit("Yes")).otherwise(pl.lit("No")),
+        device_mean=pl.col("device_self_ns") / pl.col("calls") / 1000.0,
+        host_mean=pl.col("host_self_ns") / pl.col("calls") / 1000.0,
+    )
+
+
+def shapes_text(shapes: pl.Expr) -> pl.Expr:
+    """`32,3;64` as `[[32,3],[64]]`; nothing for none."""
+    inner = shapes.str.replace_all(";", "],[", literal=True)
+    return pl.when(shapes.is_not_null() & (shapes != "")).then("[[" + inner + "]]").otherwise(pl.lit(""))
+
+
+def operators(opened: Opened, query: Query) -> Listing:
+    """Table 1."""
+    group = query.choice("group", tuple(GROUPS))
+    rows = _of_step(opened, query)
+    on_device = has_device(calls(opened))
+    order = "device_self" if on_device else "host_self"
+    frame = _with_eligible(opened, summary(rows, GROUPS[group]))
+    frame = frame.sort(pl.col(order), pl.col("name").cast(pl.String), descending=[True, False])
+    if group == "op_shape":
+        frame = frame.with_columns(shapes_text(pl.col("shapes").cast(pl.String)).alias("shapes"))
+    notes = [NESTED] if from_csv(opened) else []
+    if group == "op_shape" and not rows["shapes"].count():
+        notes.append("no input shapes in this capture: collect with record_shapes=True")
+    if not rows["stack"].count():
+        notes.append("no call stacks in this capture: collect with with_stack=True")
+    if not on_device:
+        notes.append("no device times in this capture: collect with activities NPU or CUDA")
+    return Listing(frame, tuple(_columns(opened, group, on_device)), ((order, True),), tuple(notes))
+
+
+def _with_eligible(opened: Opened, frame: pl.DataFrame) -> pl.DataFrame:
+    """On GPUs the operators that can use tensor cores are known by name, whatever their kernels did."""
+    if opened.is_npu:
+        return frame
+    return frame.with_columns(eligible=pl.when(can_use(pl.col("name"))).then(pl.lit("Yes")).otherwise("eligible"))
+
+
+def _columns(opened: Opened, group: str, on_device: bool) -> list[Shown]:
+    found = [Shown("name", "Name", "Name of the operator.")]
+    if group == "op_shape":
+        found.append(Shown("shapes", "Input Shapes", "Shapes of the inputs."))
+    found.append(Shown("calls", "Calls", "Number of calls.", summed=True))
+    if on_device:
+        found += [
+            Shown("device_self", "Device Self Duration (us)", "Sum of device time without operators called inside.", summed=True),
+            Shown("device_total", "Device Total Duration (us)", "Sum of device time with operators called inside."),
+        ]
+    found += [
+        Shown("host_self", "Host Self Duration (us)", "Sum of host time without operators called inside.", summed=True),
+        Shown("host_total", "Host Total Duration (us)", "Sum of host time with operators called inside."),
+    ]
+    if on_device and opened.is_npu:
+        found += [
+            Shown("eligible", "AI Cores Eligible", "Yes when any of its device time is on AI Cores."),
+            Shown("core_self", "AI Cores Self (%)", "AI Core time of itself by Device Self Duration.", "%"),
+            Shown("core_total", "AI Cores Total (%)", "AI Core time by Device Total Duration.", "%"),
+        ]
+    elif on_device:
+        found += _tensor_cores()
+    found.append(Shown("call_stack", "CallStack", "Whether call stacks were recorded."))
+    if on_device:
+        found.append(Shown("device_mean", "Device Self Mean (us)", "Device Self Duration by Calls.", shown=False))
+    return [*found, Shown("host_mean", "Host Self Mean (us)", "Host Self Duration by Calls.", shown=False)]
+
+
+def _tensor_cores() -> list[Shown]:
+    return [
+        Shown("eligible", "Tensor Cores Eligible", "Yes for operators that can use tensor cores."),
+        Shown(
+            "core_self",
+            "Tensor Cores Self (%)",
+            "Time of kernels that use tensor cores, launched by itself, by Device Self Duration.",
+            "%",
+        ),
+        Shown("core_total", "Tensor Cores Total (%)", "Time of kernels that use tensor cores by Device Total Duration.", "%"),
+    ]
+
+
+def pies(opened: Opened, query: Query) -> dict[str, Any]:
+    """Largest operators by each of the four times; the rest as one sum."""
+    listing = operators(opened, query)
+    top = query.number("top", 10, most=1000)
+    frame = filtered(listing, listing.frame.select(column.key for column in listing.columns), query)
+    shown = []
+    for key, title in PIES.items():
+        if key in frame.columns:
+            shown.append({"key": key, "title": title, **pie(frame, key, top, shapes="shapes" in frame.columns)})
+    return {"pies": shown}
+
+
+def pie(frame: pl.DataFrame, key: str, top: int, *, label: str = "name", shapes: bool = False) -> dict[str, Any]:
+    largest = frame.filter(pl.col(key) > 0).sort(pl.col(key), pl.col(label).cast(pl.String), descending=[True, False])
+    cut = largest.head(top) if top else largest
+    items = [
+        {"name": row[label], "shapes": row["shapes"] if shapes else None, "value": row[key]}
+        for row in cut.with_columns(pl.col(label).cast(pl.String)).iter_rows(named=True)
+    ]
+    total = float(largest[key].sum())
+    return {"total": total, "items": items, "other": float(largest[key].slice(cut.height).sum())}
+
+
+def stacks(opened: Opened, query: Query) -> dict[str, Any]:
+    """Table 2: one operator by call stack."""
+    name = query.text("name")
+    limit = query.number("limit", 200, least=1, most=2000)
+    rows = _of_step(opened, query).filter(pl.col("name") == name)
+    if not rows.height:
+        raise Problem(404, "missing_data", f"no operator {name!r}", hint="the capture may have changed; reload")
+    group = "op"
+    if query.optional("shapes") is not None or query.text("group") == "op_shape":
+        group = "op_shape"
+        rows = rows.filter(shapes_text(pl.col("shapes").cast(pl.String)) == query.text("shapes"))
+    on_device = has_device(calls(opened))
+    order = "device_self" if on_device else "host_self"
+    frame = _with_eligible(opened, summary(rows.drop_nulls("stack"), [*GROUPS[group], "stack"]))
+    if "shapes" in frame.columns:
+        frame = frame.with_columns(shapes_text(pl.col("shapes").cast(pl.String)).alias("shapes"))
+    frame = frame.with_columns(pl.col("stack").cast(pl.String)).sort(order, "stack", descending=[True, False])
+    columns = [column for column in _columns(opened, group, on_device) if column.key != "call_stack"]
+    shown = frame.head(limit)
+    cells = shown.select(pl.col(column.key) for column in columns).with_columns(pl.col("name").cast(pl.String)).rows()
+    return {
+        "columns": [column.described(frame.schema[column.key]) for column in columns],
+        "rows": [{"cells": list(row), "frames": stack_frames(stack)} for row, stack in zip(cells, shown["stack"], strict=True)],
+        "total": frame.height,
+        "notes": [] if frame.height else ["no call stacks for this operator: collect with with_stack=True"],
+    }
