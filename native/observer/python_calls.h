@@ -32,6 +32,7 @@ struct PythonApi {
   void (*retain)(Object*);
   void (*release)(Object*);
   void (*clear_error)();
+  size_t head_size;  // of every object; what is particular to its type comes behind
 
   bool find() {
     auto load = [](auto& function, const char* name) {
@@ -41,12 +42,34 @@ struct PythonApi {
     load(set_profile_all, "PyEval_SetProfileAllThreads");
     load(frame_variable, "PyFrame_GetVarString");
     load(frame_locals, "PyFrame_GetLocals");
-    return load(set_profile, "PyEval_SetProfile") & load(current_frame, "PyEval_GetFrame") & load(frame_code, "PyFrame_GetCode") &
+    Object* base = dlsym(RTLD_DEFAULT, "PyBaseObject_Type");
+    return base && load(set_profile, "PyEval_SetProfile") & load(current_frame, "PyEval_GetFrame") & load(frame_code, "PyFrame_GetCode") &
            load(frame_back, "PyFrame_GetBack") & load(frame_line, "PyFrame_GetLineNumber") & load(dict_item, "PyDict_GetItemString") &
            load(attribute, "PyObject_GetAttrString") & load(repr, "PyObject_Repr") & load(type, "PyObject_Type") &
            load(weak_reference, "PyWeakref_NewRef") & load(utf8, "PyUnicode_AsUTF8AndSize") & load(as_long, "PyLong_AsLong") &
            load(c_function, "PyCFunction_GetFunction") & load(retain, "Py_IncRef") & load(release, "Py_DecRef") &
-           load(clear_error, "PyErr_Clear");
+           load(clear_error, "PyErr_Clear") && find_head_size(base);
+  }
+
+  bool find_head_size(Object* base) {
+    Object* size = attribute(base, "__basicsize__");
+    if (!size)
+      return clear_error(), false;
+    head_size = static_cast<size_t>(as_long(size));
+    release(size);
+    return true;
+  }
+
+  // What is the same for all C functions that are one function to their user: their definition. Functions of pybind11
+  // share one C function, and methods of many objects share one definition.
+  const void* c_definition(Object* callee) {
+    void* function = c_function(callee);
+    if (!function) {
+      clear_error();
+      return nullptr;
+    }
+    void** definition = *reinterpret_cast<void***>(static_cast<char*>(callee) + head_size);
+    return definition && definition[1] == function ? definition : function;
   }
 };
 
@@ -171,11 +194,9 @@ inline uint32_t function_number(Object* code) {
 }
 
 inline uint32_t c_function_number(Object* callee) {
-  void* function = python.c_function(callee);
-  if (!function) {
-    python.clear_error();
+  const void* function = python.c_definition(callee);
+  if (!function)
     function = callee;
-  }
   if (auto* known = calls.callees.find(function))
     return known->number;
   Object* text = python.repr(callee);
