@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The column of track names: only those in view are elements, so a thousand ranks cost no more than one.
+
+import { button, h } from "./dom";
+import type { Lane } from "./layout";
+import { grouped, whole } from "./numbers";
+import type { Timeline } from "./timeline";
+import { t } from "./words";
+
+export interface HeadActions {
+  fold(lane: Lane): void;
+  pin(lane: Lane): void;
+  hide(lane: Lane): void;
+}
+
+export class Heads {
+  private readonly made = new Map<string, { element: HTMLElement; lane: Lane }>();
+
+  constructor(private readonly root: HTMLElement, private readonly timeline: Timeline, private readonly actions: HeadActions) {}
+
+  /** Puts the headings where the canvas has its lanes; called after each draw. */
+  place(): void {
+    const seen = new Set<string>();
+    const clip = this.timeline.layout.pinnedHeight;
+    for (const lane of this.timeline.visible()) {
+      const key = `${lane.pinned ? "pin" : ""}${lane.key}`;
+      seen.add(key);
+      let made = this.made.get(key);
+      if (!made || made.lane.folded !== lane.folded || made.lane.height !== lane.height) {
+        const focused = made?.element.contains(document.activeElement);
+        const element = this.make(lane);
+        if (made) made.element.replaceWith(element);
+        else this.root.append(element);
+        if (focused) element.querySelector("button")?.focus();
+        this.made.set(key, (made = { element, lane }));
+      }
+      const top = this.timeline.laneTop(lane);
+      made.element.style.transform = `translateY(${top}px)`;
+      // Below the pinned lanes nothing shows through.
+      made.element.style.clipPath = !lane.pinned && top < clip ? `inset(${clip - top}px 0 0 0)` : "";
+    }
+    for (const [key, { element }] of this.made)
+      if (!seen.has(key)) {
+        element.remove();
+        this.made.delete(key);
+      }
+  }
+
+  clear(): void {
+    this.root.replaceChildren();
+    this.made.clear();
+  }
+
+  private make(lane: Lane): HTMLElement {
+    const group = lane.kind === "rank" || lane.kind === "process";
+    const fold = button(lane.folded ? "▸" : "▾", `${lane.folded ? t("Unfold") : t("Fold")} ${lane.label}`, () => this.actions.fold(lane), {
+      "aria-expanded": String(!lane.folded), class: "trace-fold",
+    });
+    const tools = h("span", { class: "trace-tools" });
+    if (!group) tools.append(button(lane.pinned ? "◆" : "◇", `${lane.pinned ? t("Unpin (P)") : t("Pin to top (P)")}: ${lane.label}`, () => this.actions.pin(lane)));
+    if (lane.kind !== "rank") tools.append(button("✕", `${t("Hide (H)")}: ${lane.label}`, () => this.actions.hide(lane)));
+    return h(
+      "div",
+      { class: `trace-head trace-head-${lane.kind}`, style: `height:${lane.height}px`, "data-key": lane.key },
+      fold,
+      h("span", { class: "trace-name", title: describe(lane) }, lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
+      lane.kind === "counter" && !lane.folded ? h("span", { class: "trace-scale" }, scaleText(lane)) : null,
+      tools,
+    );
+  }
+}
+
+function describe(lane: Lane): string {
+  if (lane.kind === "process") return [lane.label, lane.process?.label, lane.process?.pid === null ? "" : `pid ${lane.process?.pid}`].filter(Boolean).join(" · ");
+  if (!lane.track) return lane.label;
+  const { slices, overlapping, samples } = lane.track;
+  const parts = [lane.label];
+  if (slices !== undefined) parts.push(`${whole(slices)} ${t("slices")}`);
+  if (overlapping) parts.push(`${whole(overlapping)} ${t("overlapping slices shown on extra rows")}`);
+  if (samples !== undefined) parts.push(`${whole(samples)} ${t("counter samples")}`);
+  return parts.join(" · ");
+}
+
+function scaleText(lane: Lane): string {
+  const { max, unit } = lane.track!;
+  return max === null || max === undefined ? "" : `max ${grouped(max)} ${unit ?? ""}`;
+}

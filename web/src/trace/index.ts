@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Trace view: `mountTrace` puts a timeline into an element of the shell.
+
+import type { Api } from "../api";
+import type { TraceHandle, TraceState } from "../trace_state";
+import "./trace.css";
+import { TraceView } from "./view";
+
+export type { TraceHandle, TraceState } from "../trace_state";
+
+export function mountTrace(host: HTMLElement, api: Api, state: TraceState): TraceHandle {
+  const view = new TraceView(host, api, state);
+  void view.open();
+  return {
+    update: (next) => view.update(next),
+    destroy: () => view.destroy(),
+  };
+}

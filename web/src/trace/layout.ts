@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which lanes there are and where: rank, process, track, with folds, pins, hidden tracks and the filter applied.
+// Lengths are CSS pixels.
+
+import type { Process, Track } from "./model";
+import type { Source } from "./source";
+
+export const ROW = 18;
+const GROUP = 24;
+const GAP = 5;
+const MINI = 20;
+const COUNTER = 44;
+
+export interface Lane {
+  readonly kind: "rank" | "process" | "slices" | "counter";
+  /** Stands for the lane in the address and in the sets below: `0`, `0.p3`, `0.t12`. */
+  readonly key: string;
+  readonly source: Source;
+  readonly process: Process | null;
+  readonly track: Track | null;
+  readonly label: string;
+  readonly folded: boolean;
+  readonly pinned: boolean;
+  readonly height: number;
+  /** From the top of the pinned part, or of the scrolled part. */
+  readonly y: number;
+  /** Rows that are drawn one below the other, or those whose density is drawn (a folded process). */
+  readonly rows: readonly number[];
+  readonly rowHeight: number;
+}
+
+export interface Choice {
+  readonly folded: ReadonlySet<string>;
+  readonly hidden: ReadonlySet<string>;
+  readonly pinned: readonly string[];
+  readonly filter: string;
+}
+
+export interface Layout {
+  readonly lanes: readonly Lane[];
+  readonly pinned: readonly Lane[];
+  readonly pinnedHeight: number;
+  readonly height: number;
+  readonly byTrack: ReadonlyMap<string, Lane>;
+}
+
+export const trackKey = (source: Source, track: number): string => `${source.number}.t${track}`;
+export const processKey = (source: Source, process: number): string => `${source.number}.p${process}`;
+
+/** Tracks of a process in the server's order, those without anything left out. */
+export function tracksOf(source: Source): Map<number, Track[]> {
+  const found = new Map<number, Track[]>();
+  for (const track of source.meta.tracks) {
+    const own = found.get(track.process);
+    if (own) own.push(track);
+    else found.set(track.process, [track]);
+  }
+  return found;
+}
+
+export function arrange(sources: readonly Source[], choice: Choice): Layout {
+  const filter = choice.filter.trim().toLowerCase();
+  const pins = new Set(choice.pinned);
+  const lanes: Lane[] = [];
+  const byTrack = new Map<string, Lane>();
+  const pinnedLanes = new Map<string, Lane>();
+  let y = 0;
+  const add = (lane: Omit<Lane, "y">): void => {
+    const placed = { ...lane, y };
+    lanes.push(placed);
+    y += lane.height;
+    if (lane.track) byTrack.set(lane.key, placed);
+  };
+  for (const source of sources) {
+    const rankFolded = choice.folded.has(`${source.number}`);
+    if (sources.length > 1)
+      add({ kind: "rank", key: `${source.number}`, source, process: null, track: null, label: source.label, folded: rankFolded,
+        pinned: false, height: GROUP + 2, rows: [], rowHeight: 0 });
+    const tracks = tracksOf(source);
+    for (const process of source.meta.processes) {
+      const own = tracks.get(process.id) ?? [];
+      const key = processKey(source, process.id);
+      if (!own.length || choice.hidden.has(key)) continue;
+      for (const track of own)
+        if (pins.has(trackKey(source, track.id))) pinnedLanes.set(trackKey(source, track.id), trackLane(source, process, track, choice, true));
+      if (rankFolded) continue;
+      const whole = !filter || process.name.toLowerCase().includes(filter);
+      const shown = own.filter((track) => {
+        const itsKey = trackKey(source, track.id);
+        return !choice.hidden.has(itsKey) && !pins.has(itsKey) && (whole || track.label.toLowerCase().includes(filter));
+      });
+      if (!shown.length) continue;
+      const folded = choice.folded.has(key);
+      const outer = shown.flatMap((track) => (track.rows?.length ? [track.rows[0]!] : []));
+      add({ kind: "process", key, source, process, track: null, label: process.name, folded, pinned: false, height: GROUP,
+        rows: folded ? outer : [], rowHeight: 0 });
+      if (!folded) for (const track of shown) add(trackLane(source, process, track, choice, false));
+    }
+  }
+  let top = 0;
+  const pinned: Lane[] = [];
+  for (const key of choice.pinned) {
+    const lane = pinnedLanes.get(key);
+    if (!lane) continue;
+    const placed = { ...lane, y: top };
+    pinned.push(placed);
+    byTrack.set(key, placed);
+    top += lane.height;
+  }
+  return { lanes, pinned, pinnedHeight: top, height: y, byTrack };
+}
+
+function trackLane(source: Source, process: Process, track: Track, choice: Choice, pinned: boolean): Lane {
+  const key = trackKey(source, track.id);
+  const folded = choice.folded.has(key);
+  const rows = track.rows ?? [];
+  const base = { key, source, process, track, label: track.label, folded, pinned, y: 0 };
+  if (track.kind === "counter") return { ...base, kind: "counter", height: folded ? MINI : COUNTER, rows: [], rowHeight: folded ? MINI - 4 : COUNTER - 6 };
+  const rowHeight = folded ? Math.max(1, Math.min(ROW, Math.floor((MINI - GAP) / rows.length))) : ROW;
+  return { ...base, kind: "slices", height: Math.max(MINI, rows.length * rowHeight + GAP), rows, rowHeight };
+}
+
+/** The lanes that touch [top, bottom) of the scrolled part; lanes are sorted by y. */
+export function lanesBetween(lanes: readonly Lane[], top: number, bottom: number): readonly Lane[] {
+  let low = 0;
+  let high = lanes.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lanes[middle]!.y + lanes[middle]!.height <= top) low = middle + 1;
+    else high = middle;
+  }
+  let end = low;
+  while (end < lanes.length && lanes[end]!.y < bottom) end++;
+  return lanes.slice(low, end);
+}

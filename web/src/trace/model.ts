@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server says about a timeline (docs/http_api.md, Trace). Times are ns since the first event of the capture.
+
+export interface Process {
+  readonly id: number;
+  readonly name: string;
+  readonly badge: string | null;
+  readonly label: string | null;
+  readonly rank: number | null;
+  readonly pid: number | null;
+}
+
+export interface Track {
+  readonly id: number;
+  readonly process: number;
+  readonly kind: "slice" | "counter";
+  readonly label: string;
+  readonly rows?: readonly number[];
+  readonly slices?: number;
+  readonly overlapping?: number;
+  readonly series?: string;
+  readonly unit?: string | null;
+  readonly samples?: number;
+  readonly min?: number | null;
+  readonly max?: number | null;
+}
+
+export interface Row {
+  readonly id: number;
+  readonly track: number;
+  readonly depth: number;
+  readonly slices: number;
+  readonly first_ns: number;
+  readonly last_ns: number;
+}
+
+export interface Step {
+  readonly step: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+}
+
+export interface Meta {
+  readonly base_ns: string;
+  readonly length_ns: number;
+  readonly raw_start_us: string;
+  readonly processes: readonly Process[];
+  readonly tracks: readonly Track[];
+  readonly rows: readonly Row[];
+  readonly names: number;
+  readonly slices: number;
+  readonly overlapping: number;
+  readonly counters: number;
+  readonly flows: readonly { readonly category: string; readonly count: number }[];
+  readonly steps: readonly Step[];
+  readonly levels: { readonly bins: number; readonly exact: number; readonly max_level: number };
+}
+
+/** A slice in a list. */
+export interface Brief {
+  readonly id: number;
+  readonly name: string;
+  readonly track: number;
+  readonly row: number;
+  readonly start_ns: number;
+  readonly duration_ns: number;
+}
+
+export interface Frame {
+  readonly text: string;
+  readonly file: string | null;
+  readonly line: number | null;
+  readonly function: string | null;
+}
+
+export interface FlowEnd {
+  readonly category: string;
+  readonly direction: "in" | "out";
+  readonly id: number | null;
+  readonly name: string | null;
+  readonly track: number | null;
+  readonly row?: number | null;
+  readonly start_ns: number;
+  readonly duration_ns?: number;
+}
+
+export interface Detail extends Brief {
+  readonly self_ns: number;
+  readonly raw_start_us: string;
+  readonly step: number | null;
+  readonly step_share: number | null;
+  readonly table: string;
+  readonly table_row: number;
+  readonly args: Readonly<Record<string, unknown>>;
+  readonly stack: readonly Frame[];
+  readonly parent: Brief | null;
+  readonly children: readonly Brief[];
+  readonly children_count: number;
+  readonly flows: readonly FlowEnd[];
+  readonly kernels: readonly Brief[];
+  readonly links: {
+    readonly operator: string | null;
+    readonly kernel: string | null;
+    readonly memory: number | null;
+    readonly communication?: string | null;
+  };
+}
+
+export interface Arrows {
+  readonly count: number;
+  readonly thinned: boolean;
+  readonly category: readonly string[];
+  readonly arrows: {
+    readonly category: readonly number[];
+    readonly from_ns: readonly number[];
+    readonly from_track: readonly (number | null)[];
+    readonly from_row: readonly (number | null)[];
+    readonly from_id: readonly (number | null)[];
+    readonly to_ns: readonly number[];
+    readonly to_track: readonly (number | null)[];
+    readonly to_row: readonly (number | null)[];
+    readonly to_id: readonly (number | null)[];
+  };
+}
+
+export interface Found {
+  readonly count: number;
+  readonly names: number;
+  readonly hits: readonly Brief[];
+  readonly density: { readonly from: number; readonly to: number; readonly counts: readonly number[] };
+}
+
+export interface RangeTable {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly [string, number, number, number, number, number, number])[];
+  readonly name_ids?: readonly number[];
+  readonly tracks?: readonly number[];
+  readonly total: number;
+  readonly slices: number;
+}
+
+export interface RangeSlices {
+  readonly total: number;
+  readonly ids: readonly number[];
+  readonly start_ns: readonly number[];
+  readonly duration_ns: readonly number[];
+  readonly track: readonly number[];
+}

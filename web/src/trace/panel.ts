@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bottom panel: Slice Detail, Slice List of a range, search hits, marks. Tables twin what the canvas shows.
+
+import { button, h } from "./dom";
+import type { Detail, FlowEnd, RangeSlices, RangeTable } from "./model";
+import { exactUs, grouped, length, rawUs, whole } from "./numbers";
+import type { SearchResult, Session } from "./session";
+import type { Source } from "./source";
+import type { Chosen, Range } from "./timeline";
+import { t } from "./words";
+
+type Tab = "detail" | "list" | "search" | "marks";
+const TITLES: Readonly<Record<Tab, string>> = { detail: "Slice Detail", list: "Slice List", search: "Search", marks: "Marks" };
+const SORTS = ["name", "wall", "self", "average", "max", "min", "occurrences"];
+
+export interface PanelActions {
+  open(view: string, params: Record<string, string>): void;
+  toggled(open: boolean): void;
+}
+
+export class Panel {
+  private tab: Tab = "detail";
+  private shown = false;
+  private readonly tabs = new Map<Tab, HTMLButtonElement>();
+  private readonly bodies = new Map<Tab, HTMLElement>();
+  private range: Range | null = null;
+  private sort = "wall";
+  private group: "name" | "track" = "name";
+  private asking = 0;
+
+  constructor(readonly root: HTMLElement, private readonly session: () => Session, private readonly actions: PanelActions) {
+    const bar = h("div", { class: "trace-tabs", role: "tablist", "aria-label": "Trace panels" });
+    root.append(bar);
+    for (const tab of Object.keys(TITLES) as Tab[]) {
+      const id = `trace-panel-${tab}`;
+      const own = button(t(TITLES[tab]), t(TITLES[tab]), () => this.show(tab), { role: "tab", "aria-controls": id, "data-testid": `trace-tab-${tab}` });
+      const body = h("div", { class: "trace-tab-body", role: "tabpanel", id, "aria-label": t(TITLES[tab]), tabindex: 0, hidden: true });
+      this.tabs.set(tab, own);
+      this.bodies.set(tab, body);
+      bar.append(own);
+      root.append(body);
+    }
+    bar.addEventListener("keydown", (event) => {
+      const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+      if (!step) return;
+      const order = [...this.tabs.keys()];
+      const next = order[(order.indexOf(this.tab) + step + order.length) % order.length]!;
+      this.show(next);
+      this.tabs.get(next)!.focus();
+      event.preventDefault();
+    });
+    bar.append(h("span", { class: "trace-grow" }), button("✕", t("Close panel (Q)"), () => this.toggle(false)));
+    this.bodies.get("detail")!.append(hint());
+    this.bodies.get("list")!.append(hint());
+    this.noMarks();
+    this.found(null);
+    this.select("detail");
+    this.toggle(false);
+  }
+
+  get open(): boolean {
+    return this.shown;
+  }
+
+  toggle(open: boolean = !this.shown): void {
+    this.shown = open;
+    this.root.hidden = !open;
+    this.actions.toggled(open);
+  }
+
+  show(tab: Tab): void {
+    this.select(tab);
+    if (!this.shown) this.toggle(true);
+  }
+
+  private select(tab: Tab): void {
+    this.tab = tab;
+    for (const [one, own] of this.tabs) {
+      own.setAttribute("aria-selected", String(one === tab));
+      own.tabIndex = one === tab ? 0 : -1;
+      this.bodies.get(one)!.hidden = one !== tab;
+    }
+  }
+
+  focus(): void {
+    this.bodies.get(this.tab)!.focus();
+  }
+
+  // --- Slice Detail
+
+  detail(chosen: Chosen | null, detail: Detail | null, merged: number): void {
+    const body = this.bodies.get("detail")!;
+    if (!chosen || !detail) {
+      body.replaceChildren(hint());
+      return;
+    }
+    const session = this.session();
+    const reference = session.scene.reference;
+    const facts: [string, string][] = [
+      ["Title", detail.name],
+      ["Start", exactUs(detail.start_ns + chosen.source.place)],
+      ["Start(Raw Timestamp)", detail.raw_start_us],
+      ["Wall Duration", exactUs(detail.duration_ns)],
+      ["Self Time", exactUs(detail.self_ns)],
+      ["Track", trackName(chosen.source, detail.track)],
+    ];
+    if (detail.step !== null) facts.push(["Step", detail.step_share === null ? `${detail.step}` : `${detail.step} (${grouped(detail.step_share * 100)} % of it)`]);
+    if (merged > 1) facts.push(["Merged", `${whole(merged)} slices share this pixel; this is the longest. Zoom in to see each.`]);
+    if (reference && reference !== session.scene.selected) {
+      const apart = chosen.start + chosen.source.place - reference.start - reference.source.place;
+      facts.push([t("Measuring: from the previous selection"), `${length(apart)} (start to start), ${length(apart - reference.dur)} (end to start)`]);
+    }
+    const go = (id: number | null): void => {
+      if (id !== null) void session.select(chosen.source, id, true);
+    };
+    const linked = h("div", { class: "trace-linked" });
+    const lists: [string, readonly { id: number | null; name: string | null; start_ns: number; note?: string; duration_ns?: number }[], number][] = [
+      [t("Parent"), detail.parent ? [detail.parent] : [], 1],
+      [t("Outgoing flows"), detail.flows.filter((flow) => flow.direction === "out").map(noted), 0],
+      [t("Incoming flows"), detail.flows.filter((flow) => flow.direction === "in").map(noted), 0],
+      [t("Kernels"), detail.kernels, 0],
+      [t("Children"), detail.children, detail.children_count],
+    ];
+    for (const [title, entries, total] of lists) {
+      if (!entries.length) continue;
+      const most = entries.slice(0, 50);
+      linked.append(
+        h("h4", {}, `${title} (${whole(Math.max(total, entries.length))})`),
+        h("ul", {}, ...most.map((entry) =>
+          h("li", {}, entry.id === null ? (entry.name ?? "?") : button(entry.name ?? "?", entry.name ?? "?", () => go(entry.id), { class: "trace-link" }),
+            h("small", {}, ` ${entry.note ? `${entry.note} · ` : ""}${entry.duration_ns === undefined ? "" : `${length(entry.duration_ns)} `}`)))),
+      );
+    }
+    body.replaceChildren(
+      h("div", { class: "trace-detail", "data-testid": "slice-detail" },
+        h("div", {}, this.links(chosen, detail), table(facts)),
+        h("div", {}, h("h4", {}, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
+        h("div", {},
+          detail.stack.length ? h("h4", {}, t("Call stack")) : null,
+          detail.stack.length ? h("ol", { class: "trace-stack" }, ...detail.stack.map((frame) => h("li", {}, frame.text))) : null,
+          linked),
+      ),
+    );
+  }
+
+  private links(chosen: Chosen, detail: Detail): HTMLElement {
+    const { operator, kernel, memory, communication } = detail.links;
+    const row = h("div", { class: "trace-links" });
+    const link = (text: string, view: string, params: Record<string, string>): void => {
+      row.append(button(t(text), t(text), () => this.actions.open(view, params)));
+    };
+    const { run, worker, span } = chosen.source.api.capture;
+    const capture: Record<string, string> = { run, worker, span };
+    if (operator) link("Show in Operator", "operator", { ...capture, q: operator });
+    if (kernel) link("Show in Kernel", "kernel", { ...capture, q: kernel });
+    if (memory) link("Show in Memory", "memory", { ...capture, q: operator ?? "", from: String(detail.start_ns), to: String(detail.start_ns + detail.duration_ns) });
+    if (communication) link("Show in Communication", "communication", { ...capture, op: communication });
+    return row;
+  }
+
+  // --- Slice List
+
+  setRange(range: Range | null): void {
+    this.range = range;
+    if (!range) {
+      this.asking++;
+      this.bodies.get("list")!.replaceChildren(hint());
+      return;
+    }
+    this.show("list");
+    void this.loadRange();
+  }
+
+  private async loadRange(): Promise<void> {
+    const { range } = this;
+    if (!range) return;
+    const turn = ++this.asking;
+    const body = this.bodies.get("list")!;
+    const parts: { source: Source; table: RangeTable; tracks: number[] | null; from: number; to: number }[] = [];
+    for (const source of this.session().scene.sources) {
+      const tracks = tracksOf(range, source);
+      const from = Math.max(0, Math.floor(range.from - source.place));
+      const to = Math.ceil(range.to - source.place);
+      if ((tracks && !tracks.length) || to <= 0) continue;
+      try {
+        const answer = await source.api.post<RangeTable>("trace/range", { tracks, from, to, group: this.group, sort: this.sort, limit: 1000 });
+        parts.push({ source, table: answer, tracks, from, to });
+      } catch (what) {
+        if (turn === this.asking) body.replaceChildren(h("p", { role: "alert" }, String(what)));
+        return;
+      }
+    }
+    if (turn === this.asking) body.replaceChildren(this.rangeTable(range, parts));
+  }
+
+  private rangeTable(range: Range, parts: { source: Source; table: RangeTable; tracks: number[] | null; from: number; to: number }[]): HTMLElement {
+    const several = this.session().scene.sources.length > 1;
+    const byTrack = this.group === "track";
+    const columns = parts[0]?.table.columns ?? [];
+    const slices = parts.reduce((sum, part) => sum + part.table.slices, 0);
+    const group = h("input", { type: "checkbox", ...(byTrack ? { checked: true } : {}), change: () => {
+      this.group = byTrack ? "name" : "track";
+      void this.loadRange();
+    } });
+    const heading = h("p", { class: "trace-range-about", "data-testid": "range-about" },
+      h("b", {}, length(range.to - range.from)), ` · ${whole(slices)} ${t("slices")} · `,
+      range.tracks ? `${range.tracks.size} ${t("tracks")}` : t("all tracks"), " · ",
+      h("label", {}, group, ` ${t("Group by track")}`));
+    const head = h("tr", {});
+    if (several) head.append(h("th", { scope: "col" }, "Rank"));
+    if (byTrack) head.append(h("th", { scope: "col" }, "Track"));
+    columns.forEach((column, i) => {
+      const own = SORTS[i]!;
+      head.append(h("th", { scope: "col", "aria-sort": this.sort === own ? (own === "name" ? "ascending" : "descending") : "none" },
+        button(i > 0 && i < 6 ? `${column} (us)` : column, column, () => {
+          this.sort = own;
+          void this.loadRange();
+        })));
+    });
+    const slots = h("div", { class: "trace-slices" });
+    const body = h("tbody", {});
+    for (const { source, table: answer, tracks, from, to } of parts)
+      answer.rows.forEach((row, i) => {
+        const track = answer.tracks?.[i];
+        const nameId = answer.name_ids?.[i] ?? source.names.indexOf(row[0]);
+        const open = (): void => void this.listSlices(slots, source, nameId, track === undefined ? tracks : [track], from, to, row[0]);
+        const line = h("tr", {});
+        if (several) line.append(h("td", {}, source.label));
+        if (byTrack) line.append(h("td", {}, track === undefined ? "" : trackName(source, track)));
+        line.append(h("td", {}, button(row[0], row[0], open, { class: "trace-link" })));
+        for (let c = 1; c < row.length; c++) line.append(h("td", { class: "trace-number" }, c === 6 ? whole(row[c] as number) : exact(row[c] as number)));
+        body.append(line);
+      });
+    const total = parts.reduce((sum, part) => sum + part.table.total, 0);
+    return h("div", { class: "trace-range" },
+      h("div", {}, heading, h("table", { class: "trace-table", "data-testid": "table-slice-list" }, h("thead", {}, head), body),
+        total > body.childElementCount ? h("p", {}, `${whole(body.childElementCount)} of ${whole(total)} names; sort to see others`) : null),
+      slots);
+  }
+
+  private async listSlices(slots: HTMLElement, source: Source, name: number, tracks: number[] | null, from: number, to: number, title: string): Promise<void> {
+    const answer = await source.api.post<RangeSlices>("trace/range/slices", { tracks, from, to, name, offset: 0, limit: 500 });
+    let at = -1;
+    const go = (index: number): void => {
+      at = (index + answer.ids.length) % answer.ids.length;
+      void this.session().select(source, answer.ids[at]!, true).then(() => this.select("list"));
+      entries.forEach((entry, i) => entry.toggleAttribute("aria-current", i === at));
+      entries[at]?.scrollIntoView({ block: "nearest" });
+    };
+    const entries = answer.ids.map((_, i) =>
+      button(`${exactUs(answer.start_ns[i]! + source.place)} · ${length(answer.duration_ns[i]!)}`, trackName(source, answer.track[i]!), () => go(i), { class: "trace-link" }));
+    slots.replaceChildren(
+      h("h4", {}, `${title} (${whole(answer.total)})`),
+      h("p", {}, button("‹", "Previous", () => go(at - 1)), button("›", "Next", () => go(at + 1))),
+      h("ol", {}, ...entries.map((entry) => h("li", {}, entry))),
+      answer.total > answer.ids.length ? h("p", {}, `the first ${answer.ids.length} of ${whole(answer.total)}`) : "");
+  }
+
+  // --- Search and marks
+
+  found(result: SearchResult | null): void {
+    const body = this.bodies.get("search")!;
+    if (!result) {
+      body.replaceChildren(h("p", {}, `${t("Search slices ( / )")}`));
+      return;
+    }
+    const list = h("ol", { class: "trace-hits" });
+    result.hits.slice(0, 300).forEach((hit, i) =>
+      list.append(h("li", i === result.at ? { "aria-current": "true" } : {},
+        button(hit.name, hit.name, () => this.session().hit(1, i), { class: "trace-link" }),
+        h("small", {}, ` ${exactUs(hit.start_ns + hit.source.place)} · ${length(hit.duration_ns)} · ${trackName(hit.source, hit.track)}`))));
+    body.replaceChildren(
+      h("p", { "data-testid": "search-count" }, result.count ? `${whole(result.count)} ${t("hits")} · ${whole(result.names)} names` : t("Nothing found"),
+        result.count > 300 ? ` · the first 300 are listed, n / N walk through ${whole(Math.min(result.count, result.hits.length))}` : ""), list);
+    list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  private noMarks(): void {
+    this.bodies.get("marks")!.replaceChildren(h("p", {}, t("No marks yet: K sets a flag at the cursor, or marks the range.")));
+  }
+
+  marks(): void {
+    const body = this.bodies.get("marks")!;
+    const session = this.session();
+    const { marks } = session.scene;
+    if (!marks.length) return this.noMarks();
+    const base = session.scene.sources[0]?.meta.base_ns ?? "0";
+    body.replaceChildren(h("ul", { class: "trace-marks" }, ...marks.map((mark, i) => {
+      const name = h("input", { type: "text", value: mark.name, "aria-label": t("Name of the mark"), placeholder: t("Name of the mark"), change: () =>
+        session.setMarks(marks.map((one, j) => (j === i ? { ...one, name: name.value } : one))) });
+      return h("li", {}, h("span", { class: "trace-swatch", style: `background:${mark.colour}` }), name,
+        button(mark.to === null ? exactUs(mark.from) : `${exactUs(mark.from)} + ${length(mark.to - mark.from)}`, rawUs(base, mark.from), () => {
+          session.timeline.view.keep();
+          if (mark.to === null) session.timeline.view.reveal(mark.from, mark.from + 1);
+          else session.timeline.view.fit(mark.from, mark.to);
+          session.moved();
+          session.timeline.draw();
+        }, { class: "trace-link" }),
+        button(t("Remove"), t("Remove"), () => session.setMarks(marks.filter((_, j) => j !== i))));
+    })));
+  }
+}
+
+const noted = (flow: FlowEnd): FlowEnd & { note: string } => ({ ...flow, note: flow.category });
+const hint = (): HTMLElement => h("p", { class: "trace-hint" }, t("Click a slice to see its details. Shift-drag, or drag on the ruler, to sum up a range."));
+const exact = (us: number): string => us.toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
+const textOf = (value: unknown): string => (value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+function table(entries: readonly (readonly [string, string])[]): HTMLElement {
+  return h("table", { class: "trace-facts" }, h("tbody", {}, ...entries.map(([key, value]) => h("tr", {}, h("th", { scope: "row" }, key), h("td", {}, value)))));
+}
+
+export function trackName(source: Source, track: number): string {
+  const found = source.meta.tracks[track];
+  return found ? `${source.meta.processes[found.process]?.name ?? ""} / ${found.label}` : "";
+}
+
+export function tracksOf(range: Range, source: Source): number[] | null {
+  if (range.tracks === null) return null;
+  const prefix = `${source.number}.t`;
+  return [...range.tracks].filter((key) => key.startsWith(prefix)).map((key) => Number(key.slice(prefix.length)));
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a reader does with the timeline: selecting, walking, marking, searching, aligning. Asks the server and tells the panels.
+
+import { ApiError } from "../api";
+import type { Mark } from "./draw";
+import { type Lane, trackKey } from "./layout";
+import type { Arrows, Brief, Detail, Found } from "./model";
+import type { Picked } from "./pick";
+import type { Source } from "./source";
+import type { Chosen, Flow, Range, Scene, Timeline } from "./timeline";
+
+const MOST_ARROWS = 2000;
+const MOST_HITS = 1000;
+const SETTLED_MS = 150;
+const MARK_COLOURS = ["#d9480f", "#0b7285", "#862e9c", "#2b8a3e", "#a61e4d"];
+
+export interface Hit extends Brief {
+  readonly source: Source;
+}
+
+export interface SearchOptions {
+  readonly text: string;
+  readonly regex: boolean;
+  readonly case: boolean;
+  readonly word: boolean;
+}
+
+export interface SearchResult {
+  readonly options: SearchOptions;
+  readonly count: number;
+  readonly names: number;
+  readonly hits: readonly Hit[];
+  readonly at: number;
+}
+
+export interface Listener {
+  detail(chosen: Chosen | null, detail: Detail | null, merged: number): void;
+  range(range: Range | null): void;
+  found(result: SearchResult | null): void;
+  marks(): void;
+  notice(text: string): void;
+  changed(): void;
+}
+
+export class Session {
+  detail: Detail | null = null;
+  result: SearchResult | null = null;
+  categories = new Set<string>();
+  insideOnly = false;
+  thinned = "";
+  private selecting = 0;
+  private searching = 0;
+  private flowTimer = 0;
+  private flowAsk = 0;
+  private readonly stop = new AbortController();
+
+  constructor(readonly timeline: Timeline, readonly scene: Scene, private readonly hear: Listener) {}
+
+  destroy(): void {
+    this.stop.abort();
+    clearTimeout(this.flowTimer);
+  }
+
+  private problem(what: unknown): void {
+    if (this.stop.signal.aborted) return;
+    this.hear.notice(what instanceof ApiError ? [what.message, what.detail, what.hint].filter(Boolean).join(" — ") : String(what));
+  }
+
+  // --- selection
+
+  selectPicked(picked: Picked | null): void {
+    if (!picked) this.clearSelection();
+    else void this.select(picked.source, picked.id, false, picked.count);
+  }
+
+  clearSelection(): void {
+    this.selecting++;
+    this.scene.selected = null;
+    this.scene.selectedFlows = [];
+    this.detail = null;
+    this.hear.detail(null, null, 1);
+    this.timeline.draw();
+  }
+
+  async select(source: Source, id: number, reveal: boolean, merged = 1): Promise<void> {
+    await this.choose(source, { id }, reveal, merged);
+  }
+
+  /** By id, or by the row of a table (`table`, `row`). */
+  async choose(source: Source, query: Record<string, string | number>, reveal: boolean, merged = 1): Promise<void> {
+    const turn = ++this.selecting;
+    try {
+      const detail = await source.api.get<Detail>("trace/slice", query, { signal: this.stop.signal });
+      if (turn !== this.selecting) return;
+      const chosen = { source, id: detail.id, row: detail.row, track: detail.track, start: detail.start_ns, dur: detail.duration_ns };
+      if (this.scene.selected && (this.scene.selected.id !== chosen.id || this.scene.selected.source !== source)) this.scene.reference = this.scene.selected;
+      this.scene.selected = chosen;
+      this.detail = detail;
+      const own = { source, track: detail.track, row: detail.row };
+      this.scene.selectedFlows = detail.flows.map((flow): Flow => {
+        const other = { source, track: flow.track, row: flow.row ?? null, time: flow.start_ns };
+        return flow.direction === "out"
+          ? { from: { ...own, time: detail.start_ns }, to: other, category: flow.category }
+          : { from: other, to: { ...own, time: detail.start_ns }, category: flow.category };
+      });
+      if (reveal) this.reveal(chosen);
+      this.hear.detail(chosen, detail, merged);
+      this.timeline.draw();
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
+  /** Brings a slice into view: time, folds and scroll. */
+  reveal(chosen: Chosen): void {
+    const { timeline } = this;
+    timeline.view.keep();
+    timeline.view.reveal(chosen.start + chosen.source.place, chosen.start + chosen.dur + chosen.source.place);
+    const process = chosen.source.meta.tracks[chosen.track]?.process ?? -1;
+    const closed = [`${chosen.source.number}`, `${chosen.source.number}.p${process}`, trackKey(chosen.source, chosen.track)];
+    const { folded, hidden, filter } = this.scene.choice;
+    const filtered = filter !== "" && !timeline.layout.byTrack.has(trackKey(chosen.source, chosen.track));
+    if (filtered || closed.some((key) => folded.has(key) || hidden.has(key)))
+      this.arrange({
+        folded: new Set([...folded].filter((key) => !closed.includes(key))), hidden: new Set([...hidden].filter((key) => !closed.includes(key))),
+        ...(filtered ? { filter: "" } : {}),
+      });
+    const middle = timeline.rowMiddle(chosen.source, chosen.track, chosen.row);
+    const lane = timeline.layout.byTrack.get(trackKey(chosen.source, chosen.track));
+    if (middle !== null && !lane?.pinned && (middle < timeline.layout.pinnedHeight + 10 || middle > timeline.height - 20))
+      timeline.surfaces.scroll.scrollTop += middle - timeline.height / 2;
+    this.moved();
+  }
+
+  async next(direction: 1 | -1, same: boolean): Promise<void> {
+    const selected = this.scene.selected;
+    if (!selected) return;
+    try {
+      const { id } = await selected.source.api.get<{ id: number | null }>(
+        "trace/next", { id: selected.id, dir: direction, same: same ? 1 : 0 }, { signal: this.stop.signal },
+      );
+      if (id === null) this.hear.notice(direction > 0 ? "That was the last one." : "That was the first one.");
+      else await this.select(selected.source, id, true);
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
+  follow(forward: boolean): void {
+    const selected = this.scene.selected;
+    const flow = this.detail?.flows.find((one) => one.direction === (forward ? "out" : "in") && one.id !== null);
+    if (!selected) return;
+    if (!flow || flow.id === null) this.hear.notice(forward ? "No flow leaves this slice." : "No flow enters this slice.");
+    else void this.select(selected.source, flow.id, true);
+  }
+
+  // --- window
+
+  moved(): void {
+    this.hear.changed();
+    clearTimeout(this.flowTimer);
+    if (this.categories.size) this.flowTimer = window.setTimeout(() => void this.loadFlows(), SETTLED_MS);
+  }
+
+  fit(): void {
+    const { view } = this.timeline;
+    const { selected, range } = this.scene;
+    view.keep();
+    if (selected) view.fit(selected.start + selected.source.place, selected.start + selected.dur + selected.source.place);
+    else if (range) view.fit(range.from, range.to);
+    else view.whole();
+    this.moved();
+    this.timeline.draw();
+  }
+
+  whole(): void {
+    this.timeline.view.keep();
+    this.timeline.view.whole();
+    this.moved();
+    this.timeline.draw();
+  }
+
+  back(): void {
+    if (!this.timeline.view.back()) return;
+    this.moved();
+    this.timeline.draw();
+  }
+
+  zoomToRange(): void {
+    const { range } = this.scene;
+    if (!range) return;
+    this.timeline.view.keep();
+    this.timeline.view.set(range.from, range.to);
+    this.moved();
+    this.timeline.draw();
+  }
+
+  // --- range and marks
+
+  setRange(range: Range | null, done: boolean): void {
+    this.scene.range = range;
+    if (done) {
+      this.hear.range(range);
+      if (this.insideOnly) this.moved();
+      this.hear.changed();
+    }
+    this.timeline.draw();
+  }
+
+  rangeOfSlice(): void {
+    const { selected, range } = this.scene;
+    if (!selected) return;
+    const from = selected.start + selected.source.place;
+    const to = from + Math.max(1, selected.dur);
+    const on = range !== null && range.from === from && range.to === to;
+    this.setRange(on ? null : { from, to, tracks: null }, true);
+  }
+
+  mark(): void {
+    const { range, marks } = this.scene;
+    const colour = MARK_COLOURS[marks.length % MARK_COLOURS.length]!;
+    const { timeline } = this;
+    const at = timeline.pointer ? timeline.timeAt(timeline.pointer.x) : this.scene.selected ? this.scene.selected.start + this.scene.selected.source.place : null;
+    if (range) this.setMarks([...marks, { from: range.from, to: range.to, name: "", colour }]);
+    else if (at !== null) this.setMarks([...marks, { from: Math.round(at), to: null, name: "", colour }]);
+  }
+
+  setMarks(marks: Mark[]): void {
+    this.scene.marks = marks;
+    this.hear.marks();
+    this.hear.changed();
+    this.timeline.draw();
+  }
+
+  // --- tracks
+
+  arrange(change: Partial<Scene["choice"]>): void {
+    this.scene.choice = { ...this.scene.choice, ...change };
+    this.timeline.relayout();
+    this.hear.changed();
+  }
+
+  fold(key: string): void {
+    const folded = new Set(this.scene.choice.folded);
+    if (!folded.delete(key)) folded.add(key);
+    this.arrange({ folded });
+  }
+
+  hide(key: string): void {
+    this.arrange({ hidden: new Set([...this.scene.choice.hidden, key]) });
+  }
+
+  pin(key: string): void {
+    const { pinned } = this.scene.choice;
+    this.arrange({ pinned: pinned.includes(key) ? pinned.filter((one) => one !== key) : [...pinned, key] });
+  }
+
+  /** The lane that a key press means: under the pointer, else that of the selected slice. */
+  laneMeant(): Lane | null {
+    const { pointer } = this.timeline;
+    const under = pointer ? this.timeline.laneAt(pointer.y) : null;
+    if (under) return under;
+    const { selected } = this.scene;
+    return selected ? (this.timeline.layout.byTrack.get(trackKey(selected.source, selected.track)) ?? null) : null;
+  }
+
+  /** Moves the selected slice's capture so that the slice begins (or ends) with the one selected before. */
+  align(end: boolean): void {
+    const { selected, reference } = this.scene;
+    if (!selected || !reference) return this.hear.notice("Select the reference slice first, then the slice to align.");
+    if (selected.source === reference.source) return this.hear.notice("Both slices are of the same capture; nothing to align.");
+    const mine = selected.start + (end ? selected.dur : 0) + selected.source.place;
+    const other = reference.start + (end ? reference.dur : 0) + reference.source.place;
+    selected.source.shift += other - mine;
+    this.placed();
+  }
+
+  /** The captures' places changed: the whole timeline is what they all cover. */
+  placed(): void {
+    const { view } = this.timeline;
+    view.first = Math.min(...this.scene.sources.map((source) => source.place));
+    view.last = Math.max(...this.scene.sources.map((source) => source.place + Math.max(1, source.meta.length_ns)));
+    this.timeline.relayout();
+    this.moved();
+  }
+
+  // --- flows
+
+  setCategories(categories: Set<string>): void {
+    this.categories = categories;
+    if (!categories.size) {
+      this.scene.flows = [];
+      this.thinned = "";
+      this.timeline.draw();
+    } else void this.loadFlows();
+    this.hear.changed();
+  }
+
+  async loadFlows(): Promise<void> {
+    const turn = ++this.flowAsk;
+    const { view } = this.timeline;
+    const { range } = this.scene;
+    const inside = this.insideOnly && range !== null;
+    const window = inside ? range : view;
+    const flows: Flow[] = [];
+    let count = 0;
+    let thinned = false;
+    try {
+      for (const source of this.scene.sources) {
+        const cats = source.meta.flows.map((flow) => flow.category).filter((category) => this.categories.has(category));
+        const from = Math.max(0, Math.floor(window.from - source.place));
+        const to = Math.ceil(window.to - source.place);
+        if (!cats.length || to <= from) continue;
+        const answer = await source.api.get<Arrows>(
+          "trace/flows", { cats: cats.join(","), from, to, limit: MOST_ARROWS, inside: inside ? 1 : 0 }, { signal: this.stop.signal },
+        );
+        if (turn !== this.flowAsk) return;
+        count += answer.count;
+        thinned ||= answer.thinned;
+        const a = answer.arrows;
+        a.category.forEach((category, i) =>
+          flows.push({
+            category: answer.category[category] ?? "",
+            from: { source, track: a.from_track[i] ?? null, row: a.from_row[i] ?? null, time: a.from_ns[i]! },
+            to: { source, track: a.to_track[i] ?? null, row: a.to_row[i] ?? null, time: a.to_ns[i]! },
+          }),
+        );
+      }
+      this.scene.flows = flows;
+      this.thinned = thinned ? `${flows.length} of ${count} arrows drawn; zoom in for the others` : "";
+      this.timeline.draw();
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
+  // --- search
+
+  async search(options: SearchOptions): Promise<void> {
+    const turn = ++this.searching;
+    if (!options.text) {
+      this.result = null;
+      this.scene.hits = null;
+      this.recolour(null);
+      this.hear.found(null);
+      return;
+    }
+    const query = { q: options.text, mode: options.regex ? "regex" : "text", case: options.case, word: options.word, limit: MOST_HITS, px: 1000 };
+    try {
+      const answers = await Promise.all(
+        this.scene.sources.map((source) => source.api.get<Found>("trace/search", query, { signal: this.stop.signal })),
+      );
+      if (turn !== this.searching) return;
+      const hits = answers.flatMap((answer, i) => answer.hits.map((hit): Hit => ({ ...hit, source: this.scene.sources[i]! })));
+      hits.sort((a, b) => a.start_ns + a.source.place - b.start_ns - b.source.place);
+      const sum = (of: (answer: Found) => number): number => answers.reduce((total, answer) => total + of(answer), 0);
+      this.result = { options, count: sum((answer) => answer.count), names: sum((answer) => answer.names), hits, at: -1 };
+      const first = answers[0]!.density;
+      const place = this.scene.sources[0]!.place;
+      this.scene.hits = { from: first.from + place, to: first.to + place, counts: first.counts };
+      this.recolour(matcher(options));
+      this.hear.found(this.result);
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
+  recolour(matches: ((name: string) => boolean) | null): void {
+    for (const source of this.scene.sources) source.paintNames(this.scene.theme, matches);
+    this.timeline.draw();
+  }
+
+  /** Colours again, for another theme or after more names came. */
+  repaint(): void {
+    this.recolour(this.result ? matcher(this.result.options) : null);
+  }
+
+  hit(direction: 1 | -1, at?: number): void {
+    const { result } = this;
+    if (!result?.hits.length) return;
+    let index = at ?? result.at + direction;
+    if (at === undefined && result.at < 0) {
+      const { view } = this.timeline;
+      const inView = result.hits.findIndex((hit) => hit.start_ns + hit.source.place >= view.from);
+      index = Math.max(0, inView);
+    }
+    index = (index + result.hits.length) % result.hits.length;
+    this.result = { ...result, at: index };
+    const hit = result.hits[index]!;
+    this.hear.found(this.result);
+    void this.select(hit.source, hit.id, true);
+  }
+}
+
+/** The same rule as the server's, on names that are here. */
+function matcher({ text, regex, case: exact, word }: SearchOptions): (name: string) => boolean {
+  try {
+    const body = regex ? text : text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const pattern = new RegExp(word ? `\\b(?:${body})\\b` : body, exact ? "u" : "iu");
+    return (name) => pattern.test(name);
+  } catch {
+    return () => true; // the server's dialect knows more; then nothing steps back
+  }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Colours of the timeline from CSS variables, so that canvas and page never differ.
+
+export type Rgb = readonly [number, number, number];
+
+export interface Theme {
+  readonly lane: Rgb;
+  readonly group: Rgb;
+  readonly line: Rgb;
+  readonly ink: Rgb;
+  readonly faint: Rgb;
+  readonly accent: Rgb;
+  readonly density: Rgb;
+  readonly font: string;
+}
+
+const NAMES = ["lane", "group", "line", "ink", "faint", "accent", "density"] as const;
+
+export function readTheme(root: HTMLElement): Theme {
+  const style = getComputedStyle(root);
+  const colours = Object.fromEntries(NAMES.map((name) => [name, rgb(style.getPropertyValue(`--trace-${name}`))]));
+  return { ...(colours as Record<(typeof NAMES)[number], Rgb>), font: style.fontFamily || "sans-serif" };
+}
+
+let probe: CanvasRenderingContext2D | null = null;
+
+/** Any CSS colour as numbers: the canvas knows all notations. */
+function rgb(text: string): Rgb {
+  probe ??= new OffscreenCanvas(1, 1).getContext("2d") as unknown as CanvasRenderingContext2D;
+  probe.fillStyle = "#888";
+  probe.fillStyle = text.trim();
+  probe.fillRect(0, 0, 1, 1);
+  const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+  return [r ?? 128, g ?? 128, b ?? 128];
+}
+
+export const word = ([r, g, b]: Rgb): number => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+export const css = ([r, g, b]: Rgb, alpha = 1): string => `rgb(${r} ${g} ${b} / ${alpha})`;
+export const blend = (a: Rgb, b: Rgb, share: number): Rgb => [0, 1, 2].map((i) => Math.round(a[i]! + (b[i]! - a[i]!) * share)) as unknown as Rgb;

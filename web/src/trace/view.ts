@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Trace view as a whole: elements, captures, address, test hooks.
+
+import { type Api, ApiError, captureApi } from "../api";
+import type { TraceState } from "../trace_state";
+import { type Address, readAddress, writeAddress } from "./address";
+import { Bar } from "./bar";
+import { button, h } from "./dom";
+import { mergedText } from "./draw";
+import { Gestures } from "./gestures";
+import { Heads } from "./heads";
+import { Keys } from "./keys";
+import { processKey, trackKey } from "./layout";
+import { grouped, length, rawUs, whole } from "./numbers";
+import { Panel, trackName } from "./panel";
+import { type Picked, pickSample } from "./pick";
+import { Session } from "./session";
+import { ShadowList } from "./shadow_list";
+import { Source } from "./source";
+import { readTheme } from "./theme";
+import { type Scene, Timeline } from "./timeline";
+import { t, setLanguage } from "./words";
+
+const MOST_OPEN_ROWS = 400;
+const ADDRESS_MS = 250;
+
+interface TraceHooks {
+  trace?: unknown;
+}
+
+declare global {
+  interface Window {
+    __stepscope?: TraceHooks;
+    __viewerPerf?: unknown;
+  }
+}
+
+export class TraceView {
+  private readonly root: HTMLElement;
+  private readonly timeline: Timeline;
+  private readonly session: Session;
+  private readonly scene: Scene;
+  private readonly panel: Panel;
+  private readonly bar: Bar;
+  private readonly heads: Heads;
+  private readonly keys: Keys;
+  private readonly gestures: Gestures;
+  private readonly list: ShadowList;
+  private readonly status = h("div", { class: "trace-status" });
+  private readonly live = h("div", { class: "trace-unseen", role: "status", "aria-live": "polite", "data-testid": "trace-live" });
+  private readonly tip = h("div", { class: "trace-tip", role: "tooltip", hidden: true });
+  private readonly message = h("div", { class: "trace-message", role: "status" });
+  private readonly filter: HTMLInputElement;
+  private readonly stop = new AbortController();
+  private readonly sizes: ResizeObserver;
+  private readonly mounted = performance.now();
+  private firstPicture = 0;
+  private readyAt = 0;
+  private addressTimer = 0;
+  private noticeTimer = 0;
+  private written: Record<string, string | null> = {};
+  private defaultFold: string[] = [];
+  private opened = false;
+
+  constructor(host: HTMLElement, private readonly api: Api, private state: TraceState) {
+    setLanguage(state.language);
+    const body = h("canvas", {
+      class: "trace-canvas", tabindex: 0, role: "application", "data-testid": "trace-canvas",
+      "aria-label": "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.",
+    });
+    const top = h("canvas", { class: "trace-top-canvas", "aria-hidden": "true", "data-testid": "trace-ruler" });
+    const space = h("div", {});
+    const headsRoot = h("div", { class: "trace-heads", role: "group", "aria-label": "Tracks" });
+    const listRoot = h("ul", { class: "trace-shadow" });
+    const stick = h("div", { class: "trace-stick" }, headsRoot, h("div", { class: "trace-canvas-box" }, body, this.tip, listRoot));
+    const scroll = h("div", { class: "trace-scroll" }, stick, space);
+    this.filter = h("input", { type: "search", placeholder: t("Filter tracks"), "aria-label": t("Filter tracks"), class: "trace-filter",
+      input: () => this.session.arrange({ filter: this.filter.value }) });
+    const corner = h("div", { class: "trace-corner" }, this.filter,
+      h("span", { class: "trace-corner-buttons" },
+        button("⊞", t("Unfold all"), () => this.session.arrange({ folded: new Set() })),
+        button("⊟", t("Fold all"), () => this.foldAll())));
+    const barRoot = h("div", { class: "trace-bar", role: "toolbar", "aria-label": "Trace" });
+    const panelRoot = h("div", { class: "trace-panel" });
+    const splitter = h("div", { class: "trace-splitter", role: "separator", "aria-orientation": "horizontal", "aria-label": "Height of the panel", tabindex: 0,
+      "aria-valuemin": 80, "aria-valuemax": 600, "aria-valuenow": 240 });
+    this.root = h("section", { class: "trace", "data-ready": "false", "data-testid": "trace" },
+      barRoot, h("div", { class: "trace-top" }, corner, top), h("div", { class: "trace-main" }, scroll, this.message), splitter, panelRoot, this.status, this.live);
+    host.append(this.root);
+    this.root.classList.toggle("trace-dark", state.dark);
+    const address = readAddress(state.params);
+    this.scene = {
+      sources: [], theme: readTheme(this.root), selected: null, reference: null, range: null, marks: [...address.marks], flows: [], selectedFlows: [], hits: null,
+      choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "" },
+    };
+    this.timeline = new Timeline({ scroll, space, body, top }, this.scene);
+    this.session = new Session(this.timeline, this.scene, {
+      detail: (chosen, detail, merged) => {
+        this.panel.detail(chosen, detail, merged);
+        if (chosen && detail) {
+          if (!this.panel.open) this.panel.show("detail");
+          this.live.textContent = `${detail.name}, ${length(detail.start_ns + chosen.source.place)}, ${length(detail.duration_ns)}, ${trackName(chosen.source, detail.track)}`;
+        }
+        this.changed();
+      },
+      range: (range) => this.panel.setRange(range),
+      found: (result) => {
+        this.bar.found();
+        this.panel.found(result);
+        this.changed();
+      },
+      marks: () => this.panel.marks(),
+      notice: (text) => this.notice(text),
+      changed: () => this.changed(),
+    });
+    this.panel = new Panel(panelRoot, () => this.session, {
+      open: (view, params) => this.state.open(view, params),
+      toggled: () => {
+        splitter.hidden = panelRoot.hidden;
+        this.fitSize?.();
+      },
+    });
+    this.bar = new Bar(barRoot, this.session, { setRanks: (names) => void this.setRanks(names), picture: () => this.picture() });
+    this.heads = new Heads(headsRoot, this.timeline, {
+      fold: (lane) => this.session.fold(lane.key),
+      pin: (lane) => this.session.pin(lane.key),
+      hide: (lane) => this.session.hide(lane.key),
+    });
+    this.list = new ShadowList(listRoot, this.timeline, this.session);
+    this.gestures = new Gestures(this.timeline, {
+      select: (picked) => this.session.selectPicked(picked),
+      range: (range, done) => this.session.setRange(range, done),
+      hover: (picked, x, y) => this.hover(picked, x, y),
+      moved: () => this.session.moved(),
+    });
+    this.keys = new Keys(this.timeline, this.keyActions(), this.root);
+    this.timeline.onFrame = (seconds) => this.keys.step(seconds);
+    this.timeline.onDrawn = (complete) => this.drawn(complete);
+    this.sizes = new ResizeObserver(() => this.fitSize());
+    this.sizes.observe(scroll);
+    this.split(splitter, panelRoot);
+  }
+
+  private readonly fitSize = (): void => {
+    const { scroll, body } = this.timeline.surfaces;
+    const box = body.parentElement!;
+    this.timeline.resize(box.clientWidth, scroll.clientHeight);
+    (scroll.firstElementChild as HTMLElement).style.height = `${this.timeline.height}px`;
+  };
+
+  // --- captures
+
+  async open(): Promise<void> {
+    this.message.textContent = "Reading the timeline…";
+    try {
+      const first = await this.openSource(0, this.api, this.workerLabel(this.api.capture.worker, this.api.capture.span));
+      this.readyAt = performance.now();
+      this.scene.sources = [first];
+      const address = readAddress(this.state.params);
+      this.defaultFold = this.foldsOf(first);
+      this.scene.choice = { ...this.scene.choice, folded: new Set(address.folded ?? this.defaultFold) };
+      this.timeline.view.first = 0;
+      this.timeline.view.last = Math.max(1, first.meta.length_ns);
+      first.paintNames(this.scene.theme, null);
+      this.apply(address);
+      if (!first.meta.slices && !first.meta.counters) throw new ApiError(404, { title: "This capture has no timeline", hint: "Collect with activities CPU and NPU (or CUDA)." });
+      this.message.textContent = "";
+      this.fitSize();
+      this.opened = true;
+      this.showRanks();
+      this.statusLine();
+      await Promise.all([
+        first.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal),
+        address.ranks.length ? this.setRanks(new Set(address.ranks)) : null,
+      ]);
+      await this.restore(address);
+    } catch (problem) {
+      if (!this.stop.signal.aborted) this.failed(problem);
+    }
+  }
+
+  private openSource(number: number, api: Api, label: string): Promise<Source> {
+    return Source.open(number, api, label, {
+      onTiles: () => this.timeline.draw(),
+      onProblem: (problem) => this.notice(problem instanceof ApiError ? problem.message : String(problem)),
+      onProgress: ({ progress, stage }) => {
+        this.message.textContent = `${stage || "Reading the capture"} ${Math.round(progress * 100)} %`;
+      },
+      signal: this.stop.signal,
+    });
+  }
+
+  private failed(problem: unknown): void {
+    const told = problem instanceof ApiError ? problem : null;
+    this.message.replaceChildren(h("div", { class: "trace-problem", role: "alert" },
+      h("b", {}, told?.message ?? String(problem)), ...[told?.detail, told?.file, told?.hint].filter(Boolean).map((line) => h("p", {}, line!))));
+    this.root.dataset["ready"] = "true";
+  }
+
+  /** Too many rows at once are folded by process; the layers of the device stay open. */
+  private foldsOf(source: Source): string[] {
+    if (source.meta.rows.length <= MOST_OPEN_ROWS) return [];
+    return source.meta.processes.slice(3).map((process) => processKey(source, process.id));
+  }
+
+  private foldAll(): void {
+    const folded = new Set<string>();
+    for (const source of this.scene.sources) for (const process of source.meta.processes) folded.add(processKey(source, process.id));
+    this.session.arrange({ folded });
+  }
+
+  private workerLabel(worker: string, span: string): string {
+    const several = this.state.workers.filter((one) => one.worker === worker).length > 1;
+    return several ? `${worker} · ${span}` : worker;
+  }
+
+  private showRanks(): void {
+    const shown = new Set(this.scene.sources.map((source) => source.label));
+    const own = this.scene.sources[0]?.label;
+    this.bar.showRanks(this.state.workers.map(({ worker, span }) => {
+      const name = this.workerLabel(worker, span);
+      return { name, own: name === own, shown: shown.has(name) };
+    }));
+  }
+
+  /** Captures beside the first one, by label. */
+  private async setRanks(names: Set<string>): Promise<void> {
+    const [first, ...others] = this.scene.sources;
+    if (!first) return;
+    const kept = others.filter((source) => names.has(source.label));
+    for (const source of others) if (!kept.includes(source)) source.destroy();
+    const address = readAddress(this.state.params);
+    const fresh: Source[] = [];
+    const known = new Set([first.label, ...kept.map((source) => source.label)]);
+    for (const [i, { run, worker, span, version }] of this.state.workers.entries()) {
+      const label = this.workerLabel(worker, span);
+      if (!names.has(label) || known.has(label)) continue;
+      try {
+        // The number is the worker's place in the list, so that keys of tracks stay the same from visit to visit.
+        const source = await this.openSource(i + 1, captureApi({ run, worker, span, version }, () => undefined), label);
+        source.offset = Number(BigInt(source.meta.base_ns) - BigInt(first.meta.base_ns));
+        source.shift = address.shifts.get(label) ?? 0;
+        source.paintNames(this.scene.theme, null);
+        fresh.push(source);
+      } catch (problem) {
+        this.notice(`${label}: ${problem instanceof ApiError ? problem.message : String(problem)}`);
+      }
+    }
+    this.message.textContent = "";
+    const order = (source: Source): number => source.number;
+    this.scene.sources = [first, ...[...kept, ...fresh].sort((a, b) => order(a) - order(b))];
+    if (this.scene.selected && !this.scene.sources.includes(this.scene.selected.source)) this.session.clearSelection();
+    if (this.scene.reference && !this.scene.sources.includes(this.scene.reference.source)) this.scene.reference = null;
+    this.scene.flows = [];
+    this.heads.clear();
+    this.session.placed();
+    this.showRanks();
+    this.statusLine();
+    await Promise.all(fresh.map((source) => source.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal)));
+  }
+
+  // --- address
+
+  /** What of an address can be shown at once. */
+  private apply(address: Address): void {
+    const { view } = this.timeline;
+    if (address.window) view.set(...address.window);
+    else view.whole();
+    this.scene.range = address.range ? { from: address.range[0], to: address.range[1], tracks: null } : null;
+  }
+
+  /** What of an address takes a question to the server. */
+  private async restore(address: Address): Promise<void> {
+    const known = new Set(this.scene.sources.flatMap((source) => source.meta.flows.map((flow) => flow.category)));
+    if (address.flows.length) this.session.setCategories(new Set(address.flows.filter((category) => known.has(category))));
+    if (this.scene.range) this.panel.setRange(this.scene.range);
+    if (this.scene.marks.length) this.panel.marks();
+    if (address.find) {
+      this.bar.setOptions(address.find, address.findMode);
+      await this.bar.findNow();
+    }
+    const first = this.scene.sources[0]!;
+    if (address.slice) {
+      const source = this.scene.sources.find((one) => one.number === address.slice!.source);
+      if (source) await this.session.select(source, address.slice.id, !address.window);
+      else this.notice(`The address names a slice of a capture that is not shown (${address.slice.source}).`);
+    } else if (address.tableRow) await this.session.choose(first, { table: address.tableRow.table, row: address.tableRow.row }, true);
+  }
+
+  private changed(): void {
+    this.statusLine();
+    clearTimeout(this.addressTimer);
+    if (this.opened) this.addressTimer = window.setTimeout(() => this.write(), ADDRESS_MS);
+  }
+
+  private write(): void {
+    const { view } = this.timeline;
+    const { selected, choice, range, marks, sources } = this.scene;
+    const folded = [...choice.folded];
+    const asDefault = folded.length === this.defaultFold.length && folded.every((key) => this.defaultFold.includes(key));
+    const next = writeAddress({
+      window: [view.from, view.to], slice: selected ? { source: selected.source.number, id: selected.id } : null, tableRow: null,
+      range: range ? [range.from, range.to] : null, pins: choice.pinned, hidden: [...choice.hidden], folded: asDefault ? null : folded,
+      flows: [...this.session.categories], find: this.bar.search.value, findMode: this.bar.search.value ? this.bar.mode : "",
+      ranks: sources.slice(1).map((source) => source.label), shifts: new Map(sources.map((source) => [source.label, source.shift])), marks,
+    });
+    const changes: Record<string, string | null> = {};
+    for (const [key, value] of Object.entries(next)) if (value !== (this.written[key] ?? null) || !(key in this.written)) changes[key] = value;
+    this.written = next;
+    if (Object.keys(changes).length) this.state.setParams(changes);
+  }
+
+  update(state: TraceState): void {
+    const before = this.state;
+    this.state = state;
+    if (state.dark !== before.dark) {
+      this.root.classList.toggle("trace-dark", state.dark);
+      // The shell may set its own variables in the same turn.
+      requestAnimationFrame(() => {
+        this.scene.theme = readTheme(this.root);
+        this.session.repaint();
+      });
+    }
+    if (state.language !== before.language) setLanguage(state.language);
+    if (state.workers !== before.workers) this.showRanks();
+    if (!this.opened) return;
+    const foreign = ["t", "slice", "table", "row", "find", "range"].filter((key) => (state.params[key] ?? null) !== (this.written[key] ?? null) && key in state.params);
+    if (!foreign.length || state.params === before.params) return;
+    const changedNow = foreign.some((key) => state.params[key] !== before.params[key]);
+    if (!changedNow) return;
+    const address = readAddress(state.params);
+    if (address.window) this.timeline.view.set(...address.window);
+    this.timeline.draw();
+    void this.restore(address);
+  }
+
+  destroy(): void {
+    this.stop.abort();
+    clearTimeout(this.addressTimer);
+    clearTimeout(this.noticeTimer);
+    this.sizes.disconnect();
+    this.keys.destroy();
+    this.gestures.destroy();
+    this.bar.destroy();
+    this.session.destroy();
+    this.timeline.destroy();
+    for (const source of this.scene.sources) source.destroy();
+    this.root.remove();
+    if (window.__stepscope?.trace) delete window.__stepscope.trace;
+  }
+
+  // --- words around the picture
+
+  private drawn(complete: boolean): void {
+    this.heads.place();
+    const named = this.scene.sources.every((source) => source.names.length >= source.meta.names);
+    if (complete && named && this.opened && !this.firstPicture) {
+      this.firstPicture = performance.now();
+      this.expose();
+    }
+    this.root.dataset["ready"] = String(complete && named && this.opened);
+    if (complete) this.list.refresh();
+  }
+
+  private statusLine(): void {
+    const { sources, range } = this.scene;
+    if (!sources.length) return;
+    const sum = (of: (source: Source) => number): number => sources.reduce((total, source) => total + of(source), 0);
+    const parts = [
+      `${whole(sum((source) => source.meta.slices))} ${t("slices")}`,
+      `${whole(sum((source) => source.meta.counters))} ${t("counter samples")}`,
+    ];
+    const overlapping = sum((source) => source.meta.overlapping);
+    if (overlapping) parts.push(`${whole(overlapping)} ${t("overlapping slices shown on extra rows")}`);
+    parts.push(`⟷ ${length(this.timeline.view.length)}`);
+    if (range) parts.push(`▭ ${length(range.to - range.from)}`);
+    if (this.session?.thinned) parts.push(this.session.thinned);
+    const text = parts.join("  ·  ");
+    if (this.status.textContent !== text) this.status.textContent = text;
+  }
+
+  private notice(text: string): void {
+    this.message.textContent = text;
+    this.live.textContent = text;
+    clearTimeout(this.noticeTimer);
+    this.noticeTimer = window.setTimeout(() => {
+      if (this.message.textContent === text) this.message.textContent = "";
+    }, 6000);
+  }
+
+  private hover(picked: Picked | null, x: number, y: number): void {
+    const lane = !picked && y > 0 ? this.timeline.laneAt(y) : null;
+    const lines: (Node | string)[] = [];
+    if (picked) {
+      if (picked.count > 1) lines.push(h("div", { class: "trace-tip-merged" }, mergedText(picked.count)));
+      lines.push(h("b", {}, picked.source.nameOf(picked.name)));
+      if (picked.count === 1) lines.push(h("div", {}, length(picked.dur)));
+      else lines.push(h("div", {}, `${length(picked.dur)}, ${grouped(picked.busy * 100)} % covered`));
+      lines.push(h("small", {}, `${length(picked.start + picked.source.place)} · ${rawUs(picked.source.meta.base_ns, picked.start)} us`));
+    } else if (lane?.kind === "counter") {
+      const sample = pickSample(lane.source, lane.track!.id, this.timeline.timeAt(x), this.timeline.nsPerPixel);
+      const unit = lane.track!.unit ?? "";
+      if (sample) {
+        lines.push(h("b", {}, `${grouped(sample.last)} ${unit}`));
+        if (sample.count > 1) lines.push(h("div", {}, `${grouped(sample.min)} … ${grouped(sample.max)} ${unit} (${whole(sample.count)} samples)`));
+      }
+    }
+    this.tip.hidden = !lines.length;
+    if (!lines.length) return;
+    this.tip.replaceChildren(...lines);
+    const left = Math.min(x + 14, this.timeline.width - 20 - Math.min(420, this.tip.offsetWidth));
+    const top = y + 18 + this.tip.offsetHeight > this.timeline.height ? y - this.tip.offsetHeight - 8 : y + 18;
+    this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(0, top)}px)`;
+  }
+
+  private keyActions(): ConstructorParameters<typeof Keys>[1] {
+    const { session } = this;
+    const withLane = (act: (key: string, kind: string) => void) => () => {
+      const lane = session.laneMeant();
+      if (lane) act(lane.key, lane.kind);
+    };
+    return {
+      moved: () => session.moved(),
+      fit: () => session.fit(),
+      whole: () => session.whole(),
+      back: () => session.back(),
+      zoomToRange: () => session.zoomToRange(),
+      rangeOfSlice: () => session.rangeOfSlice(),
+      mark: () => session.mark(),
+      next: (direction, same) => {
+        if (this.scene.selected) void session.next(direction, same);
+        else this.list.first();
+      },
+      details: () => {
+        this.panel.show("detail");
+        this.panel.focus();
+      },
+      follow: (forward) => session.follow(forward),
+      pin: withLane((key, kind) => kind !== "process" && kind !== "rank" && session.pin(key)),
+      hide: withLane((key, kind) => kind !== "rank" && session.hide(key)),
+      fold: withLane((key) => session.fold(key)),
+      panel: () => this.panel.toggle(),
+      align: (end) => session.align(end),
+      search: () => {
+        this.bar.search.focus();
+        this.bar.search.select();
+      },
+      hit: (direction) => session.hit(direction),
+      clear: () => {
+        if (this.scene.range) session.setRange(null, true);
+        else if (this.scene.selected) session.clearSelection();
+        else if (this.bar.search.value) {
+          this.bar.search.value = "";
+          void session.search(this.bar.options());
+        } else return false;
+        return true;
+      },
+    };
+  }
+
+  private split(splitter: HTMLElement, panel: HTMLElement): void {
+    let tall = 240;
+    const set = (value: number): void => {
+      tall = Math.max(80, Math.min(this.root.clientHeight - 200, value));
+      panel.style.height = `${tall}px`;
+      splitter.setAttribute("aria-valuenow", String(Math.round(tall)));
+    };
+    panel.style.height = `${tall}px`;
+    splitter.addEventListener("pointerdown", (event) => splitter.setPointerCapture(event.pointerId));
+    splitter.addEventListener("pointermove", (event) => {
+      if (splitter.hasPointerCapture(event.pointerId)) set(panel.getBoundingClientRect().bottom - event.clientY);
+    });
+    splitter.addEventListener("keydown", (event) => {
+      if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return;
+      event.preventDefault();
+      event.stopPropagation();
+      set(tall + (event.key === "ArrowUp" ? 20 : -20));
+    });
+  }
+
+  private picture(): void {
+    const { body, top } = this.timeline.surfaces;
+    const sheet = h("canvas", { width: body.width, height: body.height + top.height });
+    const context = sheet.getContext("2d")!;
+    context.drawImage(top, 0, 0);
+    context.drawImage(body, 0, top.height);
+    sheet.toBlob((blob) => {
+      if (!blob) return;
+      const url = URL.createObjectURL(blob);
+      const link = h("a", { href: url, download: "trace.png" });
+      link.click();
+      URL.revokeObjectURL(url);
+    });
+  }
+
+  // --- test hooks
+
+  private expose(): void {
+    const { timeline, scene, session } = this;
+    const hooks = {
+      /** Counts of the last picture and of the work behind it. */
+      stats: () => ({
+        ready: this.root.dataset["ready"] === "true",
+        firstPictureMs: this.firstPicture - this.mounted,
+        firstPictureAfterReadyMs: this.firstPicture - this.readyAt,
+        window: [timeline.view.from, timeline.view.to],
+        ...timeline.painter.counts,
+        labels: timeline.painter.labels.count,
+        tiles: scene.sources.reduce((sum, source) => sum + source.slices.counts.tiles + source.counters.counts.tiles, 0),
+        tileBytes: scene.sources.reduce((sum, source) => sum + source.slices.counts.bytes + source.counters.counts.bytes, 0),
+        requests: scene.sources.reduce((sum, source) => sum + source.slices.counts.requests + source.counters.counts.requests, 0),
+        flows: scene.flows.length,
+        selectedFlows: scene.selectedFlows.length,
+        selected: scene.selected?.id ?? null,
+        lanes: timeline.visible().map((lane) => ({ key: lane.key, kind: lane.kind, label: lane.label, y: timeline.laneTop(lane), height: lane.height, folded: lane.folded })),
+      }),
+      /** Slices drawn of each row: "capture:row" to count. */
+      drawnByRow: () => Object.fromEntries(timeline.painter.byRow),
+      frames: () => ({ times: [...timeline.frames.times], draws: [...timeline.frames.draws] }),
+      clearFrames: () => timeline.frames.clear(),
+      setWindow: (from: number, to: number) => {
+        timeline.view.set(from, to);
+        this.root.dataset["ready"] = "false";
+        session.moved();
+        timeline.draw();
+      },
+      /** Where a slice is on the canvas, CSS pixels. */
+      placeOf: (row: number, time: number, source = 0) => {
+        const own = scene.sources.find((one) => one.number === source);
+        return own ? { x: timeline.xOf(time + own.place), y: timeline.rowMiddle(own, null, row) } : null;
+      },
+      trackKey: (track: number) => trackKey(scene.sources[0]!, track),
+    };
+    window.__stepscope = { ...window.__stepscope, trace: hooks };
+    if (new URLSearchParams(window.location.search).get("perf") !== "1" && !/[?&]perf=1/.test(window.location.hash)) return;
+    const memory = (performance as { memory?: { usedJSHeapSize: number } }).memory;
+    Object.defineProperty(window, "__viewerPerf", {
+      configurable: true,
+      get: () => ({ ...hooks.frames(), rects: timeline.painter.counts.rects, tiles: hooks.stats().tiles, heap: memory?.usedJSHeapSize ?? null, firstPictureMs: hooks.stats().firstPictureMs }),
+    });
+  }
+}

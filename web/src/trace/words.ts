@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timeline's words. Headings of the seed and names of files stay English.
+
+const CHINESE: Readonly<Record<string, string>> = {
+  "Processes": "进程",
+  "Flow events": "连线",
+  "Ranks": "多卡",
+  "All": "全部",
+  "None": "无",
+  "Search": "搜索",
+  "Search slices ( / )": "搜索切片 ( / )",
+  "Filter tracks": "筛选轨道",
+  "Regular expression": "正则表达式",
+  "Match case": "区分大小写",
+  "Whole word": "全词匹配",
+  "Next hit (n)": "下一个 (n)",
+  "Previous hit (N)": "上一个 (N)",
+  "Whole capture (Ctrl+0)": "全部时间 (Ctrl+0)",
+  "Zoom in (W)": "放大 (W)",
+  "Zoom out (S)": "缩小 (S)",
+  "Unfold all": "全部展开",
+  "Fold all": "全部折叠",
+  "Fold": "折叠",
+  "Unfold": "展开",
+  "Pin to top (P)": "置顶 (P)",
+  "Unpin (P)": "取消置顶 (P)",
+  "Hide (H)": "隐藏 (H)",
+  "Show hidden tracks": "显示隐藏的轨道",
+  "Export": "导出",
+  "Chrome JSON of the window": "当前窗口的 Chrome JSON",
+  "Chrome JSON of the range": "所选范围的 Chrome JSON",
+  "One lane per overlap": "重叠切片单独成行",
+  "Picture (PNG)": "图片 (PNG)",
+  "Only flows inside the range": "仅显示范围内的连线",
+  "slices": "切片",
+  "counter samples": "计数器采样",
+  "overlapping slices shown on extra rows": "个重叠切片显示在附加行",
+  "Click a slice to see its details. Shift-drag, or drag on the ruler, to sum up a range.":
+    "点击切片查看详情；按住 Shift 拖动或在标尺上拖动可统计范围。",
+  "Measuring: from the previous selection": "与上次所选的距离",
+  "Links": "链接",
+  "Arguments": "参数",
+  "Call stack": "调用栈",
+  "Incoming flows": "流入连线",
+  "Outgoing flows": "流出连线",
+  "Parent": "父切片",
+  "Children": "子切片",
+  "Kernels": "Kernel",
+  "Show in Operator": "在 Operator 中查看",
+  "Show in Kernel": "在 Kernel 中查看",
+  "Show in Memory": "在 Memory 中查看",
+  "Show in Communication": "在 Communication 中查看",
+  "Group by track": "按轨道分组",
+  "all tracks": "所有轨道",
+  "tracks": "条轨道",
+  "Marks": "标记",
+  "No marks yet: K sets a flag at the cursor, or marks the range.": "还没有标记：按 K 在光标处插旗，或标记所选范围。",
+  "Remove": "删除",
+  "Name of the mark": "标记名称",
+  "Slices in view": "窗口内的切片",
+  "Reset alignment": "重置对齐",
+  "Align": "对齐",
+  "by start": "按开始",
+  "by end": "按结束",
+  "Close panel (Q)": "关闭面板 (Q)",
+  "Nothing found": "未找到",
+  "hits": "个命中",
+};
+
+let chinese = false;
+
+export function setLanguage(language: "en" | "zh"): void {
+  chinese = language === "zh";
+}
+
+export const t = (text: string): string => (chinese ? (CHINESE[text] ?? text) : text);
