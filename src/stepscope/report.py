@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis.flops import flops_by_operator, flops_by_step
 from stepscope.analysis.operators import operator_summary
 from stepscope.analysis.overlap import COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.analysis.statistics import kernel_summary
@@ -127,7 +128,11 @@ def _milliseconds(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _operators(tables: Tables) -> pl.DataFrame:
     frame = _milliseconds(operator_summary(tables)).with_columns(pl.col("host_share", "device_share") * 100)
-    return _without_idle_device(frame, tables).rename({"host_share": "host_%", "device_share": "device_%"}, strict=False)
+    frame = _without_idle_device(frame, tables).rename({"host_share": "host_%", "device_share": "device_%"}, strict=False)
+    if not tables.ops["flops"].count():
+        return frame
+    counted = flops_by_operator(tables).select("name", "flops", _giga())
+    return frame.join(counted, on="name", how="left", maintain_order="left")
 
 
 def _kernels(tables: Tables) -> pl.DataFrame:
@@ -152,7 +157,14 @@ def _steps(tables: Tables) -> pl.DataFrame:
         step_trace_time(tables).drop_nulls("step") if tables.steps["device_start_ns"].null_count() < tables.steps.height else None
     )
     joined = host if device is None else host.join(device, on="step", how="left", maintain_order="left")
+    if tables.ops["flops"].count():
+        counted = flops_by_step(tables).select("step", "flops", _giga()).unique("step", keep="first", maintain_order=True)
+        joined = joined.join(counted, on="step", how="left", maintain_order="left")
     return _milliseconds(joined)
+
+
+def _giga() -> pl.Expr:
+    return (pl.col("flops_per_s") / 1e9).alias("GFLOP/s")
 
 
 TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {"op": _operators, "kernel": _kernels, "module": _modules, "step": _steps}

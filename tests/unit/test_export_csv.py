@@ -6,7 +6,16 @@ import polars as pl
 import pytest
 from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
-from stepscope.export import hardware_csv, kernel_details, memory_csv, operator_details, statistics_csv, step_trace_time, task_time
+from stepscope.export import (
+    flops_csv,
+    hardware_csv,
+    kernel_details,
+    memory_csv,
+    operator_details,
+    statistics_csv,
+    step_trace_time,
+    task_time,
+)
 from stepscope.export.csv_file import duration, in_own_quotes, quoted, rounded, whole_ns, write_csv
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.tables.metric_names import CSV_COLUMNS
@@ -154,12 +163,27 @@ def test_operator_details_has_zero_without_point_where_nothing_ran(tmp_path):
     ]
 
 
-def test_flops_have_a_file_of_their_own(tmp_path):
-    table = ops(op("aten::mm", T, T + 10, flops=4_000), op("aten::mm", T + 20, T + 30, flops=2_000), op("aten::t", T + 40, T + 50))
-    frames = Tables({"meta": LEVEL1.table(), "ops": table, "kernels": kernels(task(T + 60, T + 2_060, op=0))})
-    written = operator_details.write(frames, tmp_path)
-    assert [path.name for path in written] == ["operator_details.csv", "operator_flops.csv"]
-    assert written[1].read_text() == "Name,Calls,FLOPs,FLOPs/s\naten::mm,2,6000,3000000000.0\n"
+def test_flops_by_operator_and_by_step(tmp_path):
+    table = ops(
+        op("ProfilerStep#7", T, T + 35, scope=7),
+        op("aten::mm", T, T + 10, flops=4_000),
+        op("aten::mm", T + 20, T + 30, flops=2_000),
+        op("aten::t", T + 40, T + 50),
+        op("aten::add", T + 60, T + 61, flops=3),
+    )
+    step = rows("steps", {"step": 7, "pid": 1, "start_ns": T, "end_ns": T + 35})
+    device = kernels(task(T, T + 1, op=1, duration_ns=1_000.0), task(T + 2, T + 3, op=2, duration_ns=1_000.0))
+    written = flops_csv.write(Tables({"ops": table, "steps": step, "kernels": device}), tmp_path)
+    assert [path.name for path in written] == ["operator_flops.csv", "step_flops.csv"]
+    assert written[0].read_text() == "Name,Calls,FLOPs,FLOPs/s\naten::mm,2,6000,3000000000.0\naten::add,1,3,\n"
+    assert written[1].read_text() == "Step,FLOPs,Duration(us),FLOPs/s\n7,6000,0.035,171428571428.57144\n"
+
+
+def test_flops_per_second_of_the_host_where_there_is_no_device(tmp_path):
+    table = ops(op("aten::mm", T, T + 10, flops=4_000))
+    [path] = flops_csv.write(Tables({"ops": table}), tmp_path)
+    assert path.read_text() == "Name,Calls,FLOPs,FLOPs/s\naten::mm,1,4000,400000000000.0\n"
+    assert flops_csv.write(Tables({"ops": ops(op("aten::mm", T, T + 10))}), tmp_path) == []
 
 
 def test_statistics(tmp_path):

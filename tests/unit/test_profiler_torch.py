@@ -18,6 +18,7 @@ import stepscope
 from stepscope import profiler
 from stepscope.collect import messages
 from stepscope.profiler import _ExperimentalConfig, _KinetoProfile, profile, schedule, tensorboard_trace_handler
+from stepscope.report import top
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 from stepscope.collect.observer import load_observer  # noqa: E402 - after the skip
@@ -319,3 +320,32 @@ def test_operator_arguments_lie_beside_the_capture(tier):
     assert product["shapes"] == "3,4;4,5"
     assert product["dtypes"] == "float;float"
     assert product["ts"] > 10**18
+
+
+def test_flops_by_operator_and_by_step(tier, capsys):
+    a, b = torch.ones(3, 4), torch.ones(4, 5)
+    image, kernel = torch.ones(1, 2, 8, 8), torch.ones(3, 2, 3, 3)
+    plan = schedule(wait=0, active=2, repeat=1)
+    with profile(on_trace_ready=tensorboard_trace_handler("r"), with_flops=True, schedule=plan) as prof:
+        for _ in range(2):
+            torch.mm(a, b)
+            torch.conv2d(image, kernel, stride=2)
+            prof.step()
+    product, convolution = 2 * 3 * 4 * 5, 2 * (3 * 3) * (2 * 3 * 3 * 3)
+    folder = the_capture("r")
+    output = folder / "ASCEND_PROFILER_OUTPUT"
+    rows = list(csv.DictReader((output / "operator_flops.csv").read_text().splitlines()))
+    assert [(row["Name"], row["Calls"], row["FLOPs"]) for row in rows] == [
+        ("aten::conv2d", "2", str(2 * convolution)),
+        ("aten::mm", "2", str(2 * product)),
+    ]
+    assert all(float(row["FLOPs/s"]) > 0 for row in rows)
+    rows = list(csv.DictReader((output / "step_flops.csv").read_text().splitlines()))
+    assert [(row["Step"], row["FLOPs"]) for row in rows] == [(str(step), str(product + convolution)) for step in (0, 1)]
+    events = json.loads((output / "trace_view.json").read_text())
+    assert [event["args"]["flops"] for event in events if event.get("name") == "aten::mm"] == [product] * 2
+    tables = stepscope.open(folder).tables
+    assert tables.quality.height == 0
+    by_name = {row["name"]: row["flops"] for row in top(tables, by="op").to_dicts()}
+    assert (by_name["aten::mm"], by_name["aten::conv2d"]) == (2 * product, 2 * convolution)
+    assert top(tables, by="step")["flops"].to_list() == [product + convolution] * 2

@@ -7,6 +7,7 @@ Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stepscope.collect.tiers import TierReport
 from stepscope.errors import CaptureError
 
 TRACE = "x.kineto_trace.json"
+FLOPS = "x.kineto_flops.csv"
 
 
 class KinetoTier:
@@ -58,6 +60,8 @@ class KinetoTier:
         profiler.profiler.kineto_results.save(str(partial))
         paths.narrow(partial)
         partial.replace(target)
+        if self._settings.switches.with_flops:
+            _write_flops(self._folder / FLOPS, profiler.profiler.kineto_results.events())
         return TierReport()
 
     def discard(self) -> None:
@@ -92,6 +96,13 @@ class KinetoTier:
         """Nothing was enabled."""
 
 
+def _write_flops(target: Path, events: Any) -> None:
+    """Operations by the id that the trace gives its operators."""
+    lines = [f"{event.correlation_id()},{event.flops()}\n" for event in events if event.flops()]
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.FILE_MODE), "w") as file:
+        file.writelines(["external_id,flops\n", *lines])
+
+
 def _refuse_second_profiler() -> None:
     import torch
 
@@ -114,7 +125,8 @@ def _profiler(settings: Settings) -> Any:
         with_stack=stacks,
         with_flops=switches.with_flops,
         with_modules=switches.with_modules,
-        experimental_config=_experimental(trace_only=not stacks, profile_all_threads=settings.all_threads),
+        # The counts of operations are in the events only, not in the trace.
+        experimental_config=_experimental(trace_only=not (stacks or switches.with_flops), profile_all_threads=settings.all_threads),
     )
 
 
@@ -122,7 +134,7 @@ def _experimental(**wanted: bool) -> Any:
     """Options that newer versions of torch know, without those that this one does not."""
     from torch._C._profiler import _ExperimentalConfig
 
-    chosen = {name: value for name, value in wanted.items() if value}
+    chosen: dict[str, Any] = {name: value for name, value in wanted.items() if value}
     while True:
         try:
             return _ExperimentalConfig(**chosen)

@@ -10,6 +10,7 @@ from pathlib import Path
 from stepscope.errors import CaptureError
 from stepscope.export import (
     communication_json,
+    flops_csv,
     hardware_csv,
     kernel_details,
     memory_csv,
@@ -96,6 +97,7 @@ def _write_trace_view(tables: Tables, folder: Path) -> list[Path]:
 OUTPUTS = (
     Output(kernel_details.write, _ANY_LEVEL),
     Output(operator_details.write, _on_host),
+    Output(flops_csv.write, _on_host),
     Output(step_trace_time.write, _ANY_LEVEL),
     Output(statistics_csv.write_op_statistic, _DETAILED),
     Output(statistics_csv.write_api_statistic, _DETAILED),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
 from stepscope.errors import CaptureError
 from stepscope.formats import framework, host_counters, kineto
 from stepscope.formats.framework.clock import Clock
@@ -12,6 +14,7 @@ from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.stack import stacked
 
 KINETO_TRACE = "x.kineto_trace.json"
+KINETO_FLOPS = "x.kineto_flops.csv"
 
 
 def read(folder: Path, clock: Clock) -> Tables:
@@ -29,6 +32,20 @@ def _trace(trace: Path) -> Tables:
         tables = kineto.read(trace)
     except CaptureError as problem:
         return Tables().noting(lost(trace.name, "unreadable trace", 1, problem.what))
+    tables = _with_flops(tables, trace.with_name(KINETO_FLOPS))
     said = tables.facts
     # Settings are in profiler_info.json; only what the trace alone knows is taken from it.
     return tables.but(meta=Facts(host_name=said.host_name, device_ids=said.device_ids, device_names=said.device_names).table())
+
+
+def _with_flops(tables: Tables, path: Path) -> Tables:
+    """torch counts operations but leaves them out of its trace; our collector writes them beside it."""
+    if not path.is_file() or path.is_symlink() or not tables.ops.height:
+        return tables
+    lines = pl.read_csv(path, schema={"external_id": pl.String, "flops": pl.String}, truncate_ragged_lines=True, quote_char=None)
+    counted = lines.select(pl.col("external_id", "flops").cast(pl.Int64, strict=False)).drop_nulls()
+    ops = tables.ops.drop("flops").join(
+        counted.unique("external_id", keep="first"), on="external_id", how="left", maintain_order="left"
+    )
+    known = tables.but(ops=ops.select(tables.ops.columns))
+    return known.noting(lost(path.name, "torn line", lines.height - counted.height, "left out"))
