@@ -175,7 +175,8 @@ def _prof_files(prof: Path, form: str, databases_first: bool) -> list[Path]:
     database = prof_database(prof)
     if database and (databases_first or not prof_timeline(prof)):
         return [database, *prof.glob("analyze/*.db")]
-    return [*prof.glob("mindstudio_profiler_output/*"), *prof.glob("analyze/*.json")]
+    old = [*prof.glob("device_*/timeline/*.json"), *prof.glob("device_*/summary/*.csv")]
+    return [*prof.glob("mindstudio_profiler_output/*"), *prof.glob("analyze/*.json"), *old]
 
 
 def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Progress, parallel: bool) -> Tables:

@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 import pytest
 
-from stepscope.capture import open_capture
+from stepscope.capture import open_all, open_capture
 from stepscope.formats.mindspore import ranges
 from stepscope.formats.mindspore.clock import read_clock
 from stepscope.tables import Tables
@@ -91,3 +91,32 @@ def test_every_kernel_of_a_graph_has_its_launch(samples):
     assert (owner == "Kernel::KernelLaunch::" + tables.kernels["name"].cast(pl.String)).all()
     assert tables.steps.height == 2
     assert tables.kernels["input_shapes"].null_count() == 0
+
+
+def test_parsed_files_give_the_same_spans_as_the_records(samples):
+    capture = samples / "oprange-stack"
+    raw, text = load(capture), open_capture(capture, source="text").load(keep=False).check()
+    span = ["name", "tid", "start_ns", "end_ns"]
+    for table in ("ops", "python_calls"):
+        assert text[table].select(span).sort(span).equals(raw[table].select(span).sort(span))
+    assert text.flows.select("from_ns", "to_ns").sort("from_ns").equals(raw.flows.select("from_ns", "to_ns").sort("from_ns"))
+    assert text.kernels.select("name", "op_type").equals(raw.kernels.select("name", "op_type"))
+
+
+@pytest.mark.parametrize(("device", "pieces"), [(0, 216), (1, 228)])
+def test_a_graph_of_2023_on_two_devices(samples, device, pieces):
+    found = open_all(samples / "ascend-2023-mindinsight" / "profiler")
+    tables = found[device].load(keep=False).check()
+    folder = found[device].path / f"device_{device}"
+    events = [event for event in orjson.loads(next(folder.glob("timeline/msprof_*.json")).read_bytes()) if event["ph"] == "X"]
+    layers = {"Computing", "Communication", "Communication(Not Overlapped)", "Free"}
+    assert tables.facts.device_ids == (device,)
+    assert tables.facts.device_names == {str(device): "Ascend910A"}
+    assert tables.kernels.height == sum("Task Type" in event.get("args", {}) for event in events) == 490
+    assert tables.transfers.height == sum("notify_id" in event.get("args", {}) for event in events) == 337
+    assert tables.collectives["name"].to_list() == ["Default/AllReduce-op534_0"]
+    # Counted by us from the tasks alone, and by msprof of that time.
+    assert tables.overlap.height == sum(event["name"] in layers for event in events) == pieces
+    assert tables.steps["step"].to_list() == list(range(1, 11))
+    session = (tables.facts.session_start_ns, tables.facts.session_end_ns)
+    assert session[0] < tables.kernels["start_ns"].min() < tables.kernels["end_ns"].max() < session[1]

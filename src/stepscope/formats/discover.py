@@ -45,7 +45,8 @@ class CaptureFiles:
         if self.output is None:
             return []
         return sorted(
-            self.output.glob("ascend_pytorch_profiler*.db"), key=lambda path: (path.stem == "ascend_pytorch_profiler", path.name)
+            (path for word in ("pytorch", "mindspore") for path in self.output.glob(f"ascend_{word}_profiler*.db")),
+            key=lambda path: (path.stem.endswith("_profiler"), path.name),
         )
 
     @property
@@ -74,7 +75,7 @@ def prof_forms(prof: Path) -> tuple[str, ...]:
 
 
 def prof_timeline(prof: Path) -> bool:
-    return any((prof / "mindstudio_profiler_output").glob("*.*"))
+    return any((prof / "mindstudio_profiler_output").glob("*.*")) or any(prof.glob("device_*/timeline/msprof_*.json"))
 
 
 def prof_database(prof: Path) -> Path | None:

@@ -12,6 +12,7 @@ import orjson
 import polars as pl
 
 from stepscope.errors import CaptureError
+from stepscope.formats import old_layout
 from stepscope.formats.ascend_parsed import ParsedFiles, read_parsed
 from stepscope.tables import Facts, Tables, lost
 
@@ -47,13 +48,18 @@ def read(prof: Path) -> Tables:
             fix=f"msprof --export=on --output={prof}",
         )
     parsed = read_parsed(files)
+    if not (prof / OUTPUT).is_dir():
+        parsed = old_layout.completed(parsed, prof, quality)
     facts = facts.but(device_ids=tuple(sorted({*facts.device_ids, *parsed.device_ids})), generation=parsed.generation)
     return parsed.tables.but(meta=facts.table()).noting(*quality)
 
 
 def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = None) -> ParsedFiles:
     """The parsed files of the latest export."""
-    names = _listing(prof / OUTPUT)
+    # Until 2023 every device had folders of its own, and each iteration of a graph files of its own.
+    names = _listing(prof / OUTPUT) or [
+        path for word in ("timeline", "summary") for folder in sorted(prof.glob(f"device_*/{word}")) for path in _listing(folder)
+    ]
     csv = {}
     for kinds in _CSV:
         found: tuple[Path, ...] = ()
@@ -72,7 +78,7 @@ def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = 
 
 def read_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
     """Session times, host and devices from the small files beside the data (cann-raw.md 1)."""
-    host, start, end = (_object(prof / "host" / name, quality) for name in ("info.json", "start_info", "end_info"))
+    host, start, end = (_host_object(prof, name, quality) for name in ("info.json", "start_info", "end_info"))
     devices = sorted(int(path.name[7:]) for path in prof.glob("device_*") if path.name[7:].isdecimal())
     chips = {}
     for device in devices:
@@ -120,6 +126,12 @@ def _object(path: Path, quality: list[pl.DataFrame]) -> dict[str, Any]:
         quality.append(lost(path.name, "file not readable", 1, str(error)))
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _host_object(prof: Path, name: str, quality: list[pl.DataFrame]) -> dict[str, Any]:
+    """A file of the host's folder; where there is none, that of the first device."""
+    found = [prof / "host" / name] if (prof / "host").is_dir() else sorted(prof.glob(f"device_*/{name}.*[0-9]"))
+    return _object(found[0], quality) if found else {}
 
 
 def _ns(microseconds: Any) -> int | None:

@@ -24,6 +24,7 @@ ARGS: dict[str, pl.DataType] = {
     "Grid Dim": pl.String(),
     "Block Dim": pl.String(),
 }
+CPU_ARGS: dict[str, pl.DataType] = {"type": pl.String()}  # MindSpore's kernels on the processor
 
 PLACE = ("pid", "tid", "start_ns")  # what a flow arrow points at
 
@@ -48,6 +49,30 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         pl.coalesce(text("memcpy direction"), text("operation")).alias("copy_direction"),
         text("Grid Dim").alias("grid"),
         text("Block Dim").alias("block"),
+    )
+
+
+def cpu_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    return events.select(
+        pl.col("tid").alias("stream"),
+        *span(),
+        pl.col("dur_ns").alias("duration_ns"),
+        category("name"),
+        text("type").alias("task_type"),
+    )
+
+
+def cpu_kernels(rows: pl.DataFrame, *, beside_device: bool) -> pl.DataFrame:
+    """Kernels that ran on the processor; beside those of a device they are none of its work."""
+    kind = rows["name"].cast(pl.String).str.extract(r"([^/]*)$").str.replace(r"-op\d+$", "")
+    return ALL_TABLES["kernels"].conform(
+        rows.with_columns(
+            device=pl.lit(None if beside_device else 0, pl.Int32),
+            kind=pl.lit("other" if beside_device else "compute"),
+            core=pl.lit("CPU"),
+            op_type=kind,
+            launch_ns=pl.col("start_ns"),
+        )
     )
 
 

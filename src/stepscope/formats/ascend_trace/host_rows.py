@@ -67,6 +67,15 @@ def steps(ops: pl.DataFrame) -> pl.DataFrame:
     return ALL_TABLES["steps"].conform(found)
 
 
+def flows(arrows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Arrows inside the framework, which nothing else implies."""
+    ends = [pl.col(f"from_{name}") for name in ("pid", "tid")] + [pl.col("from_start_ns").alias("from_ns")]
+    to = [pl.col(name).alias(f"to_{name}") for name in ("pid", "tid")] + [pl.col("start_ns").alias("to_ns")]
+    return ALL_TABLES["flows"].conform(
+        arrows.select(pl.lit(kind).alias("kind"), pl.col("id").cast(pl.Int64, strict=False), *ends, *to)
+    )
+
+
 def queue_rows(events: pl.LazyFrame) -> pl.LazyFrame:
     return events.select(
         "pid", "tid", *span(), category("cat").alias("kind"), category("name"), arg("correlation_id").alias("correlation_id")

@@ -16,6 +16,10 @@ CANN = "CANN"
 HARDWARE = "Ascend Hardware"
 COMMUNICATION = ("HCCL", "Communication")  # G1, G2 and later
 OVERLAP = "Overlap Analysis"
+# Of MindSpore (mindspore.md 10)
+MINDSPORE = "MindSpore"
+CPU_KERNELS = "CPU OP"
+SCOPES = "Scope Layer"
 
 # CANN pid = os_pid << 10 | sort_index << 5 | device, cut to 32 bits.
 _PID_BITS = 1 << 10
@@ -79,6 +83,8 @@ def _with_os_pid(processes: pl.DataFrame, python_pids: list[int]) -> pl.DataFram
     return processes.with_columns(
         pl.when(pl.col("layer") == PYTHON)
         .then(pl.col("pid"))
+        .when(pl.col("layer").is_in([MINDSPORE, CPU_KERNELS, SCOPES]))
+        .then(None)
         .when(_made_by_formula())
         .then(cut.replace(whole) if whole else cut)
         .alias("os_pid")
@@ -92,7 +98,7 @@ def _made_by_formula() -> pl.Expr:
 
 def _device() -> pl.Expr:
     said = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32)
-    on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in([PYTHON, CANN])
+    on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in([PYTHON, CANN, MINDSPORE, CPU_KERNELS, SCOPES])
     counted = (pl.col("pid") % _SORT_BITS).cast(pl.Int32)
     return pl.coalesce(said, pl.when(~on_host.fill_null(False) & _made_by_formula()).then(counted)).alias("device")
 

@@ -21,9 +21,11 @@ from stepscope.formats.ascend_trace import host_rows as host
 from stepscope.formats.ascend_trace import lanes as lane
 from stepscope.formats.ascend_trace import mark_rows as mark
 from stepscope.formats.trace_events import read_events
-from stepscope.tables import lost
+from stepscope.tables import ALL_TABLES, lost
 
-ARGS: dict[str, pl.DataType] = {**lane.ARGS, **host.ARGS, **device.ARGS, **communication.ARGS, **mark.ARGS, **counter.ARGS}
+ARGS: dict[str, pl.DataType] = {
+    **lane.ARGS, **host.ARGS, **device.ARGS, **device.CPU_ARGS, **communication.ARGS, **mark.ARGS, **counter.ARGS,
+}  # fmt: skip
 
 # What stands in every stretch of JSON that has these arguments: a layer's arguments cost no time where the layer is not.
 _GUARDS: dict[str, str] = {
@@ -36,6 +38,7 @@ _GUARDS: dict[str, str] = {
     **dict.fromkeys(host.OP_ARGS, '"Sequence number"'),
     **dict.fromkeys(host.PYTHON_ARGS, '"Python id"'),
     **dict.fromkeys(host.API_ARGS, '"level"'),
+    **dict.fromkeys(device.CPU_ARGS, '"HostCpuOps"'),
     **{key: f'"{key}"' for key in ("connection_id", "correlation_id", "model id")},
 }
 
@@ -63,6 +66,8 @@ _KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "GC": host.gc_rows,
     "api": host.api_rows,
     "task": device.task_rows,
+    "cpu_kernel": device.cpu_rows,
+    "own_flow": device.flow_rows,
     "communication": communication.communication_rows,
     "mark": mark.mark_rows,
     "counter": counter.counter_rows,
@@ -74,7 +79,11 @@ _KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "strange": lambda events: events.select("pid"),
 }
 
-_LAYERS = {lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication")}
+_LAYERS = {
+    lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication"),
+    lane.MINDSPORE: "cpu_op", lane.CPU_KERNELS: "cpu_kernel", lane.SCOPES: "derived",
+}  # fmt: skip
+_OWN_FLOWS = ("async_mindspore", "mindspore_to_self")  # category, and the kind it has as a row of `flows`
 _FRAMEWORK = {"cpu_op": "cpu_op", "enqueue": "queue", "dequeue": "queue", "python_function": "python_function", "GC": "GC"}
 _NUMBERS = {kind: number for number, kind in enumerate([*_KEPT, "derived"])}
 
@@ -144,6 +153,8 @@ def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
         .then(_number("HostToDevice"))
         .when(is_flow & (category == "MsTx"))
         .then(_number("MsTx"))
+        .when(is_flow & (category == _OWN_FLOWS[0]))
+        .then(_number("own_flow"))
         .when(phase == "C")
         .then(_number("counter"))
         .when(phase == "M")
@@ -201,6 +212,8 @@ def _host_tables(rows: _Rows, lanes: lane.Lanes) -> dict[str, pl.DataFrame]:
         frames["queue"] = host.queue(found)
     if (found := rows("python_function")) is not None:
         frames["python_calls"] = host.python_calls(found)
+    if (found := rows("own_flow")) is not None:
+        frames["flows"] = host.flows(device.arrows(found), _OWN_FLOWS[1])
     if (found := rows("GC")) is not None:
         frames["gc_pauses"] = host.gc_pauses(found)
     if (found := rows("api")) is not None:
@@ -218,10 +231,14 @@ def _device_tables(rows: _Rows, lanes: lane.Lanes, source: str, quality: list[pl
     tasks = device.without_step_lanes(or_none("task"), lanes)
     on_device, tasks = mark.device_part(tasks, mark_arrows)
     collectives, transfers = communication.communication(or_none("communication"), launches, lanes)
+    kernels = device.kernels(tasks, launches, lanes)
+    if (found := rows("cpu_kernel")) is not None:
+        on_host = device.cpu_kernels(found, beside_device=kernels.height > 0)
+        kernels = ALL_TABLES["kernels"].sort(pl.concat([kernels, on_host]))
     orphans = int((~flows["is_start"]).sum()) - launches.height
     quality.append(lost(source, "launch arrows without a start", orphans, "the launch of these tasks is unknown"))
     return {
-        "kernels": device.kernels(tasks, launches, lanes),
+        "kernels": kernels,
         "collectives": collectives,
         "transfers": transfers,
         "marks": mark.marks(or_none("mark"), on_device, mark_arrows, lanes),
