@@ -119,7 +119,7 @@ def _counter_tile(time: Array, value: Array, left: int, right: int, level: int) 
     else:
         bins = time[low:high] >> level
         first = np.flatnonzero(np.concatenate(([True], bins[1:] != bins[:-1]))) + low
-    beyond = np.append(first[1:], high)
+    beyond = np.append(first[1:], high) if first.size else first
     low -= low > 0
     if low < (first[0] if first.size else high):  # the value in force at the left edge
         first, beyond = np.insert(first, 0, low), np.insert(beyond, 0, low + 1)
