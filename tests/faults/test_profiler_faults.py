@@ -172,7 +172,18 @@ def test_workers_of_a_data_loader(tier, tmp_path):
         tier=tier,
     )
     assert out.count("READY") == 1
-    assert stepscope.open(the_capture(tmp_path)).steps.height == 2
+    capture = stepscope.open(the_capture(tmp_path))
+    assert capture.steps.height == 2
+    assert capture.quality.height == 0
+    # Two workers with two batches each; all of them may be ready before the first step ends.
+    stages = capture.data_stages
+    assert stages.height
+    assert set(stages["operator"].cast(str)) <= {"DataLoader worker 0", "DataLoader worker 1"}
+    assert set(stages["info"].cast(str)) == {"samples:2"}
+    fetches = capture.ops[stages["op"]]
+    assert set(fetches["name"].cast(str)) <= {f"DataLoader worker {number}: fetch" for number in (0, 1)}
+    trainer = capture.ops.filter(capture.ops["name"] == "aten::sin")["pid"][0]
+    assert trainer not in set(fetches["pid"])
 
 
 @pytest.mark.parametrize("tier", TIERS)

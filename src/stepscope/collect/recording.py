@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import budget, info_file, messages, metadata, paths, spool, tiers
+from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, tiers
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.gc_pauses import GcPauses
@@ -86,6 +86,8 @@ class Recording:
         self._began = now()
         self._tier.start()
         self._recording = True
+        if "CPU" in self.settings.activities:
+            loader_workers.open_for(self._folder / "FRAMEWORK")
         # Last, so that a limit always finds something to end.
         watch = budget.Watch(self._folder, self.settings.budget, self._on_limit)
         self._beside.append(watch)
@@ -97,6 +99,7 @@ class Recording:
             if not self._recording:
                 return
             self._recording = False
+            loader_workers.close()
             assert self._tier is not None
             self._report = self._tier.stop()
         # When the folder is gone nothing is kept, and closing the capture will say so.
@@ -121,6 +124,7 @@ class Recording:
     def abandon(self) -> None:
         """Give back what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
+        loader_workers.close()
         beside, self._beside = self._beside, []
         for item in beside:
             item.stop()

@@ -7,7 +7,7 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from stepscope.collect import active, messages
+from stepscope.collect import active, loader_workers, messages
 from stepscope.collect.guard import Fuse, quietly, tolerated
 from stepscope.collect.metadata import Metadata
 from stepscope.collect.recording import Recording
@@ -101,6 +101,7 @@ class _KinetoProfile:
             messages.error("another profiler runs in this process; this one records nothing")
             return
         self._running, self._fuse = True, Fuse(self._release)
+        tolerated("watching data loaders", loader_workers.watch)
         self._fuse.run("starting the profiler", self._begin)
 
     def stop(self) -> None:
@@ -113,6 +114,7 @@ class _KinetoProfile:
         # Before anything that may fail or call the user's handler: whatever happens there happens once.
         self._running = False
         self._fuse.run("stopping the profiler", self._end)
+        loader_workers.unwatch()
         active.release(self)
 
     def __enter__(self) -> Any:
@@ -188,6 +190,7 @@ class _KinetoProfile:
 
     def _release(self) -> None:
         self._running, self._refused = False, True  # silent from here on
+        loader_workers.unwatch()
         self.prof_if.abandon()
         active.release(self)
 

@@ -1,0 +1,63 @@
+"""Fetches of DataLoader workers: the page they share with the training process, and what becomes of their lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.collect import loader_workers
+from stepscope.collect.loader_workers import Board
+from stepscope.formats import collected
+from stepscope.formats.framework.clock import Clock
+
+
+def test_a_worker_sees_the_capture_that_runs_now(tmp_path):
+    board = Board()
+    assert board.look() is None
+    board.open(tmp_path / "a")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if board.look() == tmp_path / "a" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    board.open(tmp_path / "b")
+    assert board.look() == tmp_path / "b"
+    board.close()
+    assert board.look() is None
+    board.open(Path("/" + "x" * 5000))
+    assert board.look() is None
+
+
+def test_lines_appear_only_while_a_capture_runs(tmp_path):
+    board, file = Board(), tmp_path / f"x.loader_worker_{os.getpid()}.csv"
+    loader_workers._note(board, "1,2,0,4\n")
+    assert not file.exists()
+    board.open(tmp_path)
+    loader_workers._note(board, "1,2,0,4\n")
+    loader_workers._note(board, "3,4,0,4\n")
+    assert file.read_text() == "start_raw_ns,end_raw_ns,worker,samples\n1,2,0,4\n3,4,0,4\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+    board.open(tmp_path / "gone")
+    loader_workers._note(board, "5,6,0,4\n")  # no exception
+    assert not (tmp_path / "gone").exists()
+
+
+def test_ranges_of_the_workers(tmp_path):
+    header = "start_raw_ns,end_raw_ns,worker,samples\n"
+    (tmp_path / "x.loader_worker_70.csv").write_text(header + "100,200,0,4\n300,350,0,2\n")
+    (tmp_path / "x.loader_worker_71.csv").write_text(header + "150,160,1,4\n400,5")
+    (tmp_path / "x.loader_worker_72.csv").write_text("")
+    tables = collected.read(tmp_path, Clock())
+    assert tables.ops.select("pid", "tid", "start_ns", "end_ns", pl.col("name").cast(pl.String), "scope").rows() == [
+        (70, 70, 100, 200, "DataLoader worker 0: fetch", 7),
+        (71, 71, 150, 160, "DataLoader worker 1: fetch", 7),
+        (70, 70, 300, 350, "DataLoader worker 0: fetch", 7),
+    ]
+    stages = tables.data_stages.select("op", pl.col("operator", "stage", "info").cast(pl.String)).rows()
+    assert stages == [
+        (0, "DataLoader worker 0", "fetch", "samples:4"),
+        (1, "DataLoader worker 1", "fetch", "samples:4"),
+        (2, "DataLoader worker 0", "fetch", "samples:2"),
+    ]
+    assert tables.quality.select("source", "count").rows() == [("x.loader_worker_71.csv", 1)]
