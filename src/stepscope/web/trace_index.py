@@ -31,7 +31,7 @@ from stepscope.web.trace_slices import SOURCES, Gathered, gather
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 SERIES = ("process", "name", "series", "instance")
 NONE = np.iinfo(np.uint32).max

@@ -38,7 +38,8 @@ class Gathered:
 
 def gather(tables: Tables) -> Gathered:
     timeline = lay_out(tables)
-    parts = [_part(source, frame) for source, frame in _shown(tables, timeline) if frame.height]
+    old = tables.facts.generation in ("G1", "G2")
+    parts = [_part(source, frame, old) for source, frame in _shown(tables, timeline) if frame.height]
     samples = _samples(tables.counters, timeline)
     empty = pl.DataFrame(
         schema={
@@ -52,7 +53,7 @@ def gather(tables: Tables) -> Gathered:
     threads = {
         (process.pid, tid): (name, sort) for process in processes for tid, name, sort in timeline.processes.threads(process.pid)
     }
-    if tables.facts.generation in ("G1", "G2"):
+    if old:
         processes = [_old_name(process) for process in processes]
     return Gathered(slices, _by_process(samples, processes), processes, threads, timeline)
 
@@ -77,25 +78,29 @@ def _shown(tables: Tables, timeline: Timeline) -> Iterator[tuple[str, pl.DataFra
             # Kineto's annotations: their host side is an operator already.
             host_only = (pl.col("kind") != "annotation").fill_null(True)
             yield source, frame.with_columns(row=row).filter(host_only)
+        elif source == "queue" and tables.facts.generation == "G1":
+            # outputs.md 2: enqueues carried no name then; the one we know stands in the details.
+            named = pl.when(pl.col("kind") != "enqueue").then("name").alias("name")
+            yield source, frame.with_columns(named, row=row)
         elif source in ("collectives", "transfers") and not timeline.is_npu:
             continue  # single kernels, shown as such
         else:
             yield source, frame.with_columns(row=row)
 
 
-def _part(source: str, frame: pl.DataFrame) -> pl.DataFrame:
+def _part(source: str, frame: pl.DataFrame, old: bool) -> pl.DataFrame:
     return frame.select(
         pl.col("pid", "tid").cast(pl.Int64),
         "start_ns",
         pl.max_horizontal("start_ns", pl.col("end_ns").fill_null(pl.col("start_ns"))).alias("end_ns"),
-        _names(source, frame).alias("name"),
+        _names(source, frame, old).alias("name"),
         pl.lit(SOURCES.index(source), pl.UInt8).alias("source"),
         "row",
     ).filter(pl.col("start_ns").is_not_null())
 
 
-def _names(source: str, frame: pl.DataFrame) -> pl.Series:
-    """What is written on a slice, as the vendor's timeline has it; each different name is made once."""
+def _names(source: str, frame: pl.DataFrame, old: bool) -> pl.Series:
+    """What is written on a slice, as the vendor's timeline of that age has it; each different name is made once."""
     if source == "gc_pauses":
         return pl.Series("name", ["GC"] * frame.height, dtype=TEXT)
     column = {"marks": "message", "device_marks": "message", "transfers": "task_type", "overlap": "layer"}.get(source, "name")
@@ -108,7 +113,7 @@ def _names(source: str, frame: pl.DataFrame) -> pl.Series:
     if source == "queue":
         parts = pl.col(word).cast(pl.String).str.to_titlecase() + pl.when(text != "").then("@" + text).otherwise(pl.lit(""))
     else:
-        prefix = pl.col(word).cast(pl.String).replace_strict(API_PREFIX, default=None)
+        prefix = pl.col(word).cast(pl.String).replace_strict(API_PREFIX | ({"communication": "Hccl"} if old else {}), default=None)
         parts = pl.when(prefix.is_not_null()).then(prefix + "@" + text).otherwise(text)
     named = distinct.with_columns(parts.cast(TEXT).alias("#name"))
     return frame.select(keys).join(named, on=keys, how="left", nulls_equal=True, maintain_order="left")["#name"]

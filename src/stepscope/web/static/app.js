@@ -1,1 +1,1 @@
-export{t as render}from"./app-5Dj_83Qt.js";
+export{t as render}from"./app-CmYgUUCQ.js";

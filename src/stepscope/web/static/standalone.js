@@ -1,1 +1,1 @@
-import{t as e}from"./app-5Dj_83Qt.js";e();
+import{t as e}from"./app-CmYgUUCQ.js";e();

@@ -137,8 +137,7 @@ def _rows(opened: Opened, level: str, metric: str) -> pl.DataFrame:
         return operator_view.summary(operator_view.calls(opened), ["name"]).select(name, "calls", value=metric)
     if level == "kernel":
         listing = kernel_view.kernels(opened, Query(group="statistic" if opened.is_npu else "name"))
-        key = "#name" if opened.is_npu else "name"
-        return listing.frame.select(pl.col(key).cast(pl.String).alias("name"), "calls", value="total")
+        return listing.frame.select(name, "calls", value="total")
     if level == "communication":
         length = pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")).sum() / 1000.0
         return tables.collectives.group_by(pl.col("op_type").cast(pl.String).fill_null("?").alias("name")).agg(

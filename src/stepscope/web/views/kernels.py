@@ -100,7 +100,7 @@ def kernels(opened: Opened, query: Query) -> Listing:
     rows = _chosen(opened, query)
     if group == "all":
         return _every(opened, rows)
-    by = {"statistic": ["#name"], "type": ["#type"], "name_shape": ["#name", "#shapes"]}[group]
+    by = {"statistic": ["name"], "type": ["type"], "name_shape": ["name", "shapes"]}[group]
     total = float(rows["#duration"].sum())
     duration = pl.col("#duration")
     cells = [
@@ -110,14 +110,15 @@ def kernels(opened: Opened, query: Query) -> Listing:
         pl.col("#block").drop_nulls().unique().sort().str.join(", ").alias("block"), duration.median().alias("p50"),
         duration.quantile(0.95, "linear").alias("p95"),
     ]  # fmt: skip
-    frame = rows.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+    keyed = rows.select("#duration", "#core", "#block", *(pl.col(f"#{key}").alias(key) for key in by))
+    frame = keyed.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
     frame = frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
         cumulated=pl.col("share").cum_sum()
     )
     first = {
-        "statistic": [Shown("#name", "Operator", "Name of the kernel.")],
-        "type": [Shown("#type", "Type", "Operator type.")],
-    }.get(group, [Shown("#name", "Operator", "Name of the kernel."), Shown("#shapes", "Input Shapes", "Shapes of the inputs.")])
+        "statistic": [Shown("name", "Operator", "Name of the kernel.")],
+        "type": [Shown("type", "Type", "Operator type.")],
+    }.get(group, [Shown("name", "Operator", "Name of the kernel."), Shown("shapes", "Input Shapes", "Shapes of the inputs.")])
     columns = (
         *first,
         Shown("calls", "Calls", "Number of tasks.", summed=True),
@@ -160,7 +161,10 @@ def _positions(opened: Opened, rows: pl.DataFrame) -> pl.Series:
 
 
 def _slices(opened: Opened) -> pl.Series | None:
-    """Id in the timeline of each row of the file, by start and name."""
+    """Id in the timeline of each row of the file: the n-th of a name there is the n-th of that name in the tables.
+
+    By turn, not by time: the file cuts or rounds what the timeline gives to parts of a nanosecond.
+    """
     tables, index = opened.tables, opened.trace
     parts = []
     for name in ("kernels", "collectives"):
@@ -170,9 +174,13 @@ def _slices(opened: Opened) -> pl.Series | None:
             parts.append(rows.with_columns(slice=pl.Series(place[: rows.height].astype(np.int64))))
     if not parts:
         return None
-    known = pl.concat(parts).unique(["start_ns", "name"], keep="first", maintain_order=True)
-    asked = details(opened).select(start_ns="#start_ns", name="#name")
-    return asked.join(known, on=["start_ns", "name"], how="left", maintain_order="left")["slice"]
+    known = _with_turns(pl.concat(parts)).drop("start_ns")
+    asked = _with_turns(details(opened).select(start_ns="#start_ns", name="#name"))
+    return asked.join(known, on=["name", "turn"], how="left", maintain_order="left")["slice"]
+
+
+def _with_turns(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(turn=pl.col("start_ns").rank("ordinal").over("name"))
 
 
 def pies(opened: Opened, query: Query) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "modules": "Module Hierarchy", "flops": "flops", "external_id": "External id",
     },
     "python_calls": {"call_id": "Python id", "parent_id": "Python parent id", "module_id": "Python module id", "kind": "kind"},
-    "queue": {"correlation_id": "correlation_id"},
+    "queue": {"correlation_id": "correlation_id", "name": "task"},
     "api_calls": {"mode": "Mode", "level": "level", "item_id": "item_id", "connection_id": "connection_id"},
     "kernels": {
         "model_id": "Model Id", "task_type": "Task Type", "stream": "Physic Stream Id", "task_id": "Task Id",

@@ -1,1 +1,0 @@
-var e=e=>(e.textContent=``,{update:()=>void 0,destroy:()=>void 0});export{e as mountTrace};
