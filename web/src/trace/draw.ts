@@ -125,7 +125,7 @@ export function drawRuler(context: Context, picture: RulerPicture): void {
   for (let time = first; time <= window.to; time += step) {
     const at = Math.round(x(time)) + 0.5;
     context.moveTo(at, top + 2);
-    context.lineTo(at, top + height);
+    context.lineTo(at, top + height - 18);
     context.fillText(format(time), at + 4, top + 10);
   }
   context.stroke();
@@ -196,7 +196,7 @@ export function drawOverview(context: Context, picture: OverviewPicture): void {
     const wide = ((to - from) / counts.length) * perNs;
     context.fillStyle = "#d9480f";
     counts.forEach((count, i) => {
-      if (count) context.fillRect((from - all.from) * perNs + i * wide, 0, Math.max(1.5, wide), height);
+      if (count) context.fillRect((from - all.from) * perNs + i * wide, height - 9, Math.max(1.5, wide), 7);
     });
   }
   const a = Math.max(0, (window.from - all.from) * perNs);

@@ -39,12 +39,19 @@ export class Gestures {
     top.addEventListener("pointerup", this.up, options);
     top.addEventListener("pointercancel", this.cancel, options);
     for (const surface of [body, top]) surface.addEventListener("wheel", this.wheel, { passive: false, signal: this.stop.signal });
-    scroll.addEventListener("scroll", () => timeline.draw(), { passive: true, signal: this.stop.signal });
+    scroll.addEventListener("scroll", this.scrolled, { passive: true, signal: this.stop.signal });
   }
 
   destroy(): void {
     this.stop.abort();
   }
+
+  private readonly scrolled = (): void => {
+    // Another slice is under the pointer now, or none.
+    this.timeline.hovered = null;
+    this.actions.hover(null, 0, 0);
+    this.timeline.draw();
+  };
 
   private readonly down = (event: PointerEvent): void => {
     if (event.button > 1) return;

@@ -32,8 +32,8 @@ export function ticks(from: number, to: number, most: number): Ticks {
   const [unit, factor] = UNITS.find(([, one]) => step >= one) ?? UNITS[3]!;
   return {
     step,
-    first: Math.ceil(from / step) * step,
-    format: (ns) => `${GROUPED.format(Math.round(ns) / factor)} ${unit}`,
+    first: Math.ceil(from / step) * step + 0, // no minus zero
+    format: (ns) => `${GROUPED.format(Math.round(ns) / factor + 0)} ${unit}`,
   };
 }
 

@@ -243,7 +243,7 @@ export class Panel {
     let at = -1;
     const go = (index: number): void => {
       at = (index + answer.ids.length) % answer.ids.length;
-      void this.session().select(source, answer.ids[at]!, true).then(() => this.select("list"));
+      void this.session().select(source, answer.ids[at]!, true, 1, true);
       entries.forEach((entry, i) => entry.toggleAttribute("aria-current", i === at));
       entries[at]?.scrollIntoView({ block: "nearest" });
     };

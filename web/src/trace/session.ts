@@ -34,7 +34,8 @@ export interface SearchResult {
 }
 
 export interface Listener {
-  detail(chosen: Chosen | null, detail: Detail | null, merged: number): void;
+  /** `walking`: the reader goes through a list in the panel, which is to stay. */
+  detail(chosen: Chosen | null, detail: Detail | null, merged: number, walking: boolean): void;
   range(range: Range | null): void;
   found(result: SearchResult | null): void;
   marks(): void;
@@ -78,16 +79,16 @@ export class Session {
     this.scene.selected = null;
     this.scene.selectedFlows = [];
     this.detail = null;
-    this.hear.detail(null, null, 1);
+    this.hear.detail(null, null, 1, true);
     this.timeline.draw();
   }
 
-  async select(source: Source, id: number, reveal: boolean, merged = 1): Promise<void> {
-    await this.choose(source, { id }, reveal, merged);
+  async select(source: Source, id: number, reveal: boolean, merged = 1, walking = false): Promise<void> {
+    await this.choose(source, { id }, reveal, merged, walking);
   }
 
   /** By id, or by the row of a table (`table`, `row`). */
-  async choose(source: Source, query: Record<string, string | number>, reveal: boolean, merged = 1): Promise<void> {
+  async choose(source: Source, query: Record<string, string | number>, reveal: boolean, merged = 1, walking = false): Promise<void> {
     const turn = ++this.selecting;
     try {
       const detail = await source.api.get<Detail>("trace/slice", query, { signal: this.stop.signal });
@@ -104,7 +105,7 @@ export class Session {
           : { from: other, to: { ...own, time: detail.start_ns }, category: flow.category };
       });
       if (reveal) this.reveal(chosen);
-      this.hear.detail(chosen, detail, merged);
+      this.hear.detail(chosen, detail, merged, walking);
       this.timeline.draw();
     } catch (what) {
       this.problem(what);
@@ -388,7 +389,7 @@ export class Session {
     this.result = { ...result, at: index };
     const hit = result.hits[index]!;
     this.hear.found(this.result);
-    void this.select(hit.source, hit.id, true);
+    void this.select(hit.source, hit.id, true, 1, true);
   }
 }
 

@@ -26,7 +26,7 @@ let probe: CanvasRenderingContext2D | null = null;
 
 /** Any CSS colour as numbers: the canvas knows all notations. */
 function rgb(text: string): Rgb {
-  probe ??= new OffscreenCanvas(1, 1).getContext("2d") as unknown as CanvasRenderingContext2D;
+  probe ??= new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true }) as unknown as CanvasRenderingContext2D;
   probe.fillStyle = "#888";
   probe.fillStyle = text.trim();
   probe.fillRect(0, 0, 1, 1);

@@ -95,10 +95,10 @@ export class TraceView {
     };
     this.timeline = new Timeline({ scroll, space, body, top }, this.scene);
     this.session = new Session(this.timeline, this.scene, {
-      detail: (chosen, detail, merged) => {
+      detail: (chosen, detail, merged, walking) => {
         this.panel.detail(chosen, detail, merged);
         if (chosen && detail) {
-          if (!this.panel.open) this.panel.show("detail");
+          if (!walking) this.panel.show("detail");
           this.live.textContent = `${detail.name}, ${length(detail.start_ns + chosen.source.place)}, ${length(detail.duration_ns)}, ${trackName(chosen.source, detail.track)}`;
         }
         this.changed();
@@ -197,10 +197,11 @@ export class TraceView {
     this.root.dataset["ready"] = "true";
   }
 
-  /** Too many rows at once are folded by process; the layers of the device stay open. */
+  /** Counters that never leave zero are folded; of very many rows all but the first layers. */
   private foldsOf(source: Source): string[] {
-    if (source.meta.rows.length <= MOST_OPEN_ROWS) return [];
-    return source.meta.processes.slice(3).map((process) => processKey(source, process.id));
+    const flat = source.meta.tracks.filter((track) => track.kind === "counter" && !track.min && !track.max).map((track) => trackKey(source, track.id));
+    if (source.meta.rows.length <= MOST_OPEN_ROWS) return flat;
+    return [...flat, ...source.meta.processes.slice(3).map((process) => processKey(source, process.id))];
   }
 
   private foldAll(): void {

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frame times of the Trace view in headless Chromium, on generated captures of any number of slices.
+
+python benchmarks/viewer.py --slices 1000000 5000000 --json /tmp/viewer.json
+
+Needs selenium, chromium and chromedriver. The capture looks like one of a training on an Ascend device: four threads with
+operators nested four deep, their runtime calls, and four streams, 24 rows in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import polars as pl
+from waitress.server import create_server
+
+from stepscope.formats.discover import CaptureFiles
+from stepscope.tables import ALL_TABLES, Facts, Tables
+from stepscope.web import trace_index
+from stepscope.web.app import STATIC, App
+from stepscope.web.asked import Settings
+from stepscope.web.library import Library
+from stepscope.web.opened import Opened
+
+THREADS = 4
+NESTED = (1, 2, 4, 4)  # operators of one unit by depth
+UNIT = sum(NESTED) + 4 + 5  # with its runtime calls and kernels
+UNIT_NS = 120_000
+BASE_NS = 1_736_412_474_000_000_000
+KEYS = "wwwwwddwwaadwwdssaassdwwwssadd"
+FIRST_PICTURE_MS, P95_MS, SLOW_MS, MOST_SLOW, HEAP_MB = 1000, 25, 50, 2, 120
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--enable-precise-memory-info", "--window-size=1600,1000",
+)  # fmt: skip
+
+
+def capture(slices: int) -> Tables:
+    """Tables with about so many rows that the timeline shows."""
+    units = max(THREADS, slices // UNIT)
+    random = np.random.default_rng(7)
+    thread = np.arange(units) % THREADS
+    # Pauses of all lengths: a picture without gaps would be easier to draw than a real one.
+    begin = np.zeros(units, dtype=np.int64)
+    for number in range(THREADS):
+        own = thread == number
+        gaps = (random.pareto(2.5, own.sum()) * 8_000).astype(np.int64)
+        begin[own] = np.cumsum(UNIT_NS + gaps)
+    begin += BASE_NS
+    ops = pl.concat([_operators(begin, thread, depth, random) for depth in range(len(NESTED))])
+    calls = _rows(begin, thread, 4, 0.05, 0.7, random).select(
+        pl.lit(4242).alias("pid"), (pl.col("thread") + 100).alias("tid"), "start_ns", "end_ns", pl.lit("acl").alias("level"),
+        ("aclnn" + pl.col("name").cast(pl.String)).alias("name"),
+    )  # fmt: skip
+    kernels = _rows(begin, thread, 5, 0.1, 0.95, random).select(
+        pl.lit(0).alias("device"), pl.col("thread").alias("stream"), "start_ns", "end_ns",
+        (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64).alias("duration_ns"), pl.lit("compute").alias("kind"),
+        ("kernel_" + pl.col("name").cast(pl.String)).alias("name"), pl.lit("AI_CORE").alias("core"),
+    )  # fmt: skip
+    return Tables(
+        {
+            "meta": Facts(source="ascend_text", device_kind="npu").table(),
+            "ops": ALL_TABLES["ops"].conform(ops),
+            "api_calls": ALL_TABLES["api_calls"].conform(calls),
+            "kernels": ALL_TABLES["kernels"].conform(kernels),
+        }
+    )
+
+
+def _operators(begin: np.ndarray, thread: np.ndarray, depth: int, random: np.random.Generator) -> pl.DataFrame:
+    margin = 0.02 * (depth + 1)
+    rows = _rows(begin, thread, NESTED[depth], margin, 1 - margin, random)
+    return rows.select(
+        pl.lit(4242).alias("pid"), (pl.col("thread") + 100).alias("tid"), "start_ns", "end_ns",
+        (f"aten::d{depth}_" + pl.col("name").cast(pl.String)).alias("name"),
+    )  # fmt: skip
+
+
+def _rows(begin: np.ndarray, thread: np.ndarray, count: int, low: float, high: float, random: np.random.Generator) -> pl.DataFrame:
+    """`count` intervals beside each other in each unit, between two shares of it."""
+    place = np.tile(np.arange(count), begin.size)
+    start = np.repeat(begin, count) + ((low + (high - low) * place / count) * UNIT_NS).astype(np.int64)
+    length = ((high - low) / count * UNIT_NS * random.uniform(0.2, 0.97, start.size)).astype(np.int64)
+    return pl.DataFrame(
+        {
+            "thread": np.repeat(thread, count),
+            "start_ns": start,
+            "end_ns": start + length,
+            "name": random.integers(0, 200, start.size),
+        }
+    )
+
+
+@contextmanager
+def served(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
+    """The viewer with this one capture, its timeline kept on disk and mapped as always; its address and number of slices."""
+    (folder / "run").mkdir(parents=True)
+    (folder / "run" / "generated.pt.trace.json").write_text('{"traceEvents": []}')
+    trace_index.save(trace_index.build(tables), folder / "index", "1")
+    index = trace_index.load(folder / "index", "1")
+    assert index is not None
+
+    def opened(files: CaptureFiles, root: Path, version: str, _: Any) -> Opened:
+        made = Opened(tables, files, root, version)
+        made.once("trace", lambda: index)
+        return made
+
+    library = Library([folder / "run"], opener=opened)
+    server = create_server(App(library, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
+    Thread(target=server.run, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.effective_port}/", index.count
+    finally:
+        server.close()
+        library.close()
+
+
+def measure(address: str, profile: Path) -> dict[str, Any]:
+    from selenium import webdriver
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        # The first visit makes the server open the capture; what is measured is a capture that is ready.
+        for _ in range(2):
+            browser.get("about:blank")
+            browser.get(f"{address}?perf=1#/trace")
+            WebDriverWait(browser, 120, 0.05).until(
+                lambda one: one.execute_script("return !!window.__stepscope?.trace?.stats().ready")
+            )
+        first = browser.execute_script("return window.__stepscope.trace.stats()")
+        canvas = browser.find_element(By.CSS_SELECTOR, "[data-testid=trace-canvas]")
+        ActionChains(browser).move_to_element(canvas).perform()
+        time.sleep(0.5)
+        browser.execute_script("window.__stepscope.trace.clearFrames()")
+        for at in range(0, 100, 10):
+            chain = ActionChains(browser, duration=10)
+            for key in (KEYS * 4)[at : at + 10]:
+                chain.key_down(key).pause(0.05).key_up(key).pause(0.05)
+            chain.perform()
+        time.sleep(0.3)
+        found = browser.execute_script("return {...window.__viewerPerf, stats: window.__stepscope.trace.stats()}")
+    finally:
+        browser.quit()
+    frames, draws = found["times"], found["draws"]
+    return {
+        "first_picture_ms": first["firstPictureAfterReadyMs"], "first_picture_since_mount_ms": first["firstPictureMs"],
+        "frames": len(frames), "frame_p50_ms": statistics.median(frames), "frame_p95_ms": float(np.percentile(frames, 95)),
+        "frames_over_50_ms": sum(one > SLOW_MS for one in frames), "draw_p50_ms": statistics.median(draws),
+        "draw_p95_ms": float(np.percentile(draws, 95)), "draw_max_ms": max(draws), "heap_mb": (found["heap"] or 0) / 1e6,
+        "tile_mb": found["stats"]["tileBytes"] / 1e6, "tiles": found["stats"]["tiles"], "requests": found["stats"]["requests"],
+        "rects": first["rects"], "slices_shown_first": first["slices"],
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slices", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    arguments = parser.parse_args()
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    results = []
+    for slices in arguments.slices:
+        with tempfile.TemporaryDirectory() as folder, served(capture(slices), Path(folder) / "logs") as (address, count):
+            figures = {"slices": count, **measure(address, Path(folder) / "profile")}
+        results.append(figures)
+        print(json.dumps(figures, indent=1))
+        for name, value, most in (
+            ("first picture after ready", figures["first_picture_ms"], FIRST_PICTURE_MS), ("p95 frame", figures["frame_p95_ms"], P95_MS),
+            ("frames over 50 ms", figures["frames_over_50_ms"], MOST_SLOW), ("heap in MB", figures["heap_mb"], HEAP_MB),
+        ):  # fmt: skip
+            print(f"{'good' if value <= most else 'OVER'}: {name} {value:.1f} (budget {most})")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
