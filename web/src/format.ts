@@ -28,6 +28,7 @@ export function auto(value: number, unit: string): string {
 }
 
 export interface Kind {
+  readonly name?: string;
   readonly type: string;
   readonly unit?: string | undefined;
 }
@@ -41,9 +42,10 @@ export function cellText(value: unknown, kind: Kind): string {
   if (typeof value === "boolean") return value ? "Yes" : "No";
   if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : String(value);
   if (units.value === "auto" && hasAutoUnit(kind.unit)) return auto(value, kind.unit ?? "");
-  if (kind.type === "int") return WHOLE.format(value);
+  if (kind.name && /(^|[ _])id$/i.test(kind.name)) return String(value); // numbers that name something
+  if (kind.type === "int" || (kind.unit === "bytes" && Number.isInteger(value))) return WHOLE.format(value);
   if (kind.unit === "%") return TWO.format(value);
-  return Number.isInteger(value) && Math.abs(value) >= 1e6 && kind.unit === "bytes" ? WHOLE.format(value) : THREE.format(value);
+  return THREE.format(value);
 }
 
 /** Headings carry their unit; with automatic units the cells do. */

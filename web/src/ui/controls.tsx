@@ -56,6 +56,7 @@ export function Select(props: {
         <select
           class={props.size ? "listbox" : ""}
           size={props.size}
+          style={props.size ? { height: `${props.size * 28 + 12}px` } : undefined}
           data-testid={props.testid}
           value={props.value}
           onChange={(event) => props.onChange(event.currentTarget.value)}

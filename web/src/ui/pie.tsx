@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { coloursOf, OTHER } from "../colour";
-import { middle, percent, timeText } from "../format";
+import { auto, middle, percent, timeText } from "../format";
 import { t } from "../words";
 import { ChartMenu, PlainTable } from "./chart_menu";
 import { Card } from "./controls";
@@ -128,8 +128,8 @@ export function Pie(props: { pie: PieData; onPick?: (item: PieItem) => void; pic
                 </path>
               );
             })}
-            <text class="pie-main" y={pointed ? -4 : -1} text-anchor="middle">{pointed ? percent(pointed.value / whole) : timeText(sum)}</text>
-            <text class="pie-sub" y="14" text-anchor="middle">{pointed ? timeText(pointed.value) : t("Total")}</text>
+            <text class="pie-main" y={pointed ? -4 : -1} text-anchor="middle">{pointed ? percent(pointed.value / whole) : auto(sum, "us")}</text>
+            <text class="pie-sub" y="14" text-anchor="middle">{pointed ? auto(pointed.value, "us") : t("Total")}</text>
           </svg>
           <ul class="legend">
             {slices.map((slice) => (

@@ -68,12 +68,12 @@ const numeric = (column: Column): boolean => column.type === "int" || column.typ
 
 /** Wide enough for the heading on two lines and for what the first rows hold. */
 function naturalWidth(column: Column, at: number, rows: readonly Row[]): number {
-  let longest = 0;
+  let longest = column.key === "call_stack" ? 18 : 0; // holds a button
   for (const row of rows.slice(0, 60)) longest = Math.max(longest, cellText(row[at], column).length);
   const words = headingText(column.name, column.unit).split(" ");
-  const heading = words.length > 2 ? Math.max(...words.map((word) => word.length), column.name.length / 2 + 2) : column.name.length;
+  const heading = words.length > 1 ? Math.max(...words.map((word) => word.length), column.name.length / 2 + 1) : column.name.length;
   const limit = numeric(column) ? 190 : 380;
-  return Math.round(Math.max(84, Math.min(limit, Math.max(longest * 7.1 + 26, heading * 7.1 + 58))));
+  return Math.round(Math.max(72, Math.min(limit, Math.max(longest * 7.1 + 26, heading * 7.1 + 34))));
 }
 
 export function Table(props: TableProps): JSX.Element {

@@ -1,7 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
-import type { JSX } from "preact";
-import { Frame, type ViewProps } from "./view";
+// Diff: two captures, phase by phase and operator by operator.
 
-export function View({ api }: ViewProps): JSX.Element {
-  return <Frame name="diff" ready={false}>{api.capture.run}</Frame>;
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { apiFor, param, setParams } from "../state";
+import { diffSide } from "../panel";
+import { Bars } from "../ui/bars";
+import { Select } from "../ui/controls";
+import { Icon } from "../ui/icons";
+import { useLoad } from "../ui/load";
+import { Await, Empty } from "../ui/messages";
+import { type Page, remote } from "../ui/pages";
+import { Table } from "../ui/table";
+import { t } from "../words";
+import { Frame, Toolbar, type ViewProps } from "./view";
+
+interface Phase {
+  readonly name: string;
+  readonly baseline: number;
+  readonly experiment: number;
+  readonly diff: number;
+  readonly baseline_sum: number;
+  readonly experiment_sum: number;
+  readonly diff_sum: number;
+  readonly children: boolean;
+}
+
+interface Diff {
+  readonly path: readonly string[];
+  readonly phases: readonly Phase[];
+  readonly metric: string;
+  readonly metrics: readonly string[];
+  readonly table: Page;
+}
+
+const METRICS: Readonly<Record<string, string>> = { host_total: "Host Duration", host_self: "Self Host Duration", device_total: "Device Duration", device_self: "Self Device Duration" };
+const LEVELS = ["operator", "kernel", "communication", "module", "step"];
+
+const pathOf = (text: string): string[] => {
+  try {
+    return text ? (JSON.parse(text) as string[]) : [];
+  } catch {
+    return [];
+  }
+};
+
+export function View(_: ViewProps): JSX.Element {
+  const [a, b] = [diffSide("a"), diffSide("b")];
+  const [ready, setReady] = useState(false);
+  if (!a.run || !a.worker || !a.span || !b.run || !b.worker || !b.span) return <Empty title={t("Nothing to show yet")} />;
+  const side = (one: typeof a): string => new URLSearchParams({ run: one.run!.name, worker: one.worker!.name, span: one.span!.name }).toString();
+  const level = param("level", "operator");
+  const metric = param("metric", "host_total");
+  const path = pathOf(param("path"));
+  const query = { a: side(a), b: side(b), level, metric, path: JSON.stringify(path) };
+  const api = apiFor(a.run.name, a.worker.name, a.span.name);
+  const version = `${a.span.version}${b.span.version}`;
+  const load = useLoad(JSON.stringify([query, version]), (options) => api.get<Diff>("diff", { ...query, limit: 0 }, options));
+  const same = query.a === query.b;
+  const source = remote<Diff>(api, "diff", query, (answer) => answer.table);
+  return (
+    <Frame name="diff" ready={!load.busy && ready}>
+      <Toolbar>
+        <Select label="Level" testid="select-level" value={level} options={LEVELS.map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ level: value, path: null, t: null })} />
+        <Select label={t("Operator View")} testid="select-metric" value={metric} options={(load.data?.metrics ?? Object.keys(METRICS)).map((one) => ({ value: one, label: METRICS[one] ?? one }))} onChange={(value) => setParams({ metric: value, t: null })} />
+        {path.length > 0 && (
+          <span class="row">
+            <button type="button" class="button" data-testid="btn-back" onClick={() => setParams({ path: path.length > 1 ? JSON.stringify(path.slice(0, -1)) : null, t: null })}><Icon name="left" />{t("Go Back")}</button>
+            <span class="muted">{path.join(" › ")}</span>
+          </span>
+        )}
+        {same && <span class="table-note">{t("Baseline")} = {t("Experimental")}</span>}
+      </Toolbar>
+      <Await load={load} tall>
+        {(data) =>
+          data.phases.length > 0 && (
+            <div class="grid2">
+              <Bars
+                id="comparison"
+                title={t("Execution Comparison")}
+                axis=""
+                side
+                series={["Baseline", "Experiment"]}
+                bars={data.phases.map((phase) => ({ label: phase.name, values: [phase.baseline, phase.experiment] }))}
+                lines={[{ name: "Baseline (accumulated)", values: data.phases.map((phase) => phase.baseline_sum) }, { name: "Experiment (accumulated)", values: data.phases.map((phase) => phase.experiment_sum) }]}
+                onPick={(bar) => drill(data, bar.label, path)}
+              />
+              <Bars
+                id="difference"
+                title={t("Execution Diff")}
+                axis=""
+                side
+                series={["Diff"]}
+                bars={data.phases.map((phase) => ({ label: phase.name, values: [phase.diff] }))}
+                lines={[{ name: "Accumulated Diff", values: data.phases.map((phase) => phase.diff_sum) }]}
+                onPick={(bar) => drill(data, bar.label, path)}
+              />
+            </div>
+          )
+        }
+      </Await>
+      <Table
+        id={`diff-${level}`}
+        key={level + metric}
+        label={t("Operator View")}
+        source={source}
+        saved={{ value: param("t"), save: (value) => setParams({ t: value }) }}
+        onPage={() => setReady(true)}
+      />
+    </Frame>
+  );
+}
+
+function drill(data: Diff, name: string, path: readonly string[]): void {
+  if (data.phases.find((phase) => phase.name === name)?.children) setParams({ path: JSON.stringify([...path, name]), t: null });
 }

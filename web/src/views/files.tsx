@@ -1,7 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0
+// Files: what was read, what was lost, and questions in SQL.
+
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { ApiError, type Api } from "../api";
+import { auto, whole } from "../format";
+import { runs } from "../state";
+import { Card, IconButton } from "../ui/controls";
+import { useLoad } from "../ui/load";
+import { Await, Problem } from "../ui/messages";
+import { type Cell, local } from "../ui/pages";
+import { Table } from "../ui/table";
+import { t } from "../words";
 import { Frame, type ViewProps } from "./view";
 
+interface Files {
+  readonly files: readonly { path: string; bytes: number; modified: number }[];
+  readonly tables: readonly { name: string; rows: number; columns: readonly { name: string; type: string; unit: string | null; doc: string }[] }[];
+  readonly facts: Readonly<Record<string, unknown>>;
+  readonly profiler_info: Readonly<Record<string, unknown>> | null;
+  readonly metadata: Readonly<Record<string, unknown>> | null;
+  readonly quality: readonly { source: string; issue: string; count: number; detail: string | null }[];
+  readonly load_s: number | null;
+}
+
 export function View({ api }: ViewProps): JSX.Element {
-  return <Frame name="files" ready={false}>{api.capture.run}</Frame>;
+  const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Files>("files", {}, options));
+  return (
+    <Frame name="files" ready={!load.busy}>
+      <Await load={load} tall>
+        {(data) => (
+          <div class="stack">
+            <FileList api={api} data={data} />
+            <Card title={t("Quality")} testid="table-quality">
+              {data.quality.length === 0 ? <p class="card-body muted">{t("Nothing was lost while reading.")}</p> : (
+                <table class="plain">
+                  <thead><tr><th scope="col">Source</th><th scope="col">Issue</th><th scope="col" class="number">Count</th><th scope="col">Detail</th></tr></thead>
+                  <tbody>{data.quality.map((row, at) => <tr key={at}><td>{row.source}</td><td>{row.issue}</td><td class="number">{whole(row.count)}</td><td>{row.detail ?? ""}</td></tr>)}</tbody>
+                </table>
+              )}
+            </Card>
+            {runs.value?.sql && <Sql api={api} tables={data.tables.map((table) => table.name)} />}
+            <Card title={t("Tables")} testid="table-tables">
+              <div class="card-body">
+                {data.tables.map((table) => (
+                  <details key={table.name} class="table-doc">
+                    <summary><code>{table.name}</code> <span class="muted">{whole(table.rows)} {t("rows")}</span></summary>
+                    <table class="plain"><tbody>{table.columns.map((column) => <tr key={column.name}><td><code>{column.name}</code></td><td>{column.type}</td><td>{column.unit ?? ""}</td><td>{column.doc}</td></tr>)}</tbody></table>
+                  </details>
+                ))}
+              </div>
+            </Card>
+            <div class="grid2">
+              <Values title="Facts" value={data.facts} />
+              {data.profiler_info && Object.keys(data.profiler_info).length > 0 && <Values title="profiler_info" value={data.profiler_info} />}
+              {data.metadata && Object.keys(data.metadata).length > 0 && <Values title="profiler_metadata" value={data.metadata} />}
+            </div>
+          </div>
+        )}
+      </Await>
+    </Frame>
+  );
+}
+
+function FileList({ api, data }: { api: Api; data: Files }): JSX.Element {
+  const [open, setOpen] = useState<string | null>(null);
+  const total = data.files.reduce((sum, file) => sum + file.bytes, 0);
+  return (
+    <Card title={t("Source files")} testid="table-files" note={`${data.files.length} · ${auto(total, "bytes")}${data.load_s === null ? "" : ` · ${data.load_s.toFixed(2)} s`}`}>
+      <table class="plain">
+        <thead><tr><th scope="col">Path</th><th scope="col" class="number">Size</th><th scope="col">Modified</th><th scope="col"><span class="unseen">{t("Preview")}</span></th></tr></thead>
+        <tbody>
+          {data.files.map((file) => (
+            <tr key={file.path}>
+              <td>{file.path}</td>
+              <td class="number" title={`${whole(file.bytes)} bytes`}>{auto(file.bytes, "bytes")}</td>
+              <td>{new Date(file.modified * 1000).toLocaleString()}</td>
+              <td><button type="button" class="link" onClick={() => setOpen(open === file.path ? null : file.path)}>{t("Preview")}</button></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {open !== null && <Preview api={api} path={open} onClose={() => setOpen(null)} />}
+    </Card>
+  );
+}
+
+function Preview({ api, path, onClose }: { api: Api; path: string; onClose: () => void }): JSX.Element {
+  const load = useLoad(JSON.stringify([api.capture, path]), async ({ signal }) => {
+    const response = await fetch(api.url("files/preview", { path, bytes: 65536 }), { signal: signal ?? null });
+    if (!response.ok) throw new ApiError(response.status, ((await response.json()) as { error: object }).error);
+    return response.text();
+  });
+  return (
+    <div class="card-body">
+      <div class="row"><strong>{path}</strong><span class="spring" /><IconButton small icon="close" label={t("Close")} onClick={onClose} /></div>
+      <Await load={load}>{(text) => <pre class="preview" tabIndex={0}>{text}</pre>}</Await>
+    </div>
+  );
+}
+
+interface SqlAnswer {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly Cell[])[];
+  readonly truncated: boolean;
+  readonly seconds: number;
+}
+
+function Sql({ api, tables }: { api: Api; tables: readonly string[] }): JSX.Element {
+  const first = tables.includes("kernels") ? "kernels" : (tables[0] ?? "ops");
+  const [text, setText] = useState(`select name, count(*) as calls, sum(end_ns - start_ns) / 1000.0 as total_us\nfrom ${first} group by name order by total_us desc limit 20`);
+  const [answer, setAnswer] = useState<(SqlAnswer & { key: number }) | null>(null);
+  const [problem, setProblem] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const ask = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      setAnswer({ ...(await api.post<SqlAnswer>("sql", { query: text, limit: 10_000 })), key: Date.now() });
+    } catch (reason) {
+      setAnswer(null);
+      setProblem(reason instanceof ApiError ? reason : new ApiError(0, { title: String(reason) }));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Card title="SQL" testid="sql" {...(answer ? { note: `${whole(answer.rows.length)} ${t("rows")}${answer.truncated ? "+" : ""} · ${answer.seconds.toFixed(3)} s` } : {})}>
+      <form class="card-body sql" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
+        <textarea rows={3} aria-label={t("Query")} value={text} spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void ask(); }} />
+        <button type="submit" class="button primary" disabled={busy}>{t("Run query")}</button>
+      </form>
+      {problem && <div class="card-body"><Problem problem={problem} /></div>}
+      {answer && <Table id="sql" fit label="SQL" source={local(String(answer.key), answer.columns.map((name, at) => ({ key: name, name, type: typeof answer.rows.find((row) => row[at] !== null)?.[at] === "number" ? (answer.rows.every((row) => row[at] === null || Number.isInteger(row[at])) ? "int" : "float") : "text" })), answer.rows)} />}
+    </Card>
+  );
+}
+
+function Values({ title, value }: { title: string; value: Readonly<Record<string, unknown>> }): JSX.Element {
+  return (
+    <Card title={title}>
+      <table class="plain"><tbody>{Object.entries(value).map(([key, one]) => <tr key={key}><td>{key}</td><td>{typeof one === "object" ? JSON.stringify(one) : String(one)}</td></tr>)}</tbody></table>
+    </Card>
+  );
 }

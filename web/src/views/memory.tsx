@@ -1,7 +1,197 @@
 // SPDX-License-Identifier: Apache-2.0
-import type { JSX } from "preact";
-import { Frame, type ViewProps } from "./view";
+// Memory: how much was held over time, by whom, and which blocks.
 
-export function View({ api }: ViewProps): JSX.Element {
-  return <Frame name="memory" ready={false}>{api.capture.run}</Frame>;
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Api } from "../api";
+import { coloursOf } from "../colour";
+import { auto, three, whole } from "../format";
+import { dark } from "../settings";
+import { param, setParams } from "../state";
+import { ChartMenu, PlainTable } from "../ui/chart_menu";
+import { Card, IconButton, Search, Select } from "../ui/controls";
+import { Lines } from "../ui/lines";
+import { useLoad } from "../ui/load";
+import { Await } from "../ui/messages";
+import { type Column, local, remote, type Row } from "../ui/pages";
+import { Table } from "../ui/table";
+import { t } from "../words";
+import { Frame, Toolbar, type ViewProps } from "./view";
+
+interface Series {
+  readonly name: string;
+  readonly component: string;
+  readonly peak: number;
+  readonly samples: number;
+  readonly x_ms: readonly number[];
+  readonly y: readonly number[];
+}
+
+interface CurveAnswer {
+  readonly devices: readonly string[];
+  readonly device: string;
+  readonly groups: readonly string[];
+  readonly from: number;
+  readonly to: number;
+  readonly titles: readonly string[];
+  readonly series: readonly Series[];
+}
+
+const LABELS: Readonly<Record<string, string>> = { operator: "Operator", component: "Component", stream: "Stream", category: "Category" };
+
+export function View({ api, device: kind }: ViewProps): JSX.Element {
+  const group = param("group", "operator");
+  const device = param("device") || null;
+  const from = param("from") || null;
+  const to = param("to") || null;
+  const q = param("q");
+  const held = param("held") === "1";
+  const [low, high] = [param("min"), param("max")];
+  const [marks, setMarks] = useState<(number | null)[]>([null, null]);
+  const [alive, setAlive] = useState<number | null>(null);
+  const [ready, setReady] = useState(false);
+  const query = { device, group: group === "component" ? "component" : "operator", from, to, px: Math.max(400, Math.min(4000, window.innerWidth)) };
+  const curve = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<CurveAnswer>("memory/curve", query, options));
+  const data = curve.data;
+  const shownDevice = data?.device ?? device;
+  const sizes: Record<string, { min?: number; max?: number }> = {};
+  if (low || high) sizes["size"] = { ...(low ? { min: Number(low) } : {}), ...(high ? { max: Number(high) } : {}) };
+  const zoom = (a: number | null, b: number | null): void => setParams({ from: a === null ? null : String(Math.max(0, Math.round(a * 1e6))), to: b === null ? null : String(Math.round(b * 1e6)) });
+  const component = group === "component";
+  const events = remote(api, "memory/events", { device: shownDevice, from, to, held: held ? 1 : null, ...(Object.keys(sizes).length ? { filter: JSON.stringify(sizes) } : {}) });
+  return (
+    <Frame name="memory" ready={ready && !curve.busy} fill>
+      <Toolbar>
+        <Select label="Device" testid="select-device" value={shownDevice ?? ""} options={(data?.devices ?? []).map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ device: value })} />
+        <Select label="Group By" testid="select-group-by" value={component ? "component" : "operator"} options={(data?.groups ?? ["operator"]).map((one) => ({ value: one, label: LABELS[one] ?? one }))} onChange={(value) => { setReady(false); setParams({ group: value, t: null, q: null }); }} />
+        <Search label={t("Search by Name")} testid="search-name" value={q} onChange={(value) => setParams({ q: value || null })} />
+        {!component && (
+          <>
+            <SizeField label="Min Size(KB)" value={low} onChange={(value) => setParams({ min: value || null })} />
+            <SizeField label="Max Size(KB)" value={high} onChange={(value) => setParams({ max: value || null })} />
+            <label class="check">
+              <input type="checkbox" checked={held} onChange={(event) => setParams({ held: event.currentTarget.checked ? "1" : null })} />
+              {t("Held at the end")}
+            </label>
+          </>
+        )}
+        {(from || to) && <button type="button" class="chip" onClick={() => zoom(null, null)}>{three(Number(from ?? 0) / 1e6)} … {three(Number(to ?? data?.to ?? 0) / 1e6)} ms ✕</button>}
+      </Toolbar>
+      <Await load={curve} remedy="memory">
+        {(answer) => <CurveCard answer={answer} range={[Number(from ?? answer.from) / 1e6, Number(to ?? answer.to) / 1e6]} marks={marks} onZoom={zoom} onInstant={setAlive} />}
+      </Await>
+      {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
+      {component ? (
+        <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} />
+      ) : (
+        <Table
+          id="memory"
+          key="memory"
+          label={t("Memory blocks")}
+          q={q}
+          source={sized(events, sizes)}
+          saved={{ value: param("t"), save: (value) => setParams({ t: value }) }}
+          onPage={() => setReady(true)}
+          onHover={(row, columns) => {
+            const at = (key: string): number | null => {
+              const value = row?.[columns.findIndex((column) => column.key === key)];
+              return typeof value === "number" ? value : null;
+            };
+            setMarks([at("allocation"), at("release")]);
+          }}
+        />
+      )}
+      {!component && kind !== "npu" && kind !== "" && (
+        <Card title={t("Statistics by operator")} class="tall-card">
+          <Table id="memory-statistics" label={t("Statistics by operator")} source={remote(api, "memory/statistics", { device: shownDevice })} />
+        </Card>
+      )}
+    </Frame>
+  );
+}
+
+/** The two size fields act together with the column filters of the table. */
+function sized(source: ReturnType<typeof remote>, sizes: Record<string, { min?: number; max?: number }>): ReturnType<typeof remote> {
+  if (!Object.keys(sizes).length) return source;
+  return {
+    key: source.key,
+    page: (question, options) => source.page({ ...question, filters: { ...sizes, ...question.filters } }, options),
+    csv: (question) => source.csv!({ ...question, filters: { ...sizes, ...question.filters } }),
+  };
+}
+
+function SizeField({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }): JSX.Element {
+  return (
+    <label class="field-label">
+      <span>{label}</span>
+      <input class="short" type="number" min={0} step="any" value={value} onChange={(event) => onChange(event.currentTarget.value)} />
+    </label>
+  );
+}
+
+function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks: (number | null)[]; onZoom: (from: number | null, to: number | null) => void; onInstant: (at: number) => void }): JSX.Element {
+  const { answer } = props;
+  const [asTable, setAsTable] = useState(false);
+  const canvas = useRef<HTMLCanvasElement | null>(null);
+  const curves = useMemo(() => {
+    const colours = coloursOf(answer.series.map((one) => one.name));
+    return answer.series.map((one, at) => ({ name: one.name, colour: colours[at]!, dashed: /Reserved/.test(one.name), x: one.x_ms, y: one.y }));
+  }, [answer]);
+  const [first, ...rest] = answer.titles;
+  const rows = answer.series.map((one) => [one.name, one.component, one.peak, one.samples]);
+  const columns = ["Series", "Component", "Peak (MB)", "Samples"];
+  return (
+    <Card
+      title={first ?? "Memory"}
+      class="lines-card"
+      testid="chart-memory"
+      note={rest.length ? rest.join(" · ") : t("Zoom: drag. Reset: double click or Backspace.")}
+      tools={
+        <ChartMenu
+          name="memory"
+          asTable={asTable}
+          onTable={() => setAsTable(!asTable)}
+          data={() => ({ columns: ["Series", "Time (ms)", "MB"], rows: answer.series.flatMap((one) => one.x_ms.map((x, at) => [one.name, x, one.y[at] ?? null])) })}
+          png={() => new Promise((resolve, reject) => (canvas.current ? canvas.current.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture")))) : reject(new Error("no chart"))))}
+        />
+      }
+    >
+      {asTable ? (
+        <PlainTable label={first ?? "Memory"} columns={columns} rows={rows} />
+      ) : (
+        <Lines curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(made) => { canvas.current = made; }} />
+      )}
+    </Card>
+  );
+}
+
+interface AliveAnswer {
+  readonly at: number;
+  readonly count: number;
+  readonly bytes: number;
+  readonly rows: readonly { name: string; size_kb: number; allocation_ms: number | null; release_ms: number | null }[];
+}
+
+const ALIVE: readonly Column[] = [
+  { key: "name", name: "Name", type: "text" },
+  { key: "size", name: "Size (KB)", unit: "KB", type: "float" },
+  { key: "allocation", name: "Allocation Time (ms)", unit: "ms", type: "float" },
+  { key: "release", name: "Release Time (ms)", unit: "ms", type: "float" },
+];
+
+function Alive({ api, device, at, onClose }: { api: Api; device: string | null; at: number; onClose: () => void }): JSX.Element {
+  const ns = Math.max(0, Math.round(at * 1e6));
+  const load = useLoad(JSON.stringify([api.capture, device, ns]), (options) => api.get<AliveAnswer>("memory/alive", { device, at: ns }, options));
+  useEffect(() => {
+    const close = (event: KeyboardEvent): void => { if (event.key === "Escape") onClose(); };
+    document.addEventListener("keydown", close);
+    return () => document.removeEventListener("keydown", close);
+  }, []);
+  return (
+    <Card title={`${t("Alive at")} ${three(at)} ms`} note={load.data ? `${whole(load.data.count)} · ${auto(load.data.bytes, "bytes")}` : ""} tools={<IconButton small icon="close" label={t("Close")} onClick={onClose} />}>
+      <Await load={load}>
+        {(data) => <Table id="alive" fit label={t("Alive at")} source={local(JSON.stringify([device, ns]), ALIVE, data.rows.map((row): Row => [row.name, row.size_kb, row.allocation_ms, row.release_ms]), ["size"])} />}
+      </Await>
+    </Card>
+  );
 }

@@ -76,7 +76,6 @@ export function View({ api }: ViewProps): JSX.Element {
         onPage={setPage}
         onOpenRow={(index, row) => (stackAt < 0 || row[stackAt] ? openRow(index) : undefined)}
         cells={{
-          name: (value) => <span class="clip strong">{String(value)}</span>,
           call_stack: (value, _row, index) =>
             value ? (
               <button type="button" class="link" aria-expanded={open.has(index)} onClick={(event) => { event.stopPropagation(); openRow(index); }}>
