@@ -21,6 +21,7 @@ import polars as pl
 
 from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
+from stepscope.export import mindspore
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
 from stepscope.export.msprof import write_msprof
@@ -115,7 +116,8 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
     """Write the chosen files; databases and text at the same time, since one waits for SQLite and the other does not."""
     wanted = set(exports)
     tasks: list[Callable[[], list[Path]]] = []
-    if wanted & {"text", "db"}:
+    # MindSpore makes a database only when asked for one.
+    if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
         tasks.append(lambda: _databases(tables, folder, progress))
     if "text" in wanted:
         tasks.append(lambda: _said(progress, "writing json and csv", lambda: write_text(tables, folder)))
@@ -147,12 +149,13 @@ def _export_prof(
 
 def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     progress("writing the databases")
-    rank = tables.facts.rank
-    profiler = folder / (f"ascend_pytorch_profiler_{rank}.db" if rank >= 0 else "ascend_pytorch_profiler.db")
+    rank, of_mindspore = tables.facts.rank, tables.facts.framework == "mindspore"
+    names = (f"ascend_pytorch_profiler_{rank}.db" if rank >= 0 else "ascend_pytorch_profiler.db"), "analysis.db"
+    profiler, analysis = (folder / name for name in (mindspore.database_names(rank) if of_mindspore else names))
     write_profiler_db(tables, profiler)
     written = [profiler]
-    if write_analysis_db(tables, folder / "analysis.db"):
-        written.append(folder / "analysis.db")
+    if write_analysis_db(tables, analysis):
+        written.append(analysis)
     return written
 
 

@@ -9,7 +9,9 @@ import orjson
 import polars as pl
 import pytest
 
+from stepscope.analyser import export
 from stepscope.capture import open_all, open_capture
+from stepscope.export.text_files import write_text
 from stepscope.formats.mindspore import ranges
 from stepscope.formats.mindspore.clock import read_clock
 from stepscope.tables import Tables
@@ -120,3 +122,54 @@ def test_a_graph_of_2023_on_two_devices(samples, device, pieces):
     assert tables.steps["step"].to_list() == list(range(1, 11))
     session = (tables.facts.session_start_ns, tables.facts.session_end_ns)
     assert session[0] < tables.kernels["start_ns"].min() < tables.kernels["end_ns"].max() < session[1]
+
+
+@pytest.fixture(scope="module")
+def exported(golden, tmp_path_factory) -> Path:
+    """All files that we make of the samples, by sample."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name in RANGES:
+        write_text(load(golden / "mindspore" / name), folder / name)
+    return folder
+
+
+def shown(event: dict, late_ns: int = 0) -> str:
+    """The event as text; times of kernels and scopes without the lateness of the reference."""
+    late = late_ns if event["pid"] in (2, 3) else 0
+    time = {"ts": int(event["ts"].replace(".", "")) - late} if "ts" in event else {}
+    return orjson.dumps({**event, **time}).decode()
+
+
+@pytest.mark.parametrize(("name", "events"), [(RANGES[0], 882), (RANGES[1], 3894), (RANGES[2], 7216)])
+def test_the_timeline_is_the_references(samples, exported, name, events):
+    ours = orjson.loads((exported / name / "trace_view.json").read_bytes())
+    theirs = reference(samples / name)
+    assert Counter(map(shown, ours)) == Counter(shown(event, late_ns=37) for event in theirs)
+    assert len(ours) == events
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize(
+    "file",
+    ["dataset.csv", "minddata_pipeline_raw_0.csv", "minddata_pipeline_summary_0.csv", "minddata_pipeline_summary_0.json"],
+)
+def test_files_of_the_input_pipeline_are_the_references_to_the_byte(samples, exported, name, file):
+    assert (exported / name / file).read_bytes() == (samples / name / "ASCEND_PROFILER_OUTPUT" / file).read_bytes()
+
+
+def test_files_have_the_columns_of_mindspore(exported):
+    def titles(name: str) -> list[str]:
+        return (exported / RANGES[0] / name).read_text().splitlines()[0].split(",")
+
+    assert titles("kernel_details.csv")[0] == "Step ID"
+    assert "Device_id" not in titles("kernel_details.csv")
+    assert titles("step_trace_time.csv")[0] == "Step"
+    assert titles("operator_details.csv") == ["Name", "Input Shapes"]
+    assert titles("memory_record.csv")[-1] == "Device Type"
+    assert "Stream Ptr" not in titles("memory_record.csv")
+
+
+def test_a_database_has_mindspores_name(samples, tmp_path):
+    written = export(load(samples / "oprange-graph"), ["db"], tmp_path, lambda stage: None)
+    assert "ascend_mindspore_profiler_0.db" in {path.name for path in written}
+    assert not (tmp_path / "trace_view.json").exists()

@@ -48,10 +48,13 @@ def write(tables: Tables, folder: Path) -> list[Path]:
     has_steps = tables.steps["device_start_ns"].count() > 0
     columns = [whole("Step Id", "step")] if has_steps else []
     columns.append(whole("Device_id", "device", NOT_KNOWN))
-    level = tables.facts.level
+    return write_csv(folder / "kernel_details.csv", rows, [*columns, *cells(tables, rows, tables.facts.level)])
+
+
+def cells(tables: Tables, rows: pl.DataFrame, level: str) -> list[Cells]:
+    """The columns after step and device; fewer at level 0, or where no type is known."""
     is_short = level == "Level0" if level else not rows["op_type"].count()
-    columns += _short(rows, with_type=not level) if is_short else [*full_cells(_times(rows)), *counter_cells(tables, rows)]
-    return write_csv(folder / "kernel_details.csv", rows, columns)
+    return _short(rows, with_type=not level) if is_short else [*full_cells(_times(rows)), *counter_cells(tables, rows)]
 
 
 def with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:

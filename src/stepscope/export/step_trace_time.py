@@ -22,13 +22,13 @@ _VALUES = {
 }
 
 
-def write(tables: Tables, folder: Path) -> list[Path]:
-    """Write the file; none when nothing ran on a device."""
+def write(tables: Tables, folder: Path, *, with_device: bool = True) -> list[Path]:
+    """Write the file; none when nothing ran on a device. MindSpore's has no column for the device."""
     if not (tables.kernels.height or tables.collectives.height):
         return []
     rows = step_trace_time(tables)
     columns = [
-        whole("Device_id", "device", NOT_KNOWN),
+        *([whole("Device_id", "device", NOT_KNOWN)] if with_device else []),
         whole("Step", "step"),
         *(duration(title, rows[name], plain_zero=True) for name, title in _VALUES.items()),
     ]

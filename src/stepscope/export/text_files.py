@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.errors import CaptureError
@@ -14,6 +12,7 @@ from stepscope.export import (
     hardware_csv,
     kernel_details,
     memory_csv,
+    mindspore,
     operator_details,
     statistics_csv,
     step_trace_time,
@@ -21,20 +20,10 @@ from stepscope.export import (
     trace_view,
 )
 from stepscope.export.atomic import make_folder
+from stepscope.export.outputs import Condition, Output
 from stepscope.tables import Facts, Tables
 
-Writer = Callable[[Tables, Path], list[Path]]
-Condition = Callable[[Facts], bool]
-
 TRACE_VIEW = "trace_view.json"
-
-
-@dataclass(frozen=True)
-class Output:
-    """A writer, and whether the settings of a capture ask for its files. Without rows it writes none anyway."""
-
-    write: Writer
-    wanted: Condition = lambda facts: True
 
 
 def write_text(tables: Tables, folder: Path) -> list[Path]:
@@ -53,7 +42,7 @@ def write_text(tables: Tables, folder: Path) -> list[Path]:
     make_folder(folder)
     facts = tables.facts
     written: list[Path] = []
-    for output in OUTPUTS:
+    for output in mindspore.OUTPUTS if facts.framework == "mindspore" else OUTPUTS:
         if output.wanted(facts):
             try:
                 written += output.write(tables, folder)

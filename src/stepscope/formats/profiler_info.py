@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from stepscope.formats.mindspore import settings as mindspore
 from stepscope.tables import ALL_TABLES, Facts, lost
 
 _INFO = re.compile(r"profiler_info(?:_(\d+))?\.json")
@@ -37,14 +38,15 @@ def read_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.DataFrame
     notes: Notes = [ALL_TABLES["quality"].empty()]
     path, rank = _info_file(capture, notes)
     info = _load(path, notes) if path else {}
-    common, experimental = _section(info, "config", "common_config"), _section(info, "config", "experimental_config")
+    torch_sections = _section(info, "config", "common_config"), _section(info, "config", "experimental_config")
+    common, experimental = mindspore.sections(info) or torch_sections
     activities = _activities(common.get("activities"))
     if raw:
         activities = _recorded(capture, activities, notes)
     facts = Facts(
         framework="mindspore" if capture.name.endswith("_ascend_ms") or "ms_version" in info else "pytorch",
         device_kind=_device_kind(info, activities),
-        rank=_rank(info.get("rank_id"), rank),
+        rank=_rank(info.get("rank_id", mindspore.rank(info)), rank),
         activities=activities,
         export_type=_exports(experimental.get("_export_type"), path, notes),
         schedule=_schedule(common.get("schedule")),

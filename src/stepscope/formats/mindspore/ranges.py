@@ -49,7 +49,7 @@ def read(folder: Path, clock: TickClock, *, version: str, pid: int | None, quali
 
 def tables(ranges: Ranges) -> Tables:
     """Operators, Python calls, steps, pipeline stages and arrows."""
-    rows = ranges.rows.with_columns(pid=pl.lit(ranges.pid, pl.Int64))
+    rows = ranges.rows.with_columns(pid=pl.lit(ranges.pid, pl.Int64)).with_row_index("recorded")
     begins = (pl.col("name") == _FLOW) & (pl.col("start_ns") != pl.col("end_ns"))
     shown = rows.filter(~begins).sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
     ops = shown.filter(~pl.col("is_stack"))
@@ -168,7 +168,7 @@ def _steps(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _data_stages(ops: pl.DataFrame) -> pl.DataFrame:
-    numbered = ops.with_row_index("op").filter((pl.col("module") == _DATASET).fill_null(False))
+    numbered = ops.with_row_index("op").filter((pl.col("module") == _DATASET).fill_null(False)).sort("recorded")
     return ALL_TABLES["data_stages"].conform(numbered.select("op", "operator", "stage", "info"))
 
 

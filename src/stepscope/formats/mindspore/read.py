@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, ranges
 from stepscope.formats.mindspore.clock import read_clock
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 from stepscope.tables.stack import stacked
 
 _SIGNS = (
@@ -41,7 +41,7 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
     quality = [clock.quality if ranges.files(framework) else ALL_TABLES["quality"].empty()]
     pid = _pid(capture, info)
     found = ranges.read(framework, clock, version=str(info.get("ms_version") or ""), pid=pid, quality=quality)
-    host = ranges.tables(found)
+    host = _with_shapes(ranges.tables(found), device_memory.input_shapes(framework, quality), quality)
     device = None if prof is not None else 0
     parts = [
         host,
@@ -51,6 +51,21 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
     ]
     tables = _within(stacked([part for part in parts if part.filled()] or parts[:1]), window, quality)
     return tables.noting(*quality)
+
+
+def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFrame]) -> Tables:
+    """Operators with the shapes recorded beside them: the n-th of a name belongs to the n-th range that ends in it."""
+    if not recorded.height:
+        return host
+    nth = pl.int_range(pl.len()).over("text").alias("nth")
+    keys = ["text", "nth"]
+    named = host.ops.select(text=pl.col("name").cast(pl.String).str.extract(r"([^:]*)$")).with_columns(nth)
+    known = recorded.rename({"name": "text"}).with_columns(nth)
+    found = named.join(known, on=keys, how="left", maintain_order="left")
+    matched = found["shapes"].count()
+    quality.append(lost("mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name"))
+    texts = [found[name].cast(TEXT) for name in ("shapes", "dtypes")]
+    return host.but(ops=host.ops.with_columns(texts)) if matched else host
 
 
 def _within(tables: Tables, window: tuple[int | None, int | None], quality: list[pl.DataFrame]) -> Tables:

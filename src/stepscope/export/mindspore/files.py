@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files a MindSpore capture gets, and how those differ that both frameworks have (mindspore.md 9, 11)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.analysis.memory import record_rows
+from stepscope.analysis.statistics import kernel_rows
+from stepscope.export import communication_json, hardware_csv, kernel_details, memory_csv, statistics_csv, step_trace_time
+from stepscope.export.csv_file import fraction, moment, text, whole, write_csv
+from stepscope.export.mindspore import data_files, trace
+from stepscope.export.outputs import Condition, Output
+from stepscope.tables import TEXT, Facts, Tables
+
+MB = 1048576.0
+_THEIRS, _OURS = {"MindSpore": "PTA"}, {"PTA": "MindSpore", "PTA+GE": "MindSpore+GE"}
+
+
+def database_names(rank: int) -> tuple[str, str]:
+    """The capture's own database and that of the communication analysis."""
+    return f"ascend_mindspore_profiler_{max(rank, 0)}.db", "communication_analyzer.db"
+
+
+def write_kernel_details(tables: Tables, folder: Path) -> list[Path]:
+    """Every kernel, with `Step ID` first where there are steps; the device is not named."""
+    listed = kernel_rows(tables)
+    if not listed.height:
+        return []
+    rows = kernel_details.with_details(tables, listed)
+    has_steps = tables.steps["device_start_ns"].count() > 0
+    # Levels are about the device: what is known of kernels on the processor is always shown.
+    level = "" if tables.facts.device_kind == "cpu" else tables.facts.level
+    columns = [*([whole("Step ID", "step")] if has_steps else []), *kernel_details.cells(tables, rows, level)]
+    return write_csv(folder / "kernel_details.csv", rows, columns)
+
+
+def write_step_trace_time(tables: Tables, folder: Path) -> list[Path]:
+    return step_trace_time.write(tables, folder, with_device=False)
+
+
+def write_operator_details(tables: Tables, folder: Path) -> list[Path]:
+    """Operators and the shapes of their inputs; kernels where only theirs are known."""
+    rows = tables.ops.select("name", "shapes").drop_nulls("shapes")
+    if not rows.height:
+        rows = tables.kernels.select("name", shapes="input_shapes").drop_nulls("shapes")
+    return write_csv(folder / "operator_details.csv", rows, [text("Name", "name"), text("Input Shapes", "shapes")])
+
+
+def write_memory_record(tables: Tables, folder: Path) -> list[Path]:
+    """Totals after every allocator event; MindSpore's and the graph engine's are summed."""
+    renamed = tables.memory_events.with_columns(_words("component", _THEIRS))
+    rows = memory_csv.with_device(record_rows(renamed)).with_columns(_words("component", _OURS))
+    if not (rows["component"] == "APP").any():
+        rows = pl.concat([memory_csv.app_samples(tables.counters), rows], how="diagonal_relaxed")
+    columns = [
+        text("Component", "component"),
+        moment("Timestamp(us)", rows, "time_ns"),
+        *(fraction(f"Total {word}(MB)", rows[f"total_{word.lower()}"] / MB) for word in ("Allocated", "Reserved", "Active")),
+        text("Device Type", "tag"),
+    ]
+    return write_csv(folder / "memory_record.csv", rows, columns)
+
+
+def _words(column: str, words: dict[str, str]) -> pl.Expr:
+    return pl.col(column).cast(pl.String).replace(words).cast(TEXT)
+
+
+def _device(facts: Facts) -> bool:
+    return facts.device_kind == "npu"
+
+
+def _detailed(facts: Facts) -> bool:
+    return not facts.level or facts.level in ("Level1", "Level2")
+
+
+def _switch(name: str) -> Condition:
+    return lambda facts: not facts.level or bool(getattr(facts, name))
+
+
+OUTPUTS = (
+    Output(write_kernel_details),
+    Output(write_step_trace_time),
+    Output(write_operator_details, _switch("record_shapes")),
+    Output(statistics_csv.write_op_statistic, lambda facts: _detailed(facts) or not _device(facts)),
+    Output(statistics_csv.write_api_statistic, _detailed),
+    Output(communication_json.write, _detailed),
+    Output(hardware_csv.write_data_preprocess, lambda facts: facts.level in ("", "Level2")),
+    Output(write_memory_record, _switch("profile_memory")),
+    Output(memory_csv.write_operator_memory, lambda facts: _device(facts) and _switch("profile_memory")(facts)),
+    Output(memory_csv.write_module_memory, lambda facts: _device(facts) and _switch("profile_memory")(facts)),
+    Output(hardware_csv.write_l2_cache, _switch("l2_cache")),
+    Output(hardware_csv.write_pcie, _switch("sys_interconnection")),
+    Output(hardware_csv.write_hccs, _switch("sys_interconnection")),
+    Output(hardware_csv.write_nic, _switch("sys_io")),
+    Output(hardware_csv.write_roce, _switch("sys_io")),
+    Output(data_files.write_dataset),
+    Output(data_files.write_pipelines),
+    Output(trace.write),
+)
