@@ -131,11 +131,12 @@ def test_the_disk_is_full(tier, tmp_path):
     assert out.count("WARNING") == 1
 
 
+@pytest.mark.parametrize("leave", ["os._exit(7)", "sys.exit(7)"])
 @pytest.mark.parametrize("tier", TIERS)
-def test_fork_while_recording(tier, tmp_path):
+def test_fork_while_recording(tier, leave, tmp_path):
     out = run(
         tmp_path,
-        """
+        f"""
         with P.profile(on_trace_ready=lambda prof: print("READY", flush=True)) as prof:
             step()
             child = os.fork()
@@ -144,14 +145,17 @@ def test_fork_while_recording(tier, tmp_path):
                 prof.step()
                 prof.stop()
                 del prof
-                # As multiprocessing does; a plain exit of a forked child hangs in torch's own profiler.
-                os._exit(7)
+                print("CHILD")
+                # The first as multiprocessing does; the second hangs in torch's own profiler unless we help.
+                sys.stdout.flush() if "_exit" in {leave!r} else None
+                {leave}
             assert os.waitpid(child, 0)[1] >> 8 == 7
             torch.ones(3).cosh()
         """,
         tier=tier,
     )
     assert out.count("READY") == 1
+    assert out.count("CHILD") == 1
     names = set(stepscope.open(the_capture(tmp_path)).ops["name"].cast(str))
     assert "aten::cosh" in names
     assert "aten::tan" not in names
@@ -239,6 +243,47 @@ def test_a_killed_process_with_torchs_own_profiler_is_explained(tmp_path):
     assert stepscope.open(the_capture(tmp_path)).ops.height == 0
     (result,) = analyse(str(the_capture(tmp_path)))
     assert result.ok
+
+
+def test_a_terminated_process_with_torchs_own_profiler_saves_first(tmp_path):
+    out = run(
+        tmp_path,
+        """
+        prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
+        prof.start()
+        step()
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        os.kill(child, signal.SIGTERM)
+        assert os.waitpid(child, 0)[1] == signal.SIGTERM
+        step()
+        os.kill(os.getpid(), signal.SIGTERM)
+        step()
+        """,
+        expect=-signal.SIGTERM,
+    )
+    assert "stepscope analyse" in out
+    capture = stepscope.open(the_capture(tmp_path))
+    assert capture.ops["name"].cast(str).to_list().count("aten::sin") == 2
+    assert capture.facts.profiler_info["collector"]["complete"] is True
+
+
+def test_a_handler_of_the_job_for_termination_stays(tmp_path):
+    out = run(
+        tmp_path,
+        """
+        signal.signal(signal.SIGTERM, lambda number, frame: print("MINE", flush=True))
+        with P.profile(on_trace_ready=lambda prof: None):
+            os.kill(os.getpid(), signal.SIGTERM)
+            step()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with P.profile(on_trace_ready=lambda prof: None):
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        """,
+    )
+    assert out.count("MINE") == 1
 
 
 def test_torchs_profiler_runs_already(tmp_path):

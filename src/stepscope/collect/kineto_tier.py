@@ -7,11 +7,14 @@ Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that 
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 from pathlib import Path
 from typing import Any
 
 from stepscope.collect import messages, paths
+from stepscope.collect.guard import quietly
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
 from stepscope.errors import CaptureError
@@ -38,6 +41,7 @@ class KinetoTier:
         self._folder = capture / "FRAMEWORK"
         paths.make_folder(self._folder)
         _refuse_second_profiler()
+        _guard_forks()
         self._profiler = _profiler(self._settings)
         self._profiler.prepare_trace()
 
@@ -94,6 +98,24 @@ class KinetoTier:
 
     def disable_child_thread(self) -> None:
         """Nothing was enabled."""
+
+
+@functools.cache
+def _guard_forks() -> None:
+    """From its first use on Kineto has a thread that waits on a condition variable.
+
+    A forked child has the variable without the thread, and destroying it at exit waits for ever. So children leave
+    without running what was registered before the fork, once their own handlers and Python's are done.
+    """
+    os.register_at_fork(after_in_child=lambda: quietly(_leave_early))
+
+
+def _leave_early() -> None:
+    libc = ctypes.CDLL(None)
+    # Run in reverse order: flush C's files, then end with the status that `exit` was given. Functions of C, since Python
+    # is gone by then.
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+    libc.__cxa_atexit(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)
 
 
 def _write_flops(target: Path, events: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, tiers
+from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, termination, tiers
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.gc_pauses import GcPauses
@@ -88,6 +88,8 @@ class Recording:
         self._recording = True
         if "CPU" in self.settings.activities:
             loader_workers.open_for(self._folder / "FRAMEWORK")
+        if not self._tier.streams:
+            termination.arm()
         # Last, so that a limit always finds something to end.
         watch = budget.Watch(self._folder, self.settings.budget, self._on_limit)
         self._beside.append(watch)
@@ -95,6 +97,7 @@ class Recording:
 
     def stop(self) -> None:
         """End recording; nothing when it has ended already, at a limit say."""
+        termination.disarm()  # before the lock, which a signal's handler would wait for
         with self._stopping:  # a limit may be passed on the watching thread at the same moment
             if not self._recording:
                 return
