@@ -40,12 +40,13 @@ struct Block {
   size_t size;
   char* address;
   bool small;
+  uint64_t stream_handle = 0;
   size_t requested = 0;
   bool allocated = false;
   int pending_events = 0;
   Block* before = nullptr;
   Block* after = nullptr;
-  std::vector<int64_t> used_on;  // other streams, from record_stream
+  std::vector<int64_t> used_on{};  // other streams, from record_stream
   bool split() const {
     return before || after;
   }
@@ -200,14 +201,14 @@ class DeviceMemory {
     change(stats_.reserved_bytes, small, static_cast<int64_t>(segment));
     change(stats_.segment, small, 1);
     stats_.num_device_alloc++;
-    return new Block{stream, segment, static_cast<char*>(address), small};
+    return new Block{stream, segment, static_cast<char*>(address), small, reinterpret_cast<uint64_t>(&device(number_).stream(stream))};
   }
 
   void cut(Block* block, size_t size) {
     const size_t rest = block->size - size;
     if (block->small ? rest < kRounding : rest <= kSmallRequest)
       return;
-    auto* free = new Block{block->stream, rest, block->address + size, block->small};
+    auto* free = new Block{block->stream, rest, block->address + size, block->small, block->stream_handle};
     free->before = block;
     free->after = block->after;
     if (free->after)
@@ -288,8 +289,7 @@ class DeviceMemory {
                                        c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(number_)));
     if (recording())
       memory_records().add({now_ns(), reinterpret_cast<uint64_t>(block->address), size, allocated, reserved, stats_.active_bytes[0].current,
-                            reinterpret_cast<uint64_t>(&device(number_).stream(block->stream)), thread_id(), static_cast<int16_t>(number_),
-                            kind, 0});
+                            block->stream_handle, thread_id(), static_cast<int16_t>(number_), kind, 0});
   }
 
   template <class Function>
@@ -408,6 +408,7 @@ PinnedAllocator& pinned() {
 }
 
 void PinnedAllocator::give_back(void* address) {
+  CallSpan span(Call::free_host, current_device(), 0);
   {
     std::lock_guard lock(pinned().mutex_);
     pinned().ranges_.erase(reinterpret_cast<uintptr_t>(address));

@@ -79,7 +79,8 @@ Operator::Operator(const OperatorHandle& handle) : handle(handle), name(c10::toS
   const auto& schema = handle.schema();
   arguments = schema.arguments().size();
   own = own_kernel(name);
-  always_waits = handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  always_waits = handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output) ||
+      contains(name, "_ctc_loss");  // as long as the longest target, which no tag says
   takes_host_tensors = contains(name, "aten::index") || contains(name, "_index_put") || contains(name, "_unsafe_index");
   if (contains(name, "index.Tensor")) {
     always_waits = false;

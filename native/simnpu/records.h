@@ -4,11 +4,13 @@
 // Times are nanoseconds of CLOCK_MONOTONIC_RAW, the clock of the observer's files; 0 means "did not happen".
 // Nothing is recorded, and no clock is read, while recording is off.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <vector>
 
 namespace simnpu {
 
@@ -91,36 +93,50 @@ inline bool recording() {
   return recording_flag.load(std::memory_order_relaxed);
 }
 
-// Records of one writer. Bounded: what nobody drains is counted as lost.
+// Records of one writer, in chunks. Bounded: what nobody drains is counted as lost.
 template <class Record>
 class RecordBuffer {
  public:
   void add(const Record& record) {
     std::lock_guard lock(mutex_);
-    if (records_.size() < kRoom)
-      records_.push_back(record);
-    else
-      records_lost.fetch_add(1, std::memory_order_relaxed);
+    if (chunks_.empty() || chunks_.back().size() == kChunk) {
+      if (chunks_.size() == kChunks) {
+        records_lost.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      chunks_.emplace_back().reserve(kChunk);
+    }
+    chunks_.back().push_back(record);
   }
 
   size_t drain(Record* to, size_t room) {
     std::lock_guard lock(mutex_);
-    size_t count = records_.size() < room ? records_.size() : room;
-    for (size_t i = 0; i < count; i++)
-      to[i] = records_[i];
-    records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(count));
+    size_t count = 0;
+    while (count < room && !chunks_.empty()) {
+      std::vector<Record>& oldest = chunks_.front();
+      const size_t taken = std::min(room - count, oldest.size() - drained_);
+      std::copy_n(oldest.begin() + static_cast<std::ptrdiff_t>(drained_), taken, to + count);
+      count += taken;
+      drained_ += taken;
+      if (drained_ == oldest.size()) {
+        chunks_.pop_front();
+        drained_ = 0;
+      }
+    }
     return count;
   }
 
   void clear() {
     std::lock_guard lock(mutex_);
-    records_.clear();
+    chunks_.clear();
+    drained_ = 0;
   }
 
  private:
-  static constexpr size_t kRoom = 1 << 21;
+  static constexpr size_t kChunk = 4096, kChunks = 256;
   std::mutex mutex_;
-  std::deque<Record> records_;
+  std::deque<std::vector<Record>> chunks_;
+  size_t drained_ = 0;  // of the oldest chunk
 };
 
 RecordBuffer<MemoryRecord>& memory_records();

@@ -59,11 +59,12 @@ void start_thread(const char* name, std::function<void()> body) {
   }).detach();
 }
 
-// Only this thread's share of the pool: at::set_num_threads would change the whole process.
+// Of this thread only: at::set_num_threads would change the whole process.
 void set_kernel_threads(int count) {
-  at::init_num_threads();
-  if (auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
-    set(count);
+  (void)at::get_num_threads();  // torch sets its own number the first time a thread asks
+  for (const char* name : {"omp_set_num_threads", "MKL_Set_Num_Threads_Local"})
+    if (auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, name)))
+      set(count);
 }
 
 void sleep_until(int64_t when_ns) {
@@ -245,8 +246,12 @@ void Stream::wait(uint64_t ticket) {
 }
 
 void Stream::synchronize() {
+  synchronize(issued_.load());
+}
+
+void Stream::synchronize(uint64_t ticket) {
   CallSpan span(Call::synchronize_stream, device.number, static_cast<uint64_t>(number));
-  wait(issued_.load());
+  wait(ticket);
 }
 
 bool Stream::idle() const {

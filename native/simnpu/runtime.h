@@ -102,7 +102,8 @@ class Stream {
   // Returns the ticket to wait for.
   uint64_t submit(std::unique_ptr<Task> task, int64_t called_ns);
   void wait(uint64_t ticket);  // throws the device's pending fault
-  void synchronize();
+  void synchronize();  // both are calls of the runtime
+  void synchronize(uint64_t ticket);
   bool idle() const;
 
   Device& device;

@@ -98,7 +98,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   }
   const bool host_waits = from_npu != to_npu && (!non_blocking || (from_npu && !is_pinned(dst.storage().data())));
   if (host_waits)
-    stream.wait(ticket);
+    stream.synchronize(ticket);
   return dst;
 }
 
@@ -115,7 +115,7 @@ at::Scalar local_scalar(const at::Tensor& self) {
   auto task = make_task("item", TaskKind::copy_d2h, [&bytes, &from] { memcpy(bytes, from.data, c10::elementSize(from.dtype)); });
   task->record.bytes = self.nbytes();
   task->record.flags |= kTaskAwaited;
-  stream.wait(stream.submit(std::move(task), called));
+  stream.synchronize(stream.submit(std::move(task), called));
   TensorRef on_host = from;
   on_host.data = bytes;
   return cpu_view(on_host).item();

@@ -37,7 +37,9 @@ def compiler(tmp_path, monkeypatch):
 def test_built_once_and_kept(compiler):
     calls = compiler('echo made > "$2"')
     trial = "import sys; assert open(sys.argv[1]).read() == 'made\\n'"
-    first, second = find_library("observer", trial), find_library("observer", trial)
+    told = []
+    first, second = (find_library("observer", trial, before_build=lambda: told.append("building")) for _ in range(2))
+    assert told == ["building"]
     assert isinstance(first, Library)
     assert first == second
     assert first.origin == "built"

@@ -264,6 +264,19 @@ def test_a_kernel_is_described_by_its_tensors():
     assert described["bytes"] == 2 * (6 + 12 + 8)
 
 
+def test_without_a_compiler_the_reason_and_the_way_out_are_told(monkeypatch, tmp_path):
+    from stepscope import simnpu
+    from stepscope.errors import CaptureError
+
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(CaptureError) as told:
+        simnpu.load()
+    assert "no C++ compiler" in str(told.value)
+    assert "run on the CPU" in str(told.value)
+    assert not simnpu.loaded()
+
+
 def ran(script, **environment):
     reason = reason_without_device()
     if reason:

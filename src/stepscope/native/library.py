@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +47,13 @@ class Library:
     origin: str  # "prebuilt" or "built"
 
 
-def find_library(name: str, trial: str) -> Library | str:
+def find_library(name: str, trial: str, *, before_build: Callable[[], None] | None = None) -> Library | str:
     """The library `name`, built if need be, or the reason why there is none.
 
     Args:
         name: folder of the sources, and of the library.
         trial: Python code that loads the library at `sys.argv[1]` and fails if it does not work.
+        before_build: called if the library has to be built, which may take minutes.
     """
     try:
         import torch
@@ -68,7 +69,7 @@ def find_library(name: str, trial: str) -> Library | str:
     if compiler is None:
         return "there is no C++ compiler (g++, c++ or clang++; set CXX to name one)"
     try:
-        return _cached(name, source, compiler, trial)
+        return _cached(name, source, compiler, trial, before_build)
     except (OSError, subprocess.SubprocessError) as fault:
         return f"{name} could not be built: {fault}"
 
@@ -91,13 +92,15 @@ def _compilers() -> list[str]:
     return [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
 
 
-def _cached(name: str, source: Path, compiler: str, trial: str) -> Library | str:
+def _cached(name: str, source: Path, compiler: str, trial: str, before_build: Callable[[], None] | None) -> Library | str:
     folder = cache_folder() / f"{name}-{_key(source, compiler)}"
     path, failed = folder / f"lib{name}.so", folder / "failed.txt"
     if not path.is_file() and not failed.is_file():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder / "lock"):
             if not path.is_file() and not failed.is_file():
+                if before_build:
+                    before_build()
                 reason = _build_and_try(source, compiler, trial, folder, path)
                 if reason:
                     failed.write_text(reason)

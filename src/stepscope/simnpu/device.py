@@ -35,7 +35,7 @@ def load() -> None:
             cause="torch_npu is imported: it has given the name `npu` to real devices",
             fix="use the real devices, or start the script without torch_npu",
         )
-    found = find_library("simnpu", _TRIAL)
+    found = find_library("simnpu", _TRIAL, before_build=_say_that_it_takes_time)
     if isinstance(found, str):
         raise CaptureError(
             "there is no simulated NPU on this machine",
@@ -44,6 +44,10 @@ def load() -> None:
             fix="install torch and a C++ compiler (for example `apt install g++`), or run on the CPU",
         )
     load_library(found.path)
+
+
+def _say_that_it_takes_time() -> None:
+    os.write(2, b"stepscope: building the simulated NPU, once for this torch; this takes one to three minutes\n")
 
 
 def load_library(path: Path) -> None:
