@@ -29,6 +29,9 @@ class NotingTier:
         self.calls.append("stop")
         return TierReport()
 
+    def silence(self):
+        self.calls.append("silence")
+
     def discard(self):
         self.calls.append("discard")
 

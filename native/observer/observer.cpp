@@ -151,6 +151,23 @@ void take_joined(Session& s) {
   s.joined.clear();
 }
 
+// Our own ranges that are open end here; their threads do not touch them any more.
+void close_ranges(Session& s) {
+  for (auto& stream : s.streams) {
+    if (stream->generation != s.generation)
+      continue;
+    for (Op* op : stream->ranges)
+      if (op)
+        Stream::close_range(op, stream->thread);
+    stream->ranges.clear();
+    if (stream->step)
+      Stream::close_range(stream->step, stream->thread);
+    stream->step = nullptr;
+  }
+  for (auto& [id, op] : s.ranges) Stream::close_range(op, op->end_thread);
+  s.ranges.clear();
+}
+
 // Nobody records after this returns, except operators that are still open: they end in chunks nobody reuses.
 void silence(Session& s, std::unique_lock<std::mutex>& lock) {
   s.recording.store(false);
@@ -165,6 +182,9 @@ void silence(Session& s, std::unique_lock<std::mutex>& lock) {
   for (Stream* stream : all)
     while (stream->busy.load(std::memory_order_acquire)) std::this_thread::yield();
   lock.lock();
+  close_ranges(s);
+  if (!s.silent_since)
+    s.silent_since = tick();
 }
 
 void write_until_the_end() {
@@ -187,7 +207,7 @@ void write_until_the_end() {
   }
   take_joined(s);
   lock.unlock();
-  s.writer.drain(true, tick());
+  s.writer.drain(true, s.silent_since);
   s.writer.finish();
 }
 
@@ -240,7 +260,7 @@ using namespace observer;
 #define API extern "C" __attribute__((visibility("default")))
 
 API int stepscope_observer_abi() {
-  return 1;
+  return 2;
 }
 
 API const char* stepscope_observer_error() {
@@ -263,6 +283,7 @@ API int stepscope_observer_prepare(const char* folder, uint32_t options, uint64_
     s.most_bytes = most_bytes;
     s.generation = ++generations;
     s.ending = false;
+    s.silent_since = 0;
     s.limit_reached = false;
     s.joined.clear();
     s.ranges.clear();
@@ -338,6 +359,17 @@ API int stepscope_observer_stop(Report* report) {
     s.pool.shrink(16);
     lock.lock();
     s.phase = Phase::Idle;
+    return 0;
+  });
+}
+
+// Record nothing from here on, on any thread; stop comes later. For limits, which pass on a thread that may not stop.
+API int stepscope_observer_silence() {
+  return guarded([] {
+    Session& s = session();
+    std::unique_lock<std::mutex> lock(s.mutex);
+    if (s.phase == Phase::Recording && s.recording.load())
+      silence(s, lock);
     return 0;
   });
 }

@@ -190,9 +190,10 @@ def test_ranges_steps_and_marks(tmp_path, observer):
 
     frames, report = observed(tmp_path, work)
     ranges = frames["op_range"]
-    assert ranges["name"].to_list() == ["ProfilerStep#3", "outer", "inner \u00e9 " + "x" * 300, "ProfilerStep#4"]
+    assert ranges["name"].to_list() == ["ProfilerStep#3", "outer", "inner \u00e9 " + "x" * 300, "ProfilerStep#4", "left open"]
     assert ranges["scope"].unique().to_list() == [7]
-    step, outer, inner, after = ranges.iter_rows(named=True)
+    step, outer, inner, after, left_open = ranges.iter_rows(named=True)
+    assert left_open["end"] >= left_open["start"]  # it ends with the recording
     assert step["start"] <= outer["start"] <= inner["start"] <= inner["end"] <= step["end"] <= after["start"] <= outer["end"]
     marks = frames["op_mark"].select("category", "correlation_id", "thread_id", "name").rows()
     assert marks == [(1, 42, threading.get_native_id(), "MatMul")]
@@ -213,6 +214,29 @@ def test_ranges_that_end_elsewhere(tmp_path, observer):
     frames, _ = observed(tmp_path, work)
     load = frames["op_range"].row(0, named=True)
     assert (load["start_thread_id"], load["end_thread_id"], load["is_async"]) == (threading.get_native_id(), seen[0], 1)
+
+
+def test_silence_from_another_thread_ends_every_kind_of_record(tmp_path, observer):
+    tensor = torch.ones(2)
+    observer.prepare(tmp_path, ObserverOptions(record_shapes=True, profile_memory=True, with_stack=True))
+    observer.start()
+    observer.push_range("open at the limit")
+    tensor.cos()
+    thread = threading.Thread(target=observer.silence)
+    thread.start()
+    thread.join()
+    tensor.mul(2)
+    torch.ones(1000)
+    observer.pop_range()
+    report = observer.stop()
+    assert report.limit is None
+    tables = read(tmp_path, Clock())
+    assert tables.quality.height == 0
+    assert tables.ops["name"].cast(pl.String).to_list() == ["open at the limit", "aten::cos"]
+    assert tables.memory_events["bytes"].max() < 4000
+    assert tables.ops["end_ns"].max() <= tables.python_calls["end_ns"].max()
+    assert not any("mul" in name for name in tables.python_calls["name"].cast(pl.String))
+    assert sys.getprofile() is None
 
 
 def in_a_thread(work):

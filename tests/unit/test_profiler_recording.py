@@ -214,10 +214,16 @@ def test_a_capture_ends_at_its_limit_and_says_so(stops_anywhere, noting_tier, tm
     prof.start()
     assert reached.wait(10)
     assert ("stop" in noting_tier) is stops_anywhere
+    assert ("silence" in noting_tier) is not stops_anywhere
     for _ in range(3):
         prof.step()
     prof.stop()
-    assert [call for call in noting_tier if "Step" not in call and call != "pop"] == ["prepare", "start", "stop", "ready"]
+    assert [call for call in noting_tier if "Step" not in call and call not in ("pop", "silence")] == [
+        "prepare",
+        "start",
+        "stop",
+        "ready",
+    ]
     assert capsys.readouterr().out.count("ends early") == 1
     info = orjson.loads(next(tmp_path.rglob("profiler_info.json")).read_bytes())
     assert info["collector"]["limit"] == "max_seconds=1"

@@ -349,3 +349,23 @@ def test_flops_by_operator_and_by_step(tier, capsys):
     by_name = {row["name"]: row["flops"] for row in top(tables, by="op").to_dicts()}
     assert (by_name["aten::mm"], by_name["aten::conv2d"]) == (2 * product, 2 * convolution)
     assert top(tables, by="step")["flops"].to_list() == [product + convolution] * 2
+
+
+def test_max_seconds_ends_the_records_before_the_next_step(monkeypatch, tmp_path, capsys):
+    if isinstance(NATIVE, str):
+        pytest.skip(NATIVE)
+    monkeypatch.setenv("STEPSCOPE_COLLECTOR", "native")
+    monkeypatch.chdir(tmp_path)
+    plan = schedule(wait=0, active=1, repeat=1)
+    switches = {"profile_memory": True, "with_stack": True, "with_modules": True}
+    with profile(on_trace_ready=lambda prof: None, schedule=plan, max_seconds=0.05, **switches) as prof:
+        torch.ones(3).cos()
+        prof.prof_if._beside[-1]._thread.join()  # the watch, which ends with the limit
+        assert "max_seconds=0.05" in capsys.readouterr().out
+        torch.ones(3).sin()
+        prof.step()
+    capture = stepscope.open(the_capture("."))
+    assert "aten::cos" in names(capture.ops)
+    assert "aten::sin" not in names(capture.ops)
+    assert capture.steps["step"].to_list() == [0]
+    assert capture.facts.profiler_info["collector"]["limit"] == "max_seconds=0.05"

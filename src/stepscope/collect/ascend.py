@@ -88,6 +88,9 @@ class AscendTier:
         profiler.stop()
         return TierReport(info=self._take_over())
 
+    def silence(self) -> None:
+        """Not offered by the vendor's profiler: records go on until the next step."""
+
     def discard(self) -> None:
         profiler, self._profiler = self._profiler, None
         if profiler is not None and self._started:

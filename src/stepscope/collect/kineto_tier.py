@@ -68,6 +68,9 @@ class KinetoTier:
             _write_flops(self._folder / FLOPS, profiler.profiler.kineto_results.events())
         return TierReport()
 
+    def silence(self) -> None:
+        """Not possible from another thread: records go on until the next step."""
+
     def discard(self) -> None:
         """End without results; torch gives its profiler free only when it has run."""
         profiler, self._profiler = self._profiler, None

@@ -50,6 +50,9 @@ class NativeTier:
             return TierReport()  # it ended by itself, as it does when the process ends
         return _report(self._observer.stop())
 
+    def silence(self) -> None:
+        self._observer.silence()
+
     def discard(self) -> None:
         self.stop()
 

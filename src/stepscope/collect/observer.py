@@ -23,7 +23,7 @@ from typing import Any
 from stepscope.collect.param_tensors import write_param_tensors
 from stepscope.native import find_library
 
-_ABI = 1
+_ABI = 2
 _TRIAL = "import sys; from stepscope.collect.observer import try_library; try_library(sys.argv[1])"
 _TRIAL_OPS = 10
 _PHASES = ("idle", "prepared", "recording", "limit reached")
@@ -155,6 +155,10 @@ class Observer:
             time.perf_counter() - begin,
             _limit(report, self._options),
         )
+
+    def silence(self) -> None:
+        """Record nothing from here on, on any thread; any thread may call it. `stop` comes later."""
+        self._check(self._long.stepscope_observer_silence())
 
     def enable_child_thread(self, options: ObserverOptions | None = None) -> None:
         """Record the calling thread too, with its own switches if given."""
@@ -301,6 +305,7 @@ def _declared(library: Any) -> Any:
         "prepare": (ctypes.c_int, (text, ctypes.c_uint32, number)),
         "start": (ctypes.c_int, ()),
         "stop": (ctypes.c_int, (ctypes.c_void_p,)),
+        "silence": (ctypes.c_int, ()),
         "thread": (ctypes.c_int, (number, ctypes.c_void_p)),
         "enable_thread": (ctypes.c_int, (ctypes.c_uint32,)),
         "disable_thread": (ctypes.c_int, ()),

@@ -201,8 +201,8 @@ class Recording:
     def _on_limit(self, limit: str) -> None:
         """On the watching thread. What only the thread that started it may stop, `heed_limit` does at the next step."""
         self._say_limit(limit)
-        if self._tier is not None and self._tier.stops_anywhere:
-            tolerated("ending the capture", self.stop)
+        if self._tier is not None:
+            tolerated("ending the capture", self.stop if self._tier.stops_anywhere else self._tier.silence)
 
     def _say_limit(self, limit: str) -> None:
         if self.limit is None:
