@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from stepscope.capture import open_capture
-from stepscope.collect import active, budget, spool
+from stepscope.collect import active, budget, host_sampler, spool
 from stepscope.collect.clocks import now, raw_ns
 from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.host_sampler import HEADER, HostSampler
@@ -159,6 +159,28 @@ def test_gc_pauses_are_shown_with_the_real_process(noting_tier, tmp_path):
     assert capture.gc_pauses.height >= 1
     start = capture.gc_pauses["start_ns"][0]
     assert abs(time.time_ns() - start) < 60_000_000_000
+
+
+def test_processors_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_sampler, "_TICKS", 100)
+    monkeypatch.setattr(host_sampler.os, "cpu_count", lambda: 2)
+
+    def thread(tid, user, system, processor):
+        folder = tmp_path / str(tid)
+        folder.mkdir(exist_ok=True)
+        fields = ["S", *["0"] * 10, str(user), str(system), *["0"] * 23, str(processor)]
+        (folder / "stat").write_text(f"{tid} (a ) b) " + " ".join(fields))
+
+    cpu = host_sampler._Cpu(tmp_path)
+    thread(1, 100, 50, 0)
+    assert cpu(10**9) == []
+    thread(1, 110, 60, 1)  # 0.2 s on processor 1, where it was seen last
+    thread(2, 30, 0, 0)  # new: 0.3 s
+    assert [(name, round(value, 3)) for _, name, _, value in cpu(2 * 10**9)] == [
+        ("CPU 0", 30.0),
+        ("CPU 1", 20.0),
+        ("CPU Avg", 25.0),
+    ]
 
 
 def test_host_samples_become_counters(noting_tier, tmp_path):

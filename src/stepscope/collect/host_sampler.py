@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stepscope.collect import messages, paths
@@ -79,16 +79,37 @@ class _Rate:
 
 
 class _Cpu:
-    """Share of each core's time that this process took, by core where its threads ran last; `CPU Avg` is the sum by cores."""
+    """Share of each processor that the threads of this process took, and the mean of all processors as `CPU Avg`.
 
-    def __init__(self) -> None:
-        self._rate = _Rate()
-        self._cores = os.cpu_count() or 1
+    A thread's time counts for the processor on which it was seen last, as the kernel tells no more.
+    """
+
+    def __init__(self, tasks: Path = Path("/proc/self/task")) -> None:
+        self._tasks = tasks
+        self._processors = os.cpu_count() or 1
+        self._before: tuple[int, dict[str, int]] | None = None
 
     def __call__(self, now_ns: int) -> Samples:
-        fields = _after_name(Path("/proc/self/stat").read_text())
-        busy = self._rate(now_ns, (int(fields[11]) + int(fields[12])) / _TICKS)
-        return [] if busy is None else [("CPU Usage", "CPU Avg", "Usage(%)", 100 * busy / self._cores)]
+        seen = dict(self._threads())
+        before, self._before = self._before, (now_ns, {tid: ticks for tid, (ticks, _) in seen.items()})
+        if before is None or now_ns <= before[0]:
+            return []
+        used = dict.fromkeys(range(self._processors), 0)
+        for tid, (ticks, processor) in seen.items():
+            used[processor] = used.get(processor, 0) + ticks - before[1].get(tid, 0)
+        percent = 100 / _TICKS / ((now_ns - before[0]) / 1e9)
+        # Ticks are coarse, and a thread may have moved: no processor gives more than all of its time.
+        shares = [("CPU Usage", f"CPU {number}", "Usage(%)", min(100.0, ticks * percent)) for number, ticks in sorted(used.items())]
+        mean = min(100.0, sum(used.values()) * percent / self._processors)
+        return [*shares, ("CPU Usage", "CPU Avg", "Usage(%)", mean)]
+
+    def _threads(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        for tid in os.listdir(self._tasks):
+            try:
+                fields = _after_name((self._tasks / tid / "stat").read_text())
+            except OSError:
+                continue  # it has just ended
+            yield tid, (int(fields[11]) + int(fields[12]), int(fields[36]))
 
 
 class _Memory:
