@@ -3,6 +3,7 @@
 
 import { button, h } from "./dom";
 import type { Lane } from "./layout";
+import type { Track } from "./model";
 import { grouped, whole } from "./numbers";
 import type { Timeline } from "./timeline";
 import { t } from "./words";
@@ -63,7 +64,8 @@ export class Heads {
       "div",
       { class: `trace-head trace-head-${lane.kind}`, style: `height:${lane.height}px`, "data-key": lane.key },
       fold,
-      h("span", { class: "trace-name", title: describe(lane) }, lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
+      h("span", { class: "trace-name", title: describe(lane) }, lane.kind === "rank" ? `Worker ${lane.label}` : lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
+      lane.kind === "process" && lane.folded ? h("span", { class: "trace-tracks" }, `${lane.tracks} ${t("tracks")}`) : null,
       lane.kind === "counter" && !lane.folded ? h("span", { class: "trace-scale" }, scaleText(lane)) : null,
       tools,
     );
@@ -81,7 +83,10 @@ function describe(lane: Lane): string {
   return parts.join(" · ");
 }
 
+/** The unit, or what the file calls the series when that is all it says ("MHz"). */
+export const unitOf = (track: Track): string => track.unit || (track.series === "value" ? "" : track.series) || "";
+
 function scaleText(lane: Lane): string {
-  const { max, unit } = lane.track!;
-  return max === null || max === undefined ? "" : `max ${grouped(max)} ${unit ?? ""}`;
+  const { max } = lane.track!;
+  return max === null || max === undefined ? "" : `max ${grouped(max)} ${unitOf(lane.track!)}`;
 }

@@ -27,6 +27,8 @@ export interface Lane {
   /** Rows that are drawn one below the other, or those whose density is drawn (a folded process). */
   readonly rows: readonly number[];
   readonly rowHeight: number;
+  /** Tracks below a process. */
+  readonly tracks: number;
 }
 
 export interface Choice {
@@ -75,7 +77,7 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
     const rankFolded = choice.folded.has(`${source.number}`);
     if (sources.length > 1)
       add({ kind: "rank", key: `${source.number}`, source, process: null, track: null, label: source.label, folded: rankFolded,
-        pinned: false, height: GROUP + 2, rows: [], rowHeight: 0 });
+        pinned: false, height: GROUP + 2, rows: [], rowHeight: 0, tracks: 0 });
     const tracks = tracksOf(source);
     for (const process of source.meta.processes) {
       const own = tracks.get(process.id) ?? [];
@@ -93,7 +95,7 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
       const folded = choice.folded.has(key);
       const outer = shown.flatMap((track) => (track.rows?.length ? [track.rows[0]!] : []));
       add({ kind: "process", key, source, process, track: null, label: process.name, folded, pinned: false, height: GROUP,
-        rows: folded ? outer : [], rowHeight: 0 });
+        rows: folded ? outer : [], rowHeight: 0, tracks: shown.length });
       if (!folded) for (const track of shown) add(trackLane(source, process, track, choice, false));
     }
   }
@@ -114,7 +116,7 @@ function trackLane(source: Source, process: Process, track: Track, choice: Choic
   const key = trackKey(source, track.id);
   const folded = choice.folded.has(key);
   const rows = track.rows ?? [];
-  const base = { key, source, process, track, label: track.label, folded, pinned, y: 0 };
+  const base = { key, source, process, track, label: track.label, folded, pinned, y: 0, tracks: 1 };
   if (track.kind === "counter") return { ...base, kind: "counter", height: folded ? MINI : COUNTER, rows: [], rowHeight: folded ? MINI - 4 : COUNTER - 6 };
   const rowHeight = folded ? Math.max(1, Math.min(ROW, Math.floor((MINI - GAP) / rows.length))) : ROW;
   return { ...base, kind: "slices", height: Math.max(MINI, rows.length * rowHeight + GAP), rows, rowHeight };

@@ -8,7 +8,7 @@ import { Bar } from "./bar";
 import { button, h } from "./dom";
 import { mergedText } from "./draw";
 import { Gestures } from "./gestures";
-import { Heads } from "./heads";
+import { Heads, unitOf } from "./heads";
 import { Keys } from "./keys";
 import { processKey, trackKey } from "./layout";
 import { grouped, length, rawUs, whole } from "./numbers";
@@ -84,7 +84,7 @@ export class TraceView {
     const panelRoot = h("div", { class: "trace-panel" });
     const splitter = h("div", { class: "trace-splitter", role: "separator", "aria-orientation": "horizontal", "aria-label": "Height of the panel", tabindex: 0,
       "aria-valuemin": 80, "aria-valuemax": 600, "aria-valuenow": 240 });
-    this.root = h("section", { class: "trace", "data-ready": "false", "data-testid": "trace" },
+    this.root = h("section", { class: "trace", "data-ready": "false", "data-testid": "view-trace" },
       barRoot, h("div", { class: "trace-top" }, corner, top), h("div", { class: "trace-main" }, scroll, this.message), splitter, panelRoot, this.status, this.live);
     host.append(this.root);
     this.root.classList.toggle("trace-dark", state.dark);
@@ -254,7 +254,10 @@ export class TraceView {
     if (this.scene.reference && !this.scene.sources.includes(this.scene.reference.source)) this.scene.reference = null;
     this.scene.flows = [];
     this.heads.clear();
+    const { view } = this.timeline;
+    const whole = view.from <= view.first && view.to >= view.last;
     this.session.placed();
+    if (whole) view.whole();
     this.showRanks();
     this.statusLine();
     await Promise.all(fresh.map((source) => source.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal)));
@@ -400,7 +403,7 @@ export class TraceView {
       lines.push(h("small", {}, `${length(picked.start + picked.source.place)} · ${rawUs(picked.source.meta.base_ns, picked.start)} us`));
     } else if (lane?.kind === "counter") {
       const sample = pickSample(lane.source, lane.track!.id, this.timeline.timeAt(x), this.timeline.nsPerPixel);
-      const unit = lane.track!.unit ?? "";
+      const unit = unitOf(lane.track!);
       if (sample) {
         lines.push(h("b", {}, `${grouped(sample.last)} ${unit}`));
         if (sample.count > 1) lines.push(h("div", {}, `${grouped(sample.min)} … ${grouped(sample.max)} ${unit} (${whole(sample.count)} samples)`));
