@@ -552,7 +552,8 @@ class OperatorCall {
     std::vector<std::pair<at::Tensor, TensorRef>> copies;
     std::vector<std::vector<Layout>> outputs(results.size());
     auto to_npu = [&](const at::Tensor& from, std::vector<Layout>& layouts) {
-      layouts.push_back(layout_of(from));
+      // A result that repeats its elements (stride 0) could not be written to.
+      layouts.push_back(layout_of(!from.defined() || from.is_non_overlapping_and_dense() ? from : from.contiguous()));
       at::Tensor made = empty_npu(layouts.back());
       if (from.defined() && from.numel())
         copies.emplace_back(from, ref_of(made));
@@ -636,6 +637,7 @@ bool becomes_npu_operator(const OperatorHandle& op) {
 }  // namespace
 
 void run_operator(const OperatorHandle& handle, Stack* stack) {
+  check_not_forked();
   OperatorCall(operator_of(handle), *stack).make();
 }
 

@@ -294,15 +294,16 @@ void Stream::execute(Task& task) {
                   (error ? error->what_without_backtrace() : fault.what()));
     }
   }
-  if (r.modelled_ns)
-    sleep_until(start + r.modelled_ns);
+  int64_t end = start ? now_ns() : 0;
+  if (r.modelled_ns && end < start + r.modelled_ns) {
+    end = start + r.modelled_ns;  // how late a sleeper wakes is no property of the kernel
+    sleep_until(end);
+  }
   if (recorded) {
     r.start = start;
+    r.end = end;
     if (r.dequeue_start)
       r.dequeue_end = r.launch_end;  // nothing follows the launch
-    int64_t end = now_ns();
-    // How late the sleeper woke is no property of the kernel.
-    r.end = r.modelled_ns && end - start - r.modelled_ns < 1000000 ? start + r.modelled_ns : end;
     records.add(r);
   }
 }

@@ -28,6 +28,8 @@ namespace {
 
 using c10::IntArrayRef;
 constexpr c10::DispatchKeySet kNpu(c10::DispatchKey::PrivateUse1);
+// The model of time for copies that leave a device.
+constexpr double kCopyFixedNs = 5000, kCopyBytesPerNs = 25;
 
 at::Tensor empty(IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>, std::optional<at::Device> on,
                  std::optional<bool>, std::optional<at::MemoryFormat> format) {
@@ -90,6 +92,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   const bool within = from_npu && to_npu && self.device() == dst.device();
   if (within)
     set_kernel(task->record, self, dst);
+  else if (settings().kernel_time > 0)
+    task->record.modelled_ns = static_cast<int64_t>((kCopyFixedNs + static_cast<double>(dst.nbytes()) / kCopyBytesPerNs) * settings().kernel_time);
   const uint64_t ticket = stream.submit(std::move(task), called);
   if (from_npu && to_npu && !within) {  // the source must not be used again before it was read
     Event read;

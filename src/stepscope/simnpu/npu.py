@@ -129,6 +129,14 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     return _number(device) != _number(peer_device)
 
 
+def set_compile_mode(jit_compile: bool = False) -> None:
+    """Accepted as on hardware; kernels are compiled already."""
+
+
+def set_option(option: dict[str, str]) -> None:
+    """Accepted as on hardware; without effect here."""
+
+
 # streams and events ----------------------------------------------------------------------------------------------
 
 
