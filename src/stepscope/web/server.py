@@ -76,7 +76,6 @@ def names_of(host: str) -> frozenset[str] | None:
     """The names under which a server bound to `host` answers; bound to all addresses it has too many, and a token instead."""
     if host in WIDE:
         return None
-    own = {host.lower(), *(LOOPBACK if is_loopback(host) else ())}
-    if not is_loopback(host):
-        own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return frozenset(own)
+    if is_loopback(host):
+        return frozenset({host.lower(), *LOOPBACK})
+    return frozenset({host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()} - set(LOOPBACK))

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
@@ -33,9 +34,9 @@ class Database:
 
     def __init__(self, tables: Tables):
         self._tables = tables
-        self._folder = TemporaryDirectory(prefix="stepscope-sql-")
-        os.chmod(self._folder.name, 0o700)
-        self.path = Path(self._folder.name) / "tables.db"
+        folder = mkdtemp(prefix="stepscope-sql-")  # readable for its owner only
+        self._removed = finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder) / "tables.db"
         self._written: set[str] = set()
         self._lock = Lock()
 

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CmYgUUCQ.js";
+export{t as render}from"./app-QKOH55ph.js";

@@ -16,8 +16,8 @@ def flows(index: TraceIndex, query: Query) -> dict[str, Any]:
     """Arrows with a part in the window, spread evenly over time when there are too many."""
     wanted = query.texts("cats")
     unknown = [category for category in wanted if category not in index.categories]
-    if unknown and index.categories:
-        raise bad_parameter("cats", f"one of {', '.join(index.categories)}")
+    if unknown:
+        raise bad_parameter("cats", f"among {', '.join(index.categories) or 'none: the capture has no arrows'}")
     limit = query.number("limit", 2000, least=1, most=20_000)
     low, high = query.window(index.length_ns)
     arrows = index.arrows

@@ -1,1 +1,0 @@
-import{t as e}from"./view-BUWVXRlG.js";import{t}from"./jsxRuntime-DTQ_AgNd.js";function n({api:n}){return t(e,{name:`module`,ready:!1,children:n.capture.run})}export{n as View};

@@ -1,0 +1,263 @@
+"""Captures that are empty, broken, not analysed, or change while they are open (viewer.md 2, 9)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+
+import pytest
+from werkzeug.test import Client
+
+from stepscope.errors import CaptureError
+from stepscope.web.app import App
+from stepscope.web.library import Library
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def viewer(tmp_path, clock):
+    (tmp_path / "samples").mkdir()
+    library = Library([tmp_path / "samples"], clock=clock)
+    client = Client(App(library))
+    client.root = tmp_path / "samples"
+    yield client
+    library.close()
+
+
+def write(root, path, data):
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return file
+
+
+def trace(*names):
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10 * place, "dur": 5, "args": {}}
+        for place, name in enumerate(names)
+    ]
+    return json.dumps({"traceEvents": events})
+
+
+def get(client, route, **query):
+    return client.get(f"/api/v1/{route}", query_string={"wait": 30, **query})
+
+
+def test_an_empty_folder_says_what_was_searched(viewer):
+    answer = get(viewer, "runs").json
+    assert answer["runs"] == []
+    assert str(viewer.root) in answer["empty"]["title"]
+    assert answer["empty"]["detail"] == "samples is empty"
+    assert any(OUTPUT in layout for layout in answer["empty"]["layouts"])
+    write(viewer.root, "holiday.jpg", "x")
+    assert "holiday.jpg" in viewer.post("/api/v1/rescan", json={}).json["empty"]["detail"]
+    assert get(viewer, "overview").status_code == 404
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    library = Library([tmp_path / "nothing"])
+    assert library.listing()["empty"]["title"] == "no such folder"
+    library.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["", "{", "[", "null", '{"traceEvents": 5}', b"\x00\xff" * 100, '{"traceEvents": []}', "[1, 2"],
+    ids=lambda data: repr(data)[:12],
+)
+def test_a_broken_trace_fails_alone(viewer, data):
+    write(viewer.root, "run/bad.pt.trace.json", data)
+    write(viewer.root, "run/good.pt.trace.json", trace("a"))
+    bad = get(viewer, "overview", worker="bad")
+    assert bad.status_code == 415
+    error = bad.json["error"]
+    assert (error["code"], error["file"]) == ("unreadable", "run/bad.pt.trace.json")
+    assert error["title"]
+    assert str(viewer.root) not in bad.text
+    assert get(viewer, "overview", worker="good").status_code == 200
+    states = {worker["name"]: worker["spans"][0]["state"] for worker in get(viewer, "runs").json["runs"][0]["workers"]}
+    assert states == {"bad": "failed", "good": "ready"}
+
+
+def test_a_broken_database_fails_alone(viewer):
+    write(viewer.root, "run/ascend_pytorch_profiler_3.db", b"SQLite format 3\0" + b"\xff" * 5000)
+    answer = get(viewer, "overview", worker="3")
+    assert answer.json["error"]["code"] == "unreadable"
+    assert get(viewer, "runs").status_code == 200
+
+
+def test_broken_files_of_a_folder_leave_the_good_ones(viewer):
+    base = f"run/w_1/{OUTPUT}"
+    write(viewer.root, f"{base}/trace_view.json", "[{")
+    write(viewer.root, f"{base}/communication_matrix.json", "{")
+    write(viewer.root, f"{base}/step_trace_time.csv", "Step,Computing\n\xff\x00,x\n")
+    write(
+        viewer.root, f"{base}/kernel_details.csv",
+        "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim\n"
+        "1,MatMul,MatMul,AI_CORE,1736412474730135.222\t,55.161,0,32\n",
+    )  # fmt: skip
+    page = get(viewer, "kernels").json
+    assert page["rows"][0][:3] == ["MatMul", 1, 55.161]
+    assert get(viewer, "overview").status_code == 200
+    assert get(viewer, "comm/matrix").json["error"]["code"] == "missing_data"
+    assert get(viewer, "files").json["quality"]
+
+
+def test_only_operator_details(viewer):
+    """Any subset of files is fine; totals say that nested calls count."""
+    times = [
+        f"{side} {part} Duration{core}(us)"
+        for side, core in (("Host", ""), ("Device", ""), ("Device", " With AICore"))
+        for part in ("Self", "Total")
+    ]
+    rows = 'aten::mm,"2,3;\n3,4","a.py(1): f;\nb.py(2): g",1.5,2.5,10,20,5,20\naten::mm,,,1,1,0,0,0,0\n'
+    head = ",".join(["Name", "Input Shapes", "Call Stack", *times]) + "\n"
+    write(viewer.root, f"run/w_1/{OUTPUT}/operator_details.csv", head + rows)
+    page = get(viewer, "operators").json
+    row = dict(zip([column["key"] for column in page["columns"]], page["rows"][0], strict=True))
+    assert (row["calls"], row["device_self"], row["device_total"], row["core_self"], row["eligible"]) == (
+        2,
+        10.0,
+        20.0,
+        50.0,
+        "Yes",
+    )
+    assert any("nested calls counted" in note for note in page["notes"])
+    shapes = get(viewer, "operators", group="op_shape").json
+    assert sorted(row[1] for row in shapes["rows"]) == ["", "[[2,3],[3,4]]"]
+    stacks = get(viewer, "operators/stacks", name="aten::mm").json
+    assert [frame["text"] for frame in stacks["rows"][0]["frames"]] == ["a.py(1): f", "b.py(2): g"]
+    views = get(viewer, "runs").json["runs"][0]["views"]
+    assert "Operator" in views
+    assert "Trace" not in views
+
+
+def test_raw_folders_are_offered_for_analysis(viewer):
+    (viewer.root / "run" / "host_1_20250101000000000_ascend_pt" / "FRAMEWORK").mkdir(parents=True)
+    (span,) = get(viewer, "runs").json["runs"][0]["workers"][0]["spans"]
+    assert span["state"] == "not_analysed"
+    assert span["command"] == "stepscope analyse run/host_1_20250101000000000_ascend_pt"
+    answer = get(viewer, "overview")
+    assert (answer.status_code, answer.json["error"]["code"]) == (409, "not_analysed")
+    started = viewer.post("/api/v1/load", json={"run": "run"}).json
+    assert started["state"] in ("loading", "failed", "ready")
+
+
+def test_loading_is_told_with_a_number(tmp_path):
+    write(tmp_path, "run/w.pt.trace.json", trace("a"))
+    go = threading.Event()
+
+    def slow(files, root, version, progress):
+        progress("reading w.pt.trace.json", 0.43)
+        assert go.wait(30)
+        raise CaptureError("nothing in it", where=str(files.root), cause="a test", fix="another file")
+
+    library = Library([tmp_path], opener=slow)
+    client = Client(App(library))
+    try:
+        first = client.get("/api/v1/overview")
+        assert (first.status_code, first.json["error"]["code"]) == (409, "loading")
+        assert 0 <= first.json["error"]["progress"] < 1
+        assert client.get("/api/v1/runs").status_code == 200
+    finally:
+        go.set()
+    done = client.get("/api/v1/overview?wait=30")
+    assert (done.status_code, done.json["error"]["title"]) == (415, "nothing in it")
+    library.close()
+
+
+def test_a_fault_while_loading_is_ours(tmp_path, caplog):
+    write(tmp_path, "run/w.pt.trace.json", trace("a"))
+
+    def broken(files, root, version, progress):
+        raise ZeroDivisionError("secret")
+
+    library = Library([tmp_path], opener=broken)
+    answer = Client(App(library)).get("/api/v1/overview?wait=30")
+    assert (answer.status_code, answer.json["error"]["code"]) == (500, "internal")
+    assert "secret" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
+    library.close()
+
+
+def test_a_capture_that_changes_gets_a_new_version(viewer, clock):
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    before = get(viewer, "runs").json["runs"][0]["workers"][0]["spans"][0]["version"]
+    assert get(viewer, "trace/meta").json["slices"] == 1
+    write(viewer.root, "run/w.pt.trace.json", trace("a", "b", "c"))
+    assert get(viewer, "trace/meta").json["slices"] == 1  # not looked at again yet
+    clock.now += 11
+    assert get(viewer, "trace/meta").json["slices"] == 3
+    after = get(viewer, "runs").json["runs"][0]["workers"][0]["spans"][0]["version"]
+    assert after != before
+    assert get(viewer, "trace/meta", v=before).json["error"]["version"] == after
+
+
+def test_a_capture_that_disappears(viewer, clock):
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    write(viewer.root, "run/x.pt.trace.json", trace("a"))
+    assert get(viewer, "overview", worker="w").status_code == 200
+    shutil.rmtree(viewer.root / "run")
+    assert get(viewer, "trace/meta", worker="w").status_code == 200  # what was read is still there
+    lost = get(viewer, "overview", worker="x")
+    assert (lost.status_code, lost.json["error"]["code"]) == (415, "unreadable")
+    assert get(viewer, "files", worker="w").status_code == 200
+    clock.now += 11
+    assert get(viewer, "runs").json["runs"] == []
+
+
+MISSING = [
+    ("memory/curve", "profile_memory=True"), ("memory/events", "profile_memory=True"), ("modules", "with_modules=True"),
+    ("kernels", "activities"), ("kernels/pies", "activities"), ("comm/matrix", "Level1"), ("comm/bandwidth", "Level1"),
+    ("comm/strip", "Level1"), ("distributed/ops", "Level1"), ("flame?source=stack", "with_stack=True"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("route", "switch"), MISSING)
+def test_what_is_missing_names_its_switch(viewer, route, switch):
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    answer = viewer.get(f"/api/v1/{route}{'&' if '?' in route else '?'}wait=30")
+    assert (answer.status_code, answer.json["error"]["code"]) == (404, "missing_data")
+    assert switch in answer.json["error"]["hint"]
+
+
+def test_notes_name_the_switch_of_missing_columns(viewer):
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    notes = " ".join(get(viewer, "operators", group="op_shape").json["notes"])
+    assert all(switch in notes for switch in ("record_shapes=True", "with_stack=True", "activities"))
+    assert "prof.step()" in " ".join(get(viewer, "overview").json["notes"])
+
+
+def test_a_read_only_folder_uses_the_cache(viewer, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    (viewer.root / "run").chmod(0o555)
+    assert get(viewer, "trace/meta").status_code == 200
+    assert [entry.name for entry in (viewer.root / "run").iterdir()] == ["w.pt.trace.json"]
+    assert len(list((tmp_path / "cache" / "stepscope").iterdir())) == 2
+    (viewer.root / "run").chmod(0o755)
+
+
+def test_a_damaged_timeline_index_is_made_again(viewer, clock):
+    write(viewer.root, "run/w.pt.trace.json", trace("a", "b"))
+    assert get(viewer, "trace/meta").json["slices"] == 2
+    (index,) = (viewer.root / "run").glob(".stepscope*.trace")
+    (index / "start.npy").write_bytes(b"\x93NUMPY broken")
+    library = Library([viewer.root])
+    assert Client(App(library)).get("/api/v1/trace/meta?wait=30").json["slices"] == 2
+    library.close()

@@ -1,0 +1,494 @@
+"""Views of the page as pure functions of small captures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops, rows, steps, tables, task
+
+from stepscope.analysis.link import link
+from stepscope.formats.discover import CaptureFiles
+from stepscope.tables import Facts, Tables
+from stepscope.web.opened import Opened
+from stepscope.web.paging import Listing, Shown, csv_text, page
+from stepscope.web.problems import Problem
+from stepscope.web.query import Query
+from stepscope.web.sql import Database
+from stepscope.web.view_list import views_of
+from stepscope.web.views import diff, distributed, files, findings, flame, memory, modules, operators, overview
+from stepscope.web.views import kernels as kernel_view
+from stepscope.web.views import steps as step_view
+
+NAMES = Listing(
+    pl.DataFrame({"name": ["b", "a", None, "C"], "n": [2, None, 1, 10], "x": [0.5, float("nan"), 2.0, 1.0]}),
+    (Shown("name", "Name"), Shown("n", "Count (KB)", summed=True), Shown("x", "X", shown=False)),
+    (("n", True),),
+)
+
+
+def opened(frames: Tables, **facts) -> Opened:
+    return Opened(link(frames.but(meta=Facts(**facts).table())), CaptureFiles(Path("capture")), Path("."), "v")
+
+
+def names(query, listing=NAMES):
+    return [row[0] for row in page(listing, Query(**query))["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param({}, ["b", "a", None, "C"], id="as-it-stands"),
+        pytest.param({"sort": "n"}, [None, "b", "C", "a"], id="numbers-nulls-last"),
+        pytest.param({"sort": "n", "desc": "1"}, ["C", "b", None, "a"], id="descending-nulls-last"),
+        pytest.param({"sort": "name,n", "desc": "1,0"}, ["b", "a", "C", None], id="two-columns"),
+        pytest.param({"offset": 1, "limit": 2}, ["a", None], id="part"),
+        pytest.param({"limit": 0}, [], id="none"),
+        pytest.param({"q": "c"}, ["C"], id="substring-any-case"),
+        pytest.param({"q": "/^[ab]$/"}, ["b", "a"], id="regular-expression"),
+        pytest.param({"q": "["}, [], id="brackets-are-text"),
+        pytest.param({"filter": '{"n": {"min": 2}}'}, ["b", "C"], id="from"),
+        pytest.param({"filter": '{"n": {"min": 1, "max": 2}}'}, ["b", None], id="between"),
+        pytest.param({"filter": '{"name": {"in": ["a", null]}}'}, ["a", None], id="set-with-null"),
+        pytest.param({"filter": '{"n": {"in": [10]}}'}, ["C"], id="set-of-numbers"),
+        pytest.param({"filter": '{"name": {"text": "b"}, "n": {"max": 1}}'}, [], id="all-must-pass"),
+    ],
+)
+def test_pages(query, expected):
+    assert names(query) == expected
+
+
+def test_page_says_what_it_holds():
+    answer = page(NAMES, Query(q="c"))
+    assert (answer["total"], answer["filtered"], answer["totals"], answer["sort"]) == (4, 1, {"n": 10}, [["n", True]])
+    assert answer["columns"][1] == {"key": "n", "name": "Count (KB)", "unit": "KB", "type": "int", "tooltip": "", "shown": True}
+    assert page(NAMES, Query())["rows"][1] == ["a", None, None]  # NaN is no number
+
+
+def test_csv_has_all_rows_and_no_formulas():
+    risky = NAMES.but(frame=pl.DataFrame({"name": ["=1", "+x", "-y", "@z", "a,b"], "n": [-1, 2, 3, 4, 5], "x": [-0.5] * 5}))
+    assert csv_text(risky, Query(limit=1, sort="n", desc=1)).splitlines() == [
+        "Name,Count (KB),X", '"a,b",5,-0.5', "'@z,4,-0.5", "'-y,3,-0.5", "'+x,2,-0.5", "'=1,-1,-0.5",
+    ]  # fmt: skip
+
+
+TRAINING = tables(
+    ops=ops(
+        op("ProfilerStep#1", 0, 100_000),
+        op("aten::matmul", 1000, 21_000, shapes="2,3;3,4", stack="a.py(1): f"),
+        op("aten::mm", 2000, 12_000, shapes="2,3;3,4", stack="a.py(1): f"),
+        op("aten::matmul", 13_000, 15_000, shapes="", stack="b.py(2): g"),  # inside a call of the same name
+        op("MmBackward", 30_000, 40_000, WORKER),
+    ),
+    kernels=kernels(
+        task(50_000, 60_000, name="sgemm_16816", launch_ns=3000, launch_tid=MAIN, core="AI_CORE", task_type="AI_CORE", block_num=4),
+        task(
+            62_000,
+            66_000,
+            name="copy",
+            launch_ns=14_000,
+            launch_tid=MAIN,
+            core="AI_VECTOR_CORE",
+            task_type="AI_VECTOR_CORE",
+            block_num=2,
+        ),
+        task(
+            70_000,
+            76_000,
+            name="sgemm_16816",
+            launch_ns=35_000,
+            launch_tid=WORKER,
+            core="AI_CORE",
+            task_type="AI_CORE",
+            block_num=8,
+        ),
+    ),
+    steps=steps((1, 0, 100_000)),
+)
+
+
+@pytest.fixture(scope="module")
+def npu():
+    return opened(TRAINING, device_kind="npu", device_ids=(0,), level="Level1", rank=0)
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return opened(TRAINING, device_kind="cuda")
+
+
+def dicts(listing, **query):
+    answer = page(listing, Query(**query))
+    return [dict(zip([column["key"] for column in answer["columns"]], row, strict=True)) for row in answer["rows"]]
+
+
+def test_operator_table(npu):
+    first, second, third = dicts(operators.operators(npu, Query()))
+    assert (first["name"], first["device_self"], first["core_self"], first["eligible"]) == ("aten::mm", 10.0, 100.0, "Yes")
+    assert (second["name"], second["device_self"]) == ("MmBackward", 6.0)
+    # Two calls, one inside the other: the total counts the outer one, the self times both.
+    assert (third["name"], third["calls"], third["device_self"], third["device_total"]) == ("aten::matmul", 2, 4.0, 14.0)
+    assert (third["host_total"], third["host_self"]) == (20.0, 10.0)
+    assert third["core_total"] == pytest.approx(100 * 10 / 14)
+
+
+def test_operator_headings(npu, gpu):
+    cpu = opened(tables(ops=ops(op("a", 0, 10))), device_kind="cpu")
+    headings = {
+        name: [column.name for column in operators.operators(one, Query(group="op_shape")).columns]
+        for name, one in (("npu", npu), ("gpu", gpu), ("cpu", cpu))
+    }
+    assert headings["npu"][:11] == [
+        "Name", "Input Shapes", "Calls", "Device Self Duration (us)", "Device Total Duration (us)", "Host Self Duration (us)",
+        "Host Total Duration (us)", "AI Cores Eligible", "AI Cores Self (%)", "AI Cores Total (%)", "CallStack",
+    ]  # fmt: skip
+    assert headings["gpu"][7:10] == ["Tensor Cores Eligible", "Tensor Cores Self (%)", "Tensor Cores Total (%)"]
+    assert headings["cpu"][2:6] == ["Calls", "Host Self Duration (us)", "Host Total Duration (us)", "CallStack"]
+
+
+def test_operators_by_shape_and_their_stacks(npu):
+    shown = {(row["name"], row["shapes"]): row["calls"] for row in dicts(operators.operators(npu, Query(group="op_shape")))}
+    assert shown == {
+        ("aten::matmul", "[[2,3],[3,4]]"): 1,
+        ("aten::matmul", ""): 1,
+        ("aten::mm", "[[2,3],[3,4]]"): 1,
+        ("MmBackward", ""): 1,
+    }
+    both = operators.stacks(npu, Query(name="aten::matmul"))
+    assert sorted(row["frames"][0]["function"] for row in both["rows"]) == ["f", "g"]
+    one = operators.stacks(npu, Query(name="aten::matmul", shapes="[[2,3],[3,4]]"))
+    assert [row["frames"][0]["file"] for row in one["rows"]] == ["a.py"]
+    with pytest.raises(Problem):
+        operators.stacks(npu, Query(name="nothing"))
+
+
+def test_pies_leave_zero_out_and_sum_the_rest(npu):
+    found = {pie["key"]: pie for pie in operators.pies(npu, Query(top=1))["pies"]}
+    assert list(found) == ["device_self", "device_total", "host_self", "host_total"]
+    assert ([item["name"] for item in found["device_self"]["items"]], found["device_self"]["other"]) == (["aten::mm"], 10.0)
+
+
+def test_tensor_cores_on_gpu(gpu):
+    shown = {row["name"]: (row["eligible"], row["core_self"]) for row in dicts(operators.operators(gpu, Query()))}
+    assert shown == {"aten::mm": ("Yes", 100.0), "aten::matmul": ("Yes", 0.0), "MmBackward": ("Yes", 100.0)}
+
+
+def test_kernel_statistic_from_tables(npu):
+    first, second = dicts(kernel_view.kernels(npu, Query()))
+    assert (first["name"], first["calls"], first["total"], first["max"], first["avg"], first["min"]) == (
+        "sgemm_16816",
+        2,
+        16.0,
+        10.0,
+        8.0,
+        6.0,
+    )
+    assert (first["core"], first["block"], first["share"]) == ("AI_CORE", "4, 8", 80.0)
+    assert second["name"] == "copy"
+    assert [row["name"] for row in dicts(kernel_view.kernels(npu, Query(core="AI_VECTOR_CORE")))] == ["copy"]
+    pies = kernel_view.pies(npu, Query())
+    assert [item["name"] for item in pies["pies"][1]["items"]] == ["Using AI CORE", "Using AI VECTOR CORE"]
+    calls = kernel_view.calls(npu, Query(name="sgemm_16816"))
+    assert [(row["start_ns"], row["duration_us"], row["op"]) for row in calls["rows"]] == [
+        (50_000, 10.0, "aten::mm"),
+        (70_000, 6.0, "MmBackward"),
+    ]
+    assert sum(calls["histogram"]["counts"]) == 2
+
+
+def test_gpu_kernels_by_name_and_properties(gpu):
+    (first, _) = dicts(kernel_view.kernels(gpu, Query()))
+    assert (first["name"], first["tensor"], first["calls"], first["mean"]) == ("sgemm_16816", "Yes", 2, 8.0)
+    shown = {(row["name"], row["operator"]): row["eligible"] for row in dicts(kernel_view.kernels(gpu, Query(group="properties")))}
+    assert shown == {("sgemm_16816", "aten::mm"): "Yes", ("sgemm_16816", "MmBackward"): "No", ("copy", "aten::matmul"): "Yes"}
+
+
+def test_an_instant_counts_for_the_first_category():
+    made = opened(
+        tables(
+            ops=ops(op("ProfilerStep#1", 0, 100), op("enumerate(DataLoader)#x", 0, 30), op("aten::add", 20, 60)),
+            kernels=kernels(
+                task(40, 50), task(45, 55, kind="memcpy"), task(55, 58, kind="communication"), task(90, 120, kind="memset")
+            ),
+            api_calls=rows(
+                "api_calls", {"pid": 7, "tid": MAIN, "start_ns": 50, "end_ns": 65, "level": "cuda_runtime", "name": "x"}
+            ),
+            steps=steps((1, 0, 100)),
+        ),
+        device_kind="cuda",
+    )
+    (row,) = step_view.other_steps(made).iter_rows(named=True)
+    expected = {
+        "Kernel": 10,
+        "Memcpy": 5,
+        "Memset": 10,
+        "Communication": 3,
+        "Runtime": 7,
+        "DataLoader": 30,
+        "CPU Exec": 10,
+        "Other": 25,
+    }
+    assert {name: round(row[name] * 1000) for name in expected} == expected
+    assert sum(expected.values()) == 100 == round(row["total"] * 1000)
+
+
+def test_overview_of_both_kinds(npu, gpu):
+    answer = overview.overview(npu, workers=2)
+    assert {"name": "Number of Worker(s)", "value": 2} in answer["configuration"]
+    assert [row[0] for row in answer["execution"]["rows"]][:2] == ["Computing", "Communication(Not Overlapped)"]
+    other = overview.overview(gpu)
+    assert other["execution"]["rows"][0] == ["Average Step Time", 100.0, 100.0]
+    assert sum(row[1] for row in other["execution"]["rows"][1:]) == pytest.approx(100.0)
+    assert other["gpu_summary"][1]["value"] == pytest.approx(20.0)
+
+
+def allocation(name, start, end, size, **more):
+    return {
+        "pid": 7,
+        "tid": MAIN,
+        "name": name,
+        "device_type": "npu",
+        "device": 0,
+        "component": "PTA",
+        "bytes": size,
+        "start_ns": start,
+        "release_ns": end,
+        **more,
+    }
+
+
+def test_memory_of_blocks():
+    made = opened(
+        tables(
+            ops=ops(op("a", 0, 2_000_000)),
+            allocations=rows(
+                "allocations",
+                allocation("a", 1_000_000, 3_000_000, 2048),
+                allocation("b", 2_000_000, None, 1024),
+                allocation("c", 500_000, 600_000, 512, component="GE"),
+            ),
+        ),
+        device_kind="npu",
+    )
+    shown = dicts(memory.events(made, Query()))
+    assert [(row["name"], row["size"], row["allocation"], row["release"], row["duration"]) for row in shown] == [
+        ("cann::c", 0.5, 0.5, 0.6, pytest.approx(0.1)),
+        ("a", 2.0, 1.0, 3.0, 2.0),
+        ("b", 1.0, 2.0, None, None),
+    ]
+    assert [row["name"] for row in dicts(memory.events(made, Query(held=1)))] == ["b"]
+    assert [row["name"] for row in dicts(memory.events(made, Query(**{"from": 1_500_000, "to": 2_500_000})))] == ["b"]
+    held = memory.alive(made, Query(at=2_500_000))
+    assert (held["count"], held["bytes"], [row["name"] for row in held["rows"]]) == (2, 3072, ["a", "b"])
+    with pytest.raises(Problem):
+        memory.events(made, Query(device="NPU:7"))
+
+
+def test_thinned_curves_keep_first_extremes_and_last():
+    time = np.arange(1000, dtype=np.int64)
+    value = np.sin(time / 3.0)
+    kept = memory.thinned(time, value, 100, 900, 4)
+    assert kept[0] == 99  # in force at the left edge
+    for pixel in range(4):
+        inside = np.arange(100 + 200 * pixel, 300 + 200 * pixel)
+        wanted = {inside[0], inside[-1], inside[value[inside].argmin()], inside[value[inside].argmax()]}
+        assert wanted == set(kept[(kept >= inside[0]) & (kept <= inside[-1])])
+    assert memory.thinned(time, value, 0, 1000, 1000).tolist() == time.tolist()
+
+
+def test_memory_statistics_of_operators():
+    def event(time, size):
+        return {
+            "pid": 7,
+            "tid": MAIN,
+            "time_ns": time,
+            "component": "PTA",
+            "device_type": "cpu",
+            "bytes": size,
+            "ptr": 1,
+            "inner": True,
+            "action": "malloc",
+        }
+
+    made = opened(
+        tables(
+            ops=ops(op("outer", 0, 100), op("inner", 10, 20)),
+            memory_events=rows("memory_events", event(5, 1024), event(12, 2048), event(50, -1024)),
+        ),
+        device_kind="cpu",
+    )
+    shown = {row["name"]: row for row in dicts(memory.statistics(made, Query()))}
+    assert {key: shown["outer"][key] for key in ("increase", "self_increase", "count", "self_count", "size", "self_size")} == {
+        "increase": 2.0, "self_increase": 0.0, "count": 2, "self_count": 1, "size": 3.0, "self_size": 1.0
+    }  # fmt: skip
+    assert (shown["inner"]["self_increase"], shown["inner"]["calls"]) == (2.0, 1)
+
+
+def test_diff_keeps_rows_of_one_side_and_drills_down(npu):
+    other = opened(
+        tables(
+            ops=ops(op("ProfilerStep#9", 0, 100_000), op("aten::matmul", 1000, 31_000), op("aten::new", 50_000, 52_000, WORKER))
+        ),
+        device_kind="npu",
+    )
+    answer = diff.diff(npu, other, Query(metric="host_total"))
+    shown = {row[0]: row[1:] for row in answer["table"]["rows"]}
+    assert shown["aten::matmul"][:8] == [2, 1, -1, -50.0, 20.0, 30.0, 10.0, 50.0]
+    assert (shown["aten::new"][-1], shown["aten::mm"][-1], shown["aten::matmul"][-1]) == ("experiment", "baseline", None)
+    assert [(row["name"], row["baseline"], row["experiment"], row["children"]) for row in answer["phases"]] == [
+        ("aten::matmul", 20.0, 30.0, True),
+        ("MmBackward", 10.0, 0.0, False),
+        ("aten::new", 0.0, 2.0, False),
+    ]
+    assert answer["phases"][-1]["diff_sum"] == 2.0
+    inside = diff.diff(npu, other, Query(path='["aten::matmul"]'))["phases"]
+    assert [row["name"] for row in inside] == ["aten::mm", "aten::matmul"]
+    with pytest.raises(Problem):
+        diff.diff(npu, other, Query(path='["nothing"]'))
+
+
+def test_flame_of_operators_and_stacks(npu):
+    by_op = flame.flame(npu, Query(source="op", weight="device"))
+    assert by_op["total"] == 20.0
+    rows = list(
+        zip(
+            by_op["nodes"]["parent"],
+            (by_op["names"][name] for name in by_op["nodes"]["name"]),
+            by_op["nodes"]["weight"],
+            strict=True,
+        )
+    )
+    assert rows == [
+        (-1, "all", 20.0),
+        (0, "aten::matmul", 14.0),
+        (0, "MmBackward", 6.0),
+        (1, "aten::mm", 10.0),
+        (1, "aten::matmul", 4.0),
+    ]
+    assert sorted(flame.collapsed(npu, Query(weight="device")).splitlines()) == ["a.py(1): f 10", "b.py(2): g 4"]
+    only = flame.flame(npu, Query(source="op", weight="device", root="aten::mm"))
+    assert (only["total"], only["names"]) == (10.0, ["all", "aten::mm"])
+
+
+def test_communication_counts_sdma_and_rdma_only():
+    def packets(transport, size):
+        return {
+            "collective": 0,
+            "name": "hcom_allReduce__271_0_1",
+            "group": "g",
+            "transport": transport,
+            "transit_mb": size,
+            "transit_ms": 1.0,
+        }
+
+    made = opened(
+        tables(
+            collectives=collectives(
+                collective(0, 2_000_000, group="g"), collective(3_000_000, 4_000_000, group="g", name="hcom_allReduce__271_1_1")
+            ),
+            collective_times=rows(
+                "collective_times",
+                {
+                    "collective": 0,
+                    "name": "hcom_allReduce__271_0_1",
+                    "group": "g",
+                    "elapse_ms": 2.0,
+                    "transit_ms": 0.5,
+                    "wait_ms": 1.0,
+                    "sync_ms": 0.75,
+                    "idle_ms": 0.5,
+                },
+                {
+                    "collective": 1,
+                    "name": "hcom_allReduce__271_1_1",
+                    "group": "g",
+                    "elapse_ms": 1.0,
+                    "transit_ms": 0.5,
+                    "wait_ms": 0.0,
+                    "sync_ms": 0.0,
+                    "idle_ms": 0.5,
+                },
+            ),
+            collective_packets=rows(
+                "collective_packets", packets("SDMA", 2.0), packets("HCCS", 2.0), packets("RDMA", 0.5), packets("SDMA", 2.0)
+            ),
+        ),
+        device_kind="npu",
+    )
+    (row,) = dicts(distributed.operations(made, Query()))
+    assert (row["name"], row["calls"], row["size"], row["elapse"], row["avg_transit"]) == (
+        "hcom_allReduce_",
+        2,
+        2_500_000.0,
+        3000.0,
+        500.0,
+    )
+    answer = distributed.overview({"0": made}, [], Query())
+    assert answer["synchronizing"]["rows"] == [[1000.0, 750.0, 250.0, 1000.0]]
+    assert sum(answer["synchronizing"]["rows"][0]) == 3000.0
+
+
+def test_gpu_workers_share_the_shortest_time():
+    def worker(*spans):
+        return opened(
+            tables(collectives=collectives(*[collective(start, end, op_type="allreduce", kernel=0) for start, end in spans])),
+            device_kind="cuda",
+        )
+
+    answer = distributed.overview(
+        {"0": worker((0, 10_000), (20_000, 24_000)), "1": worker((0, 4000), (20_000, 26_000))}, [], Query()
+    )
+    assert answer["synchronizing"]["rows"] == [[8.0, 6.0, 0.0, 0.0], [8.0, 2.0, 0.0, 0.0]]
+
+
+def test_modules_have_parents_and_operators():
+    def call(name, start, end):
+        return {"pid": 7, "tid": MAIN, "start_ns": start, "end_ns": end, "name": f"nn.Module: {name}", "kind": "module"}
+
+    made = opened(
+        tables(
+            python_calls=rows("python_calls", call("Net", 0, 100_000), call("Linear", 10_000, 30_000)),
+            ops=ops(op("a", 12_000, 20_000), op("b", 50_000, 51_000)),
+        )
+    )
+    answer = modules.modules(made)
+    assert [(row["id"], row["parent"], row["depth"], row["cells"]) for row in answer["rows"]] == [
+        (0, None, 0, ["Net", 1, 2, 100.0, 80.0, 0.0, 0.0]),
+        (1, 0, 1, ["Linear", 1, 1, 20.0, 20.0, 0.0, 0.0]),
+    ]
+
+
+def test_findings_name_what_they_could_not_ask(npu):
+    found = findings.findings(npu)
+    assert {hit["rule"] for hit in found["findings"]} >= {"free-device"}
+    assert {silent["rule"] for silent in found["not_applicable"]} >= {"slow-steps", "exposed-communication", "small-kernels"}
+    costs = [hit["gain_us"] for hit in found["findings"] if hit["severity"] == "high"]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_files_describe_tables(npu):
+    answer = files.files(npu)
+    (table,) = [table for table in answer["tables"] if table["name"] == "steps"]
+    assert (table["rows"], table["columns"][0]["name"]) == (1, "step")
+    assert answer["facts"]["level"] == "Level1"
+
+
+def test_views_appear_with_their_data(npu, gpu):
+    assert views_of(npu) == ["Overview", "Operator", "NPU Kernel", "Trace", "Flame", "Findings", "Files"]
+    assert views_of(gpu)[2] == "GPU Kernel"
+    assert views_of(opened(tables(), device_kind="cpu")) == ["Files"]
+
+
+def test_sql_over_the_tables(npu):
+    database = Database(npu.tables)
+    columns, found, more = database.query("select name, count(*) as n from ops group by name order by n desc, name", 2)
+    assert (columns, found, more) == (["name", "n"], [["aten::matmul", 2], ["MmBackward", 1]], True)
+    assert database.query("select k.name from kernels k join ops o on k.op = o.rowid - 1 where o.name = 'aten::mm'", 10)[1] == [
+        ["sgemm_16816"]
+    ]
+    folder = database.path.parent
+    assert folder.stat().st_mode & 0o077 == 0
+    del database
+    assert not folder.exists()
