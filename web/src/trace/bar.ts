@@ -24,7 +24,7 @@ export class Bar {
   private readonly count = h("output", { class: "trace-count", "data-testid": "trace-hits" });
   private readonly regex = toggle(".*", t("Regular expression"), () => this.find());
   private readonly exact = toggle("Aa", t("Match case"), () => this.find());
-  private readonly word = toggle("“w”", t("Whole word"), () => this.find());
+  private readonly word = toggle("“ ”", t("Whole word"), () => this.find());
   private readonly menus = new Map<string, HTMLDetailsElement>();
   private readonly stop = new AbortController();
   private timer = 0;

@@ -30,7 +30,7 @@ export class Panel {
 
   constructor(readonly root: HTMLElement, private readonly session: () => Session, private readonly actions: PanelActions) {
     const bar = h("div", { class: "trace-tabs", role: "tablist", "aria-label": "Trace panels" });
-    root.append(bar);
+    root.append(h("div", { class: "trace-tab-row" }, bar, h("span", { class: "trace-grow" }), button("✕", t("Close panel (Q)"), () => this.toggle(false))));
     for (const tab of Object.keys(TITLES) as Tab[]) {
       const id = `trace-panel-${tab}`;
       const own = button(t(TITLES[tab]), t(TITLES[tab]), () => this.show(tab), { role: "tab", "aria-controls": id, "data-testid": `trace-tab-${tab}` });
@@ -49,7 +49,6 @@ export class Panel {
       this.tabs.get(next)!.focus();
       event.preventDefault();
     });
-    bar.append(h("span", { class: "trace-grow" }), button("✕", t("Close panel (Q)"), () => this.toggle(false)));
     this.bodies.get("detail")!.append(hint());
     this.bodies.get("list")!.append(hint());
     this.noMarks();
@@ -125,7 +124,7 @@ export class Panel {
       if (!entries.length) continue;
       const most = entries.slice(0, 50);
       linked.append(
-        h("h4", {}, `${title} (${whole(Math.max(total, entries.length))})`),
+        h("h2", { class: "trace-h" }, `${title} (${whole(Math.max(total, entries.length))})`),
         h("ul", {}, ...most.map((entry) =>
           h("li", {}, entry.id === null ? (entry.name ?? "?") : button(entry.name ?? "?", entry.name ?? "?", () => go(entry.id), { class: "trace-link" }),
             h("small", {}, ` ${entry.note ? `${entry.note} · ` : ""}${entry.duration_ns === undefined ? "" : `${length(entry.duration_ns)} `}`)))),
@@ -134,9 +133,9 @@ export class Panel {
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
         h("div", {}, this.links(chosen, detail), table(facts)),
-        h("div", {}, h("h4", {}, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
+        h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
-          detail.stack.length ? h("h4", {}, t("Call stack")) : null,
+          detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
           detail.stack.length ? h("ol", { class: "trace-stack" }, ...detail.stack.map((frame) => h("li", {}, frame.text))) : null,
           linked),
       ),
@@ -250,7 +249,7 @@ export class Panel {
     const entries = answer.ids.map((_, i) =>
       button(`${exactUs(answer.start_ns[i]! + source.place)} · ${length(answer.duration_ns[i]!)}`, trackName(source, answer.track[i]!), () => go(i), { class: "trace-link" }));
     slots.replaceChildren(
-      h("h4", {}, `${title} (${whole(answer.total)})`),
+      h("h2", { class: "trace-h" }, `${title} (${whole(answer.total)})`),
       h("p", {}, button("‹", "Previous", () => go(at - 1)), button("›", "Next", () => go(at + 1))),
       h("ol", {}, ...entries.map((entry) => h("li", {}, entry))),
       answer.total > answer.ids.length ? h("p", {}, `the first ${answer.ids.length} of ${whole(answer.total)}`) : "");

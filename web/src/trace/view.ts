@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Trace view as a whole: elements, captures, address, test hooks.
 
-import { type Api, ApiError, captureApi } from "../api";
+import { type Api, ApiError } from "../api";
+import { apiFor } from "../state";
 import type { TraceState } from "../trace_state";
 import { type Address, readAddress, writeAddress } from "./address";
 import { Bar } from "./bar";
@@ -233,12 +234,12 @@ export class TraceView {
     const address = readAddress(this.state.params);
     const fresh: Source[] = [];
     const known = new Set([first.label, ...kept.map((source) => source.label)]);
-    for (const [i, { run, worker, span, version }] of this.state.workers.entries()) {
+    for (const [i, { run, worker, span }] of this.state.workers.entries()) {
       const label = this.workerLabel(worker, span);
       if (!names.has(label) || known.has(label)) continue;
       try {
         // The number is the worker's place in the list, so that keys of tracks stay the same from visit to visit.
-        const source = await this.openSource(i + 1, captureApi({ run, worker, span, version }, () => undefined), label);
+        const source = await this.openSource(i + 1, apiFor([run, worker, span]), label);
         source.offset = Number(BigInt(source.meta.base_ns) - BigInt(first.meta.base_ns));
         source.shift = address.shifts.get(label) ?? 0;
         source.paintNames(this.scene.theme, null);
