@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from stepscope.analysis.window import only_steps
 from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export import mindspore
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
+from stepscope.export.json_text import indent
 from stepscope.export.msprof import write_msprof
 from stepscope.export.parquet import write_parquet
 from stepscope.export.perfetto import write_perfetto
@@ -61,6 +63,8 @@ class Request:
     parallel: bool = True
     simplify: bool = True
     progress: Progress = quiet
+    steps: tuple[int, ...] = ()  # only these, counted from 1 at the first recorded one
+    pretty: bool = False  # JSON over several lines
 
 
 def analyse(
@@ -197,6 +201,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
     # With --out the capture stays untouched, and the store would lie inside it.
     tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel)
+    tables = only_steps(tables, request.steps) if request.steps else tables
     exports = request.exports or tables.facts.export_type or ("text",)
     if target.is_symlink():
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
@@ -204,6 +209,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
         with building(target) as new:
             work = partial(_export_prof, capture.files.stamp) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
+            if request.pretty:
+                indent([path for path in written if path.suffix == ".json"])
             names = sorted(str(path.relative_to(new)) for path in written)
             if target.name == OUTPUT:
                 (new / "analyse.done").touch(mode=0o640)

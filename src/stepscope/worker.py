@@ -36,7 +36,13 @@ def main(text: str) -> int:
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
-    results = analyse_captures(open_all(request["capture"]), Request(progress=_stage), jobs=1)
+    wanted = Request(
+        progress=_stage,
+        steps=tuple(request.get("steps") or ()),
+        pretty=bool(request.get("pretty")),
+        simplify=bool(request.get("simplify", True)),
+    )
+    results = analyse_captures(open_all(request["capture"]), wanted, jobs=1)
     failed = [result for result in results if not result.ok]
     if not failed and request.get("op_args"):
         write_op_args(open_capture(request["capture"]).load(_stage), Path(request["capture"]))

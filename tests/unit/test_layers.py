@@ -18,7 +18,7 @@ ALLOWED = {
     "export": {"analysis", "tables"},
     "capture": {"analysis", "formats", "tables"},
     "simplify": {"formats"},
-    "analyser": {"capture", "export", "simplify", "tables"},
+    "analyser": {"analysis", "capture", "export", "simplify", "tables"},
     "report": {"analysis", "capture", "tables"},
     "worker": {"analyser", "capture", "export", "tables"},
     "native": set(),
@@ -26,6 +26,8 @@ ALLOWED = {
     "collect": {"formats", "native"},
     "profiler": {"analyser", "collect"},
     "compat": {"collect", "profiler"},
+    "frameworks": {"collect", "formats", "profiler"},
+    "mindspore": {"frameworks"},
     "web": {"analysis", "capture", "export", "formats", "report", "tables"},
     "cli": {"analyser", "analysis", "capture", "export", "report", "tables", "web"},
     "__init__": {"analyser", "capture"},
@@ -33,7 +35,7 @@ ALLOWED = {
 }
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
-INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "compat"}
+INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "compat", "frameworks"}
 # Imported by its neighbours only, once torch is there.
 AFTER_TORCH = {"simnpu/amp.py", "simnpu/npu.py"}
 

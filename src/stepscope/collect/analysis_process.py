@@ -81,7 +81,12 @@ def wait_with_progress(process: AnalysisProcess) -> Outcome:
 
 
 def analyse_capture(
-    capture: Path, *, background: bool, op_args: bool = False, afterwards: Callable[[], None] = lambda: None
+    capture: Path,
+    *,
+    background: bool,
+    op_args: bool = False,
+    afterwards: Callable[[], None] = lambda: None,
+    further: Mapping[str, Any] | None = None,
 ) -> None:
     """Analyse a finished capture and say how it went; its failure is one warning.
 
@@ -90,9 +95,12 @@ def analyse_capture(
         background: return at once; the interpreter waits for the analysis when it ends.
         op_args: write the operators' arguments beside the capture too.
         afterwards: called when the analysis is over, well or not.
+        further: other keys of the request to the worker.
     """
     messages.info(f"Start parsing profiling data in {'async' if background else 'sync'} mode at: {capture}")
-    process = AnalysisProcess({"do": "analyse", "capture": str(capture), "op_args": op_args}, background=background)
+    process = AnalysisProcess(
+        {"do": "analyse", "capture": str(capture), "op_args": op_args, **(further or {})}, background=background
+    )
 
     def finish() -> None:
         outcome = process.wait() if background else wait_with_progress(process)

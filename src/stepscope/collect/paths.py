@@ -81,13 +81,15 @@ def make_folder(folder: Path) -> None:
         raise CaptureError("a folder is needed, this is a file", where=str(folder), fix="choose another path")
 
 
-def new_capture_folder(parent: Path, worker: str | None, *, now_ms: int | None = None) -> Path:
+def new_capture_folder(
+    parent: Path, worker: str | None, *, now_ms: int | None = None, ending: str = "_ascend_pt", utc: bool = False
+) -> Path:
     """`{worker}_{pid}_{time}_ascend_pt`, made anew; the next free millisecond when the name is taken."""
     moment = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     while True:
         seconds, milliseconds = divmod(moment, 1000)
-        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{milliseconds:03d}"
-        folder = parent / f"{worker or socket.gethostname()}_{os.getpid()}_{stamp}_ascend_pt"
+        stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds) if utc else time.localtime(seconds)) + f"{milliseconds:03d}"
+        folder = parent / f"{worker or socket.gethostname()}_{os.getpid()}_{stamp}{ending}"
         try:
             folder.mkdir(mode=FOLDER_MODE)
         except FileExistsError:

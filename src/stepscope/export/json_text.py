@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import orjson
 import polars as pl
 
@@ -20,3 +23,9 @@ def several_lines(text: str) -> str:
 def number(column: pl.Expr) -> pl.Expr:
     """A float as JSON: the shortest form that reads back the same, the word null for what JSON cannot say (inf)."""
     return pl.when(column.is_finite()).then(column.cast(pl.String)).when(column.is_not_null()).then(pl.lit("null"))
+
+
+def indent(paths: Iterable[Path]) -> None:
+    """Write JSON files again over several lines, for people who read them with a text editor."""
+    for path in paths:
+        path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()), option=orjson.OPT_INDENT_2))

@@ -32,6 +32,8 @@ def read(folder: Path, ops: pl.DataFrame, *, device: int | None, pid: int | None
         pid: the process.
     """
     rows = pl.concat([_kernel_rows(path, quality) for path in _files(folder, _KERNELS)] or [_no_kernels()])
+    if not rows.height and device is not None:
+        rows = _from_launches(ops)
     rows = _with_inputs(rows.sort("start_ns", maintain_order=True), folder, quality)
     rows = _launched(rows, ops).with_columns(
         device=pl.lit(device, pl.Int32),
@@ -72,6 +74,16 @@ def _kernel_rows(path: Path, quality: list[pl.DataFrame]) -> pl.DataFrame:
     quality.append(lost(path.name, "unreadable call", numbers.height - good.height, "not `start,duration,worker`"))
     length = pl.col("duration_ns").round().cast(pl.Int64)
     return good.with_columns(end_ns=pl.col("start_ns") + length).select(_no_kernels().columns)
+
+
+def _from_launches(ops: pl.DataFrame) -> pl.DataFrame:
+    """Kernels of a graph where only the host was recorded: on a processor, launching one is running it."""
+    named = ops.select("start_ns", "end_ns", "tid", name=pl.col("name").cast(pl.String).str.strip_prefix(_GRAPH_LAUNCH))
+    launches = named.filter(ops["name"].cast(pl.String).str.starts_with(_GRAPH_LAUNCH))
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    return launches.with_columns(task_type=pl.lit(TASK_TYPE), duration_ns=length, stream=pl.col("tid")).select(
+        _no_kernels().columns
+    )
 
 
 def _type() -> pl.Expr:

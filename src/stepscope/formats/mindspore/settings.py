@@ -29,6 +29,9 @@ def sections(info: Json) -> tuple[Json, Json] | None:
     if not isinstance(given, Mapping):
         return None
     common = {name: given.get(name) for name in ("activities", "record_shapes", "profile_memory", "with_stack")}
+    collector = info.get("collector")
+    if isinstance(collector, Mapping) and isinstance(collector.get("activities"), list):
+        common["activities"] = collector["activities"]  # what the machine had of what was asked for
     common["schedule"] = given.get("schedule") if given.get("is_set_schedule", True) else None
     level, metrics = (str(given.get(name) or "") for name in ("profiler_level", "aic_metrics"))
     further = {f"_{name}": given.get(name) for name in _SAME}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profile a MindSpore training run: the names of mindspore.Profiler and mindspore.profiler.
+
+from stepscope.mindspore import Profiler
+
+profiler = Profiler()
+model.train(1, data)
+profiler.analyse()
+"""
+
+from stepscope.frameworks.mindspore.arguments import _ExperimentalConfig
+from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
+from stepscope.frameworks.mindspore.profiler import Profiler, profile, tensor_board_trace_handler
+from stepscope.frameworks.mindspore.scheduling import ProfilerAction, schedule
+from stepscope.profiler.handlers import tensorboard_trace_handler
+
+__all__ = [
+    "AicoreMetrics",
+    "ExportType",
+    "HostSystem",
+    "Profiler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "ProfilerLevel",
+    "_ExperimentalConfig",
+    "profile",
+    "schedule",
+    "tensor_board_trace_handler",
+    "tensorboard_trace_handler",
+]

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiler that a MindSpore training script uses (mindspore.md 2, 3)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from sys import getsizeof
+from types import TracebackType
+from typing import Any
+
+from stepscope.collect import active, messages
+from stepscope.collect.guard import Fuse, quietly, tolerated
+from stepscope.collect.settings import Place
+from stepscope.frameworks.mindspore import arguments, training_steps
+from stepscope.frameworks.mindspore.offline import analyse_offline, consecutive
+from stepscope.frameworks.mindspore.recording import Recording
+from stepscope.frameworks.mindspore.scheduling import ProfilerAction
+from stepscope.profiler.constants import ProfilerAction as CommonAction
+from stepscope.profiler.handlers import TraceHandler
+from stepscope.profiler.transitions import AT_STOP, TRANSITIONS, Transition
+
+
+class Profiler:
+    """Records a MindSpore training run; see `arguments.Parameters` for the keywords.
+
+    Records from construction to `stop`, or the steps that a schedule chooses. `analyse` writes the files; with a schedule
+    each capture goes to `on_trace_ready`. A fault of the profiler is one warning, and training goes on.
+    """
+
+    MAX_META_SIZE = 100 * 1024 * 1024
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._parameters = arguments.parameters(kwargs)
+        self._metadata: dict[str, Any] = {}
+        self._has_started = False
+        self._refused = False
+        self._in_handler = False
+        self._step_open = False
+        self._schedule_no_use_step: bool | None = True if self._parameters.schedule is not None else None
+        self.step_num = 0
+        self.current_action = self._action(0)
+        self.prof_if = Recording(self._parameters, self._choose_place, self._take_metadata)
+        self._fuse = Fuse(self._release)
+        if self._parameters.schedule is None:
+            training_steps.listen(self)
+        if self._parameters.start_profile:
+            self.start()
+
+    def start(self) -> None:
+        """Begin to record."""
+        if self._has_started:
+            messages.warning("the profiler has started already; this start is ignored")
+            return
+        self._refused = not active.claim(self)
+        if self._refused:
+            messages.error("another profiler runs in this process; this one records nothing")
+            return
+        self._has_started, self._fuse = True, Fuse(self._release)
+        self._fuse.run("starting the profiler", self._begin)
+
+    def stop(self) -> None:
+        """End recording."""
+        if self._refused:
+            return
+        if not self._has_started:
+            messages.error("the profiler has not started; this stop is ignored")
+            return
+        if self._schedule_no_use_step:
+            messages.warning("the profiler has a schedule, but step() was never called; what was recorded is kept")
+        # Before anything that may fail or call the user's handler: whatever happens there happens once.
+        self._has_started = False
+        self._fuse.run("stopping the profiler", self._end)
+        active.release(self)
+
+    def step(self) -> None:
+        """End a step and begin the next one."""
+        if not self._takes_steps():
+            messages.once(messages.error, "the profiler has no schedule; step() has no effect")
+            return
+        if not self._has_started:
+            if not self._refused:
+                messages.once(messages.error, "the profiler is stopped; step() has no effect")
+            return
+        self._schedule_no_use_step = False
+        self._fuse.run("the profiler's step", self._step)
+
+    def analyse(
+        self, offline_path: Any = None, pretty: Any = False, step_list: Any = None, mode: Any = "sync", *, async_mode: Any = None
+    ) -> None:
+        """Stop when still running, and write the files of what was recorded.
+
+        Args:
+            offline_path: has no effect; `offline_analyse` takes a path.
+            pretty: write JSON files over several lines.
+            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; all unless given.
+            mode: `sync` waits for the analysis, `async` does not.
+            async_mode: True is the same as mode="async".
+        """
+        if offline_path is not None:
+            messages.warning("analyse: offline_path has no effect here; use Profiler.offline_analyse(path)")
+        if not isinstance(mode, str) or mode not in ("sync", "async"):
+            messages.warning(f"analyse: mode={mode!r} is neither 'sync' nor 'async'; 'sync' is used")
+            mode = "sync"
+        if not isinstance(pretty, bool):
+            messages.warning(f"analyse: pretty={pretty!r} is not a bool; False is used")
+            pretty = False
+        if self._has_started and not self._in_handler:
+            self.stop()
+        if self._parameters.schedule is not None and not self._in_handler:
+            messages.warning("the profiler has a schedule; give on_trace_ready to analyse its captures")
+            return
+        background = async_mode is True or mode == "async"
+        steps = consecutive("analyse", step_list)
+        tolerated("analyse", lambda: self.prof_if.analyse(background=background, pretty=pretty, steps=steps))
+
+    @classmethod
+    def offline_analyse(cls, path: Any, pretty: Any = False, step_list: Any = None, data_simplification: Any = False) -> None:
+        """Analyse the capture at `path` or every one below it; a capture that fails leaves the others alone.
+
+        Args:
+            path: a `*_ascend_ms` folder or a folder of such folders.
+            pretty: write JSON files over several lines.
+            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; all unless given.
+            data_simplification: remove intermediate files of the device afterwards.
+        """
+        tolerated("offline_analyse", analyse_offline, path, pretty, step_list, data_simplification)
+
+    def op_analyse(self, op_name: Any, device_id: Any = None) -> None:
+        """Gone from MindSpore; the tables of a capture say more: `stepscope top`."""
+        del op_name, device_id
+        messages.warning("op_analyse is gone; see op_statistic.csv or `stepscope top`")
+
+    def add_metadata(self, key: Any, value: Any) -> None:
+        """Add a text to profiler_metadata.json of the next capture that ends."""
+        if self._texts(key, value):
+            self._keep(key, value)
+
+    def add_metadata_json(self, key: Any, value: Any) -> None:
+        """Add a value, given as JSON text, to profiler_metadata.json of the next capture that ends."""
+        if not self._texts(key, value):
+            return
+        try:
+            self._keep(key, json.loads(value))
+        except ValueError:
+            messages.warning(f"metadata {key!r} is not JSON and was left out")
+
+    def __enter__(self) -> Any:
+        if not self._has_started:
+            self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._has_started:
+            self.stop()
+
+    def __del__(self) -> None:
+        quietly(self._dispose)
+
+    def end_with_process(self) -> None:
+        """The interpreter ends inside a recording: keep what there is, without analysis."""
+        self._has_started = False
+        self._fuse.run("stopping the profiler", self.prof_if.finalize)
+        messages.warning(f"the process ended while recording; analyse with `stepscope analyse {self.prof_if.prof_path}`")
+
+    def forget_after_fork(self) -> None:
+        self._has_started, self._refused = False, True
+        self.prof_if.forget()
+
+    def training_step_begins(self, number: int) -> None:
+        """Model.train begins a step; marked where no schedule counts them."""
+        self.prof_if.push_step(f"ProfilerStep#{number}")
+
+    def training_step_ends(self) -> None:
+        self.prof_if.pop_step()
+
+    def _begin(self) -> None:
+        self._run(TRANSITIONS[CommonAction.NONE, self._common(self.current_action)])
+        self._open_step()
+
+    def _end(self) -> None:
+        self._close_step()
+        if self._parameters.schedule is None and not self._always_ready():
+            self._do("stop", "finalize")
+        else:
+            self._run(AT_STOP[self._common(self.current_action)])
+
+    def _step(self) -> None:
+        self._close_step()
+        before = self.current_action
+        self.step_num += 1
+        self.current_action = self._action(self.step_num)
+        self._run(TRANSITIONS[self._common(before), self._common(self.current_action)])
+        self._open_step()
+
+    def _run(self, transition: Transition) -> None:
+        if transition.warning:
+            messages.warning(transition.warning.format(path=self.prof_if.prof_path))
+        self._do(*transition.work)
+
+    def _do(self, *work: str) -> None:
+        for name in work:
+            if name == "ready":
+                self._ready()
+            else:
+                getattr(self.prof_if, name)()
+
+    def _ready(self) -> None:
+        handler = self._parameters.on_trace_ready
+        self._in_handler = True
+        try:
+            if handler is not None:
+                handler(*([self] if _takes_argument(handler) else []))
+        finally:
+            self._in_handler = False
+        self.prof_if.saved()
+
+    def _open_step(self) -> None:
+        if self._takes_steps():
+            self.prof_if.push_step(f"ProfilerStep#{self.step_num}")
+            self._step_open = True
+
+    def _close_step(self) -> None:
+        if self._step_open:
+            self._step_open = False
+            self.prof_if.pop_step()
+
+    def _takes_steps(self) -> bool:
+        return self._parameters.schedule is not None
+
+    def _always_ready(self) -> bool:
+        """Whether `on_trace_ready` is called without a schedule too."""
+        return False
+
+    def _action(self, step: int) -> ProfilerAction:
+        return ProfilerAction.RECORD if self._parameters.schedule is None else self._parameters.schedule(step)
+
+    @staticmethod
+    def _common(action: ProfilerAction) -> CommonAction:
+        return CommonAction(action.value)
+
+    def _choose_place(self) -> Place:
+        handler = self._parameters.on_trace_ready
+        if isinstance(handler, TraceHandler):
+            place = handler.place()
+            return place if handler.dir_name else Place(Path(self._parameters.output_path), place.worker)
+        return Place(Path(self._parameters.output_path))
+
+    def _take_metadata(self) -> dict[str, Any]:
+        taken, self._metadata = self._metadata, {}
+        return taken
+
+    def _texts(self, key: Any, value: Any) -> bool:
+        if isinstance(key, str) and isinstance(value, str):
+            return True
+        messages.warning("metadata needs a str as key and as value; this pair was left out")
+        return False
+
+    def _keep(self, key: str, value: Any) -> None:
+        held = sum(getsizeof(name) + getsizeof(item) for name, item in self._metadata.items())
+        if held + getsizeof(key) + getsizeof(value) > self.MAX_META_SIZE:
+            messages.warning(f"metadata {key[:40]!r} was left out: all together would pass {self.MAX_META_SIZE >> 20} MiB")
+            return
+        if key in self._metadata:
+            messages.warning(f"metadata {key!r} was there already and is replaced")
+        self._metadata[key] = value
+
+    def _release(self) -> None:
+        self._has_started, self._refused = False, True  # silent from here on
+        self.prof_if.abandon()
+        active.release(self)
+
+    def _dispose(self) -> None:
+        training_steps.leave(self)
+        if self._has_started:
+            self.stop()
+            messages.warning("the profiler was stopped with the end of the object that held it")
+
+
+class profile(Profiler):
+    """The later form: `on_trace_ready` is called at the end without a schedule too, and steps may be counted without one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{key: value for key, value in kwargs.items() if key != "output_path"})
+
+    def _takes_steps(self) -> bool:
+        return True
+
+    def _always_ready(self) -> bool:
+        return True
+
+
+def tensor_board_trace_handler() -> None:
+    """Analyse the capture just finished; given uncalled as `on_trace_ready`."""
+    running = active.running()
+    if isinstance(running, Profiler):
+        running.analyse()
+
+
+def _takes_argument(handler: Callable[..., Any]) -> bool:
+    """Whether the handler must be given the profiler: earlier versions of MindSpore call it with nothing."""
+    try:
+        given = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(item.kind in places and item.default is inspect.Parameter.empty for item in given)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks of steps: through MindSpore's recorder when it runs, else noted here and written beside its files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import paths
+
+PYTHON, PYTHON_OBSERVED = 5, 53  # module and event of such a mark (mindspore.md 7.2)
+
+
+class StepMarks:
+    """Ranges named ProfilerStep#n, one at a time.
+
+    Args:
+        ticks: the counter on which they are timed.
+        recorder: MindSpore's recorder runs and takes them.
+    """
+
+    def __init__(self, ticks: Callable[[], int], *, recorder: bool):
+        self._ticks, self._recorder = ticks, recorder
+        self._open: Any = None
+        self._noted: list[dict[str, Any]] = []
+
+    def begin(self, name: str) -> None:
+        self.end()
+        if self._recorder:
+            from mindspore._c_expression import PythonProfilerRecorder
+
+            self._open = PythonProfilerRecorder(name)
+            self._open.record_start()
+        else:
+            self._open = (name, self._ticks(), threading.get_native_id())
+
+    def end(self) -> None:
+        mark, self._open = self._open, None
+        if mark is None:
+            return
+        if self._recorder:
+            mark.record_end()
+            return
+        name, start, tid = mark
+        texts = {"name": name, "full_name": name, "module_text": "", "event_text": ""}
+        place = {"tid": tid, "start": start, "end": self._ticks(), "module": PYTHON, "event": PYTHON_OBSERVED}
+        self._noted.append({**place, **texts})
+
+    def write(self, framework: Path) -> None:
+        """Add what was noted here to the capture."""
+        if not self._noted:
+            return
+        from stepscope.formats.mindspore import records
+
+        paths.write_file(framework / records.OP_RANGE_FILE, records.encode(records.OP_RANGE, self._noted))
+        self._noted = []
