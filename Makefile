@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  := 2.13.0
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench docs web browser clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/core: pyproject.toml
@@ -27,8 +27,25 @@ check: $(VENV)/core
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check $(VENV)/torch
+test: check $(VENV)/torch web/node_modules/.package-lock.json browser
 	$(BIN)/python -m pytest
+
+# The page; its build is committed, so that users need no Node.
+web: web/node_modules/.package-lock.json
+	cd web && npm run build
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	@if command -v npm > /dev/null; then cd web && npm ci --no-progress && touch node_modules/.package-lock.json; \
+	elif [ -n "$$CI" ]; then echo "CI must rebuild the page: install node 20 with npm" >&2; exit 1; \
+	else echo "no npm here: the page is not rebuilt"; fi
+
+# The browser tests drive Debian's Chromium.
+browser:
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || { \
+	  echo "installing chromium (once) ..."; \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver > /dev/null; \
+	  } || [ -z "$$CI" ] || { echo "CI must run the browser tests: install chromium and chromium-driver" >&2; exit 1; }
 
 bench: $(VENV)/core
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
@@ -37,4 +54,4 @@ docs: $(VENV)/core
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 
 clean:
-	rm -rf $(VENV) demo-run bench-data
+	rm -rf $(VENV) demo-run bench-data web/node_modules

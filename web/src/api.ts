@@ -117,7 +117,7 @@ export async function call<T>(route: string, query: Query = {}, body?: unknown, 
   return (await (await answer(address(route, query), init)).json()) as T;
 }
 
-function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
     signal?.addEventListener("abort", () => {
@@ -127,12 +127,16 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** The routes of `capture`; `onChanged` hears that the files are newer than what the page knows. */
-export function captureApi(capture: CaptureRef, onChanged: () => void): Api {
+/**
+ * The routes of `capture`; `onChanged` hears that the files are newer than what the page knows. `ready` comes back when the
+ * capture has been read and tells how far it is until then.
+ */
+export function captureApi(capture: CaptureRef, onChanged: () => void, ready: (options: CallOptions) => Promise<void> = () => Promise.resolve()): Api {
   const common: Query = { run: capture.run, worker: capture.worker, span: capture.span };
 
   async function patient(ask: (url: string) => Promise<Response>, route: string, query: Query, options: CallOptions): Promise<Response> {
     let versioned = capture.version !== null;
+    await ready(options);
     for (;;) {
       const url = address(route, { ...common, ...(versioned ? { v: capture.version } : {}), ...query });
       try {

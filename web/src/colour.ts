@@ -32,6 +32,9 @@ const FIXED: Readonly<Record<string, string>> = {
   "Synchronizing Time": "#c8476b",
   "Wait (other)": "#e8bd6a",
   Idle: "#b6bfca",
+  "Allocated (MB)": "#3b6fd4",
+  "Reserved (MB)": "#e8833a",
+  "Active (MB)": "#57c08a",
   Baseline: "#5f7f9f",
   Experiment: "#e8833a",
 };

@@ -2,7 +2,7 @@
 // Where the reader is (view, capture, filters), kept in the address; and the list of runs.
 
 import { computed, effect, signal } from "@preact/signals";
-import { type Api, ApiError, call, captureApi } from "./api";
+import { type Api, ApiError, call, type CallOptions, captureApi, pause } from "./api";
 import { hostPage, theme, type Theme } from "./settings";
 
 export interface SpanEntry {
@@ -221,13 +221,41 @@ export const api = computed<Api | null>(() => {
   // A capture that becomes ready keeps its object: the calls that wait for it go on.
   if (key !== lastKey || !lastApi) {
     lastKey = key;
-    lastApi = captureApi({ run: run.name, worker: worker.name, span: span.name, version }, () => void refresh());
+    lastApi = captureApi({ run: run.name, worker: worker.name, span: span.name, version }, () => void refresh(), readiness([run.name, worker.name, span.name]));
   }
   return lastApi;
 });
 
-export function apiFor(run: string, worker: string, span: string): Api {
-  return captureApi({ run, worker, span, version: null }, () => void refresh());
+export type Name = readonly [run: string, worker: string, span: string];
+
+/** Routes about several captures at once; the first one is the one named in the address. */
+export function apiFor(...captures: readonly [Name, ...Name[]]): Api {
+  const [[run, worker, span]] = captures;
+  return captureApi({ run, worker, span, version: null }, () => void refresh(), readiness(...captures));
+}
+
+function readiness(...captures: readonly Name[]): (options: CallOptions) => Promise<void> {
+  return async (options) => {
+    for (const name of captures) await whenReady(name, options);
+  };
+}
+
+const READ_AGAIN_MS = [50, 100, 150, 250];
+
+/** Has the server read the capture. Asking for data right away would work too, but answers it with an error meanwhile. */
+async function whenReady([run, worker, span]: Name, options: CallOptions): Promise<void> {
+  const known = runs.peek()?.runs.find((one) => one.name === run)?.workers.find((one) => one.name === worker)?.spans.find((one) => one.name === span);
+  if (known?.state === "ready") return;
+  for (let round = 0; ; round++) {
+    const entry = await call<SpanEntry>("load", {}, { run, worker, span }, options.signal);
+    if (entry.state === "failed") {
+      await refresh();
+      throw new ApiError(415, { code: "unreadable", title: "This capture cannot be read", ...(entry.error ?? {}) });
+    }
+    if (entry.state === "ready") return refresh();
+    options.onProgress?.({ progress: entry.progress, stage: entry.stage });
+    await pause(READ_AGAIN_MS[Math.min(round, READ_AGAIN_MS.length - 1)]!, options.signal);
+  }
 }
 
 let asking: Promise<void> | null = null;

@@ -44,7 +44,7 @@ const MANY = 400;
 export function ticks(low: number, high: number): number[] {
   const span = high - low || 1;
   const power = 10 ** Math.floor(Math.log10(span / 4));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= 5) ?? span;
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => span / one <= 7) ?? span;
   const found: number[] = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(at);
   return found;

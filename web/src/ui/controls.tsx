@@ -56,7 +56,7 @@ export function Select(props: {
         <select
           class={props.size ? "listbox" : ""}
           size={props.size}
-          style={props.size ? { height: `${props.size * 28 + 12}px` } : undefined}
+          style={props.size ? { height: `${props.size * 27 + 12}px` } : undefined}
           data-testid={props.testid}
           value={props.value}
           onChange={(event) => props.onChange(event.currentTarget.value)}
@@ -285,5 +285,16 @@ export function Card(props: { title: string; children: ComponentChildren; tools?
       </header>
       {props.children}
     </section>
+  );
+}
+
+/** One line; the middle gives way first, since names of kernels differ at both ends. */
+export function LongName({ text }: { text: string }): JSX.Element {
+  if (text.length < 28) return <span class="clip">{text}</span>;
+  return (
+    <>
+      <span class="clip">{text.slice(0, -10)}</span>
+      <span class="tail">{text.slice(-10)}</span>
+    </>
   );
 }

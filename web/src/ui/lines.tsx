@@ -12,6 +12,7 @@ export interface Curve {
   readonly name: string;
   readonly colour: string;
   readonly dashed?: boolean;
+  readonly hidden?: boolean;
   readonly x: readonly number[];
   readonly y: readonly number[];
 }
@@ -64,6 +65,7 @@ export function Lines(props: LinesProps): JSX.Element {
         ...props.curves.map((curve) => ({
           label: curve.name,
           stroke: curve.colour,
+          show: !curve.hidden,
           width: 1.75,
           ...(curve.dashed ? { dash: [6, 4] } : {}),
           paths: uPlot.paths.stepped!({ align: 1 }),

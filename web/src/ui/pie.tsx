@@ -7,7 +7,7 @@ import { coloursOf, OTHER } from "../colour";
 import { auto, middle, percent, timeText } from "../format";
 import { t } from "../words";
 import { ChartMenu, PlainTable } from "./chart_menu";
-import { Card } from "./controls";
+import { Card, LongName } from "./controls";
 import { type Picture, themeColour, type Shape } from "./picture";
 
 export interface PieItem {
@@ -149,7 +149,7 @@ export function Pie(props: { pie: PieData; onPick?: (item: PieItem) => void; pic
                   }}
                 >
                   <i class="swatch" style={{ background: slice.colour }} />
-                  <span class="legend-name">{middle(slice.label, 40)}</span>
+                  <span class="legend-name"><LongName text={slice.label} /></span>
                   <span class="legend-share" data-value={slice.value}>{percent(slice.value / whole)}</span>
                   <i class="legend-bar" style={{ width: `${(slice.value / largest) * 100}%`, background: slice.colour }} />
                 </button>

@@ -66,14 +66,34 @@ function writeWish(wish: Wish): string | null {
 
 const numeric = (column: Column): boolean => column.type === "int" || column.type === "float";
 
-/** Wide enough for the heading on two lines and for what the first rows hold. */
-function naturalWidth(column: Column, at: number, rows: readonly Row[]): number {
-  let longest = column.key === "call_stack" ? 18 : 0; // holds a button
-  for (const row of rows.slice(0, 60)) longest = Math.max(longest, cellText(row[at], column).length);
-  const words = headingText(column.name, column.unit).split(" ");
-  const heading = words.length > 1 ? Math.max(...words.map((word) => word.length), column.name.length / 2 + 1) : column.name.length;
-  const limit = numeric(column) ? 190 : 380;
-  return Math.round(Math.max(72, Math.min(limit, Math.max(longest * 7.1 + 26, heading * 7.1 + 34))));
+let pen: CanvasRenderingContext2D | null = null;
+
+/** Width of a text in the table's own font. */
+function textWidth(text: string, bold: boolean): number {
+  pen ??= document.createElement("canvas").getContext("2d");
+  if (!pen) return text.length * 7.5;
+  const style = getComputedStyle(document.querySelector(".stepscope") ?? document.body);
+  pen.font = `${bold ? "600 " : ""}${Number.parseFloat(style.fontSize) * 0.96}px ${style.fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+/** Width of a heading broken into two lines where that is shortest. */
+function headingWidth(text: string): number {
+  const words = text.split(" ");
+  let best = textWidth(text, true);
+  for (let cut = 1; cut < words.length; cut++) {
+    best = Math.min(best, Math.max(textWidth(words.slice(0, cut).join(" "), true), textWidth(words.slice(cut).join(" "), true)));
+  }
+  return best;
+}
+
+/** Wide enough for the heading on two lines, for what the first rows hold, and for the sum. */
+function naturalWidth(column: Column, at: number, rows: readonly Row[], total: number | null | undefined): number {
+  let longest = column.key === "call_stack" ? 124 : 0; // holds a button
+  for (const row of rows.slice(0, 40)) longest = Math.max(longest, textWidth(cellText(row[at], column), false));
+  if (total !== null && total !== undefined) longest = Math.max(longest, textWidth(cellText(total, column), true));
+  const heading = headingWidth(headingText(column.name, column.unit)) + 38; // sign of the order included
+  return Math.round(Math.max(64, Math.max(heading, Math.min(numeric(column) ? 190 : 360, longest + 26))));
 }
 
 export function Table(props: TableProps): JSX.Element {
@@ -171,7 +191,7 @@ export function Table(props: TableProps): JSX.Element {
       const pinned = Number(layout.pinned.includes(b.column.key)) - Number(layout.pinned.includes(a.column.key));
       return pinned || rank(a.column.key) - rank(b.column.key);
     });
-    const natural = visible.map(({ column, at }) => layout.widths[column.key] ?? naturalWidth(column, at, first.rows));
+    const natural = visible.map(({ column, at }) => layout.widths[column.key] ?? naturalWidth(column, at, first.rows, first.totals?.[column.key]));
     const spare = view.width - natural.reduce((sum, one) => sum + one, 0) - 2;
     if (spare > 0 && natural.length) {
       // The names take most of what is left, the rest is shared.

@@ -54,7 +54,7 @@ export function View(_: ViewProps): JSX.Element {
   const metric = param("metric", "host_total");
   const path = pathOf(param("path"));
   const query = { a: side(a), b: side(b), level, metric, path: JSON.stringify(path) };
-  const api = apiFor(a.run.name, a.worker.name, a.span.name);
+  const api = apiFor([a.run.name, a.worker.name, a.span.name], [b.run.name, b.worker.name, b.span.name]);
   const version = `${a.span.version}${b.span.version}`;
   const load = useLoad(JSON.stringify([query, version]), (options) => api.get<Diff>("diff", { ...query, limit: 0 }, options));
   const same = query.a === query.b;

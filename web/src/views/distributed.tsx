@@ -60,10 +60,10 @@ export function View({ api }: ViewProps): JSX.Element {
             </div>
             <Card
               title="Communication Operations Stats"
-              class="tall-card"
+              class=""
               tools={<Select label={t("Worker")} testid="select-worker" value={worker} options={answer.workers.map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ ops: value })} />}
             >
-              <Table id="distributed-ops" label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} />
+              <Table id="distributed-ops" fit label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} />
             </Card>
             <SlowRanks api={api} />
           </div>

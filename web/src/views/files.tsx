@@ -33,7 +33,7 @@ export function View({ api }: ViewProps): JSX.Element {
           <div class="stack">
             <FileList api={api} data={data} />
             <Card title={t("Quality")} testid="table-quality">
-              {data.quality.length === 0 ? <p class="card-body muted">{t("Nothing was lost while reading.")}</p> : (
+              {data.quality.length === 0 ? <div class="card-body muted">{t("Nothing was lost while reading.")}</div> : (
                 <table class="plain">
                   <thead><tr><th scope="col">Source</th><th scope="col">Issue</th><th scope="col" class="number">Count</th><th scope="col">Detail</th></tr></thead>
                   <tbody>{data.quality.map((row, at) => <tr key={at}><td>{row.source}</td><td>{row.issue}</td><td class="number">{whole(row.count)}</td><td>{row.detail ?? ""}</td></tr>)}</tbody>

@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { three, timeText, whole } from "../format";
 import { openView, param, refresh, setParams } from "../state";
-import { Search, Select, TopChoice } from "../ui/controls";
+import { LongName, Search, Select, TopChoice } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
@@ -131,7 +131,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
         onOpenRow={(index, row) => (group === "all" ? showInTrace(row) : group === "type" ? undefined : openRow(index))}
         cells={page && group !== "type" ? { [page.columns[nameAt]!.key]: (value, row, index) => (
           <>
-            <span class="clip">{String(value)}</span>
+            <LongName text={String(value)} />
             <span class="row-tools">
               {group !== "all" && <button type="button" class="link" aria-expanded={open.has(index)} title={t("All calls")} onClick={(event) => { event.stopPropagation(); openRow(index); }}>{t("All calls")}</button>}
               <button type="button" class="link" title={`${t("Show in Trace")} (t)`} aria-label={t("Show in Trace")} onClick={(event) => { event.stopPropagation(); showInTrace(row); }}><Icon name="trace" /></button>

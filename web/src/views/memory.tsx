@@ -78,7 +78,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
         {(from || to) && <button type="button" class="chip" onClick={() => zoom(null, null)}>{three(Number(from ?? 0) / 1e6)} … {three(Number(to ?? data?.to ?? 0) / 1e6)} ms ✕</button>}
       </Toolbar>
       <Await load={curve} remedy="memory">
-        {(answer) => <CurveCard answer={answer} range={[Number(from ?? answer.from) / 1e6, Number(to ?? answer.to) / 1e6]} marks={marks} onZoom={zoom} onInstant={setAlive} />}
+        {(answer) => <CurveCard answer={answer} range={rangeOf(answer, from, to)} marks={marks} onZoom={zoom} onInstant={setAlive} />}
       </Await>
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
       {component ? (
@@ -110,6 +110,17 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   );
 }
 
+/** The chosen window, else where the curves are; either way on the clock of the whole capture. */
+function rangeOf(answer: CurveAnswer, from: string | null, to: string | null): [number, number] {
+  if (from !== null || to !== null) return [Number(from ?? answer.from) / 1e6, Number(to ?? answer.to) / 1e6];
+  const firsts = answer.series.map((one) => one.x_ms[0] ?? Infinity);
+  const lasts = answer.series.map((one) => one.x_ms[one.x_ms.length - 1] ?? -Infinity);
+  const [low, high] = [Math.min(...firsts), Math.max(...lasts)];
+  if (!(high > low)) return [answer.from / 1e6, answer.to / 1e6];
+  const margin = (high - low) * 0.02;
+  return [Math.max(0, low - margin), high + margin];
+}
+
 /** The two size fields act together with the column filters of the table. */
 function sized(source: ReturnType<typeof remote>, sizes: Record<string, { min?: number; max?: number }>): ReturnType<typeof remote> {
   if (!Object.keys(sizes).length) return source;
@@ -135,7 +146,7 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
   const canvas = useRef<HTMLCanvasElement | null>(null);
   const curves = useMemo(() => {
     const colours = coloursOf(answer.series.map((one) => one.name));
-    return answer.series.map((one, at) => ({ name: one.name, colour: colours[at]!, dashed: /Reserved/.test(one.name), x: one.x_ms, y: one.y }));
+    return answer.series.map((one, at) => ({ name: one.name, colour: colours[at]!, dashed: /Reserved/.test(one.name), hidden: /Active/.test(one.name) && answer.series.length > 2, x: one.x_ms, y: one.y }));
   }, [answer]);
   const [first, ...rest] = answer.titles;
   const rows = answer.series.map((one) => [one.name, one.component, one.peak, one.samples]);

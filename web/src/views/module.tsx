@@ -25,7 +25,7 @@ interface ModuleRow {
 interface Modules {
   readonly columns: readonly string[];
   readonly rows: readonly ModuleRow[];
-  readonly steps: readonly number[];
+  readonly steps?: readonly number[];
 }
 
 export function View({ api }: ViewProps): JSX.Element {
@@ -99,7 +99,7 @@ function ModuleTree({ data, step }: { data: Modules; step: string }): JSX.Elemen
   return (
     <>
       <Toolbar>
-        {data.steps.length > 0 && <Select label={t("Step")} testid="select-step" value={step} options={[{ value: "", label: t("all") }, ...data.steps.map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ step: value || null })} />}
+        {(data.steps?.length ?? 0) > 0 && <Select label={t("Step")} testid="select-step" value={step} options={[{ value: "", label: t("all") }, ...data.steps!.map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ step: value || null })} />}
         <Search label={t("Search by Name")} testid="search-name" value={param("q")} onChange={(value) => setParams({ q: value || null })} />
         <Select label={t("Weight")} testid="select-weight" value={String(weight)} options={[3, 5].filter((at) => at === 3 || device).map((at) => ({ value: String(at), label: data.columns[at]! }))} onChange={(value) => setParams({ weight: value })} />
       </Toolbar>
@@ -118,8 +118,8 @@ function ModuleTree({ data, step }: { data: Modules; step: string }): JSX.Elemen
               <tr>
                 {data.columns.map((name, at) => (
                   <th key={name} scope="col" class={at ? "number" : ""} aria-sort={sort[0] === at ? (sort[1] ? "descending" : "ascending") : "none"} data-testid={`col-${name}`}>
-                    <button type="button" class="heading-sort" onClick={() => setSort([at, sort[0] === at ? !sort[1] : at > 0])}>
-                      <span>{name}{at > 2 && units.value === "heading" ? " (us)" : ""}</span>
+                    <button type="button" class="heading-sort" title={at > 2 ? `${name} (us)` : name} onClick={() => setSort([at, sort[0] === at ? !sort[1] : at > 0])}>
+                      <span>{name}</span>
                       {sort[0] === at && <Icon name={sort[1] ? "down" : "up"} />}
                     </button>
                   </th>

@@ -92,7 +92,7 @@ export function View({ api }: ViewProps): JSX.Element {
                       <tbody>
                         {execution.map(([name, value, share]) => (
                           <tr key={name}>
-                            <td><i class="swatch" style={{ background: colourOf(name) }} /> {name}</td>
+                            <td>{name !== "Average Step Time" && <i class="swatch" style={{ background: colourOf(name) }} />} {name}</td>
                             <td class="number">{three(value)}</td>
                             <td class="number">{share === null ? "" : share.toFixed(2)}</td>
                           </tr>
@@ -102,7 +102,7 @@ export function View({ api }: ViewProps): JSX.Element {
                   </Card>
                 )}
                 {parts.length > 0 && (
-                  <Pie pie={{ key: "execution", title: t("Execution Summary"), total: 0, items: parts.map(([name, value]) => ({ name, value })), other: 0 }} />
+                  <Pie pie={{ key: "execution", title: t("Percentage (%)"), total: 0, items: parts.map(([name, value]) => ({ name, value })), other: 0 }} />
                 )}
               </div>
               {data.steps && data.steps.rows.length > 0 && (

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Chromium, the viewer's server, and captures to open in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from page import Page, absent, chromium, serving
+from tiny_trace import write_trace
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[object]:
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        absent("Debian's chromium with chromium-driver")
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared captures go below the test's folder, never beside the user's."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def samples(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real captures, laid out as users lay them out: run / worker / files."""
+    folder = tmp_path_factory.mktemp("samples")
+    for level in ("level0", "level2"):
+        shutil.copytree(golden / "ascend_pt" / "text" / level, folder / f"npu_{level}", copy_function=shutil.copyfile)
+    shutil.copytree(golden / "kineto", folder / "gpu", copy_function=shutil.copyfile)
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_page(driver: object, samples: Path) -> Iterator[Page]:
+    with serving(samples) as address:
+        yield Page(driver, address)
+
+
+@pytest.fixture(scope="session")
+def tiny_page(driver: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A capture made by hand, so that the page is tested where the real ones are absent."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_trace(folder / "run" / "worker0.pt.trace.json")
+    with serving(folder) as address:
+        yield Page(driver, address)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The viewer's page in a browser that tests drive."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+# As root, without a network: no sandbox, and none of the browser's own errands.
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--lang=en-US", "--window-size=1600,1000",
+)  # fmt: skip
+
+
+def absent(what: str) -> None:
+    """Tests of the page must run in CI; on a desk without the tool they say what is missing."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is not installed, and CI must run the browser tests (make test installs it where allowed)")
+    pytest.skip(f"{what} is not installed")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options.add_argument(f"--user-data-dir={profile}")
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+        try:
+            yield driver
+        finally:
+            driver.quit()
+
+
+@contextmanager
+def serving(*folders: Path) -> Iterator[str]:
+    """Address of a running viewer."""
+    from stepscope.web.asked import Settings
+    from stepscope.web.server import Address, Server
+
+    server = Server(folders, Address(), Settings())
+    Thread(target=server.run, daemon=True).start()
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+class Page:
+    """The page at one address, with what it logged and asked for since it was opened."""
+
+    def __init__(self, driver: Any, address: str):
+        self.driver, self.address = driver, address
+
+    def open(self, view: str, wait: float = 60, **parameters: str) -> None:
+        """Load a view from nothing and wait until it shows its data."""
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(f"{self.address}#/{view}?{urlencode(parameters)}")
+        self.until(f"return !!document.querySelector('[data-testid=\"view-{view}\"][data-ready=true]')", f"view {view}", wait)
+
+    def until(self, script: str, what: str, wait: float = 30) -> Any:
+        from selenium.common.exceptions import TimeoutException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        try:
+            return WebDriverWait(self.driver, wait, poll_frequency=0.05).until(lambda driver: driver.execute_script(script))
+        except TimeoutException:
+            shown = self.driver.execute_script("return document.body.innerText")
+            raise AssertionError(f"{what} did not come; the page says: {shown[:600]!r}; log: {self.errors()}") from None
+
+    def errors(self) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def foreign_requests(self) -> list[str]:
+        """Addresses asked for that are neither the server's nor inside the page itself."""
+        own = urlsplit(self.address).netloc
+        asked = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                asked.append(message["params"]["request"]["url"])
+        local = ("data", "blob", "about", "chrome", "chrome-extension")
+        return [url for url in asked if urlsplit(url).scheme not in local and urlsplit(url).netloc != own]
+
+    def click(self, selector: str) -> None:
+        self.driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+    def choose(self, hook: str, value: str) -> None:
+        """Pick an entry of a select box."""
+        self.driver.execute_script(
+            "const box = document.querySelector(`[data-testid='${arguments[0]}']`); box.value = arguments[1];"
+            "box.dispatchEvent(new Event('change', {bubbles: true}))",
+            hook,
+            value,
+        )
+
+    def rows(self, table: str, keys: Sequence[str]) -> list[list[str]]:
+        """Cells of the rows in view."""
+        script = """
+          const rows = document.querySelectorAll(`[data-testid="table-${arguments[0]}"] .table-body > .table-row`);
+          return [...rows].map(row => arguments[1].map(key => row.querySelector(`[data-key="${key}"]`)?.textContent ?? null));
+        """
+        return self.driver.execute_script(script, table, list(keys))
+
+    def headings(self, table: str) -> list[str]:
+        script = """
+          const heads = document.querySelectorAll(`[data-testid='table-${arguments[0]}'] [role=columnheader]`);
+          return [...heads].map(one => one.innerText.trim().replace(/\\s+/g, ' '));
+        """
+        return self.driver.execute_script(script, table)
+
+    def keys(self, table: str) -> list[str]:
+        """Keys of the columns, as they stand."""
+        script = """
+          const heads = document.querySelectorAll(`[data-testid='table-${arguments[0]}'] [role=columnheader]`);
+          return [...heads].map(one => one.dataset.testid.slice(4));
+        """
+        return self.driver.execute_script(script, table)
+
+    def pie(self, key: str) -> dict[str, float]:
+        """Entries of a pie in their order, with the full value."""
+        script = """
+          return [...document.querySelectorAll(`[data-testid="pie-${arguments[0]}"] .legend li`)].map(
+            one => [one.querySelector('.legend-name').textContent, Number(one.querySelector('.legend-share').dataset.value)]);
+        """
+        return dict(self.driver.execute_script(script, key))
+
+    def text(self, selector: str) -> str:
+        return self.driver.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def accessibility(self) -> list[str]:
+        """What axe finds wrong, one line per rule."""
+        self.driver.execute_script(AXE.read_text())
+        script = """
+          const done = arguments[arguments.length - 1];
+          const told = one => `${one.id}: ${one.nodes.map(node => node.html.slice(0, 120)).join(' | ')}`;
+          axe.run(document).then(found => done(found.violations.map(told)));
+        """
+        return self.driver.execute_async_script(script)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every view on real captures: no error, no foreign request, accessible; numbers against plain sums over the shipped files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from page import AXE, Page, absent
+
+pytestmark = pytest.mark.slow  # a real browser
+
+NPU = {"run": "npu_level2", "worker": "0"}
+GPU = {"run": "gpu", "worker": "gpu_nccl"}
+NPU_VIEWS = (
+    "overview",
+    "operator",
+    "kernel",
+    "memory",
+    "distributed",
+    "communication",
+    "module",
+    "flame",
+    "findings",
+    "files",
+    "diff",
+)
+GPU_VIEWS = ("overview", "operator", "kernel", "distributed", "flame", "findings", "files")
+
+
+def output(samples: Path) -> Path:
+    return samples / "npu_level2" / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def us(value: float) -> str:
+    return f"{value:,.3f}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("capture", "view"),
+    [(NPU, view) for view in NPU_VIEWS] + [(GPU, view) for view in GPU_VIEWS],
+    ids=lambda one: one if isinstance(one, str) else one["run"],
+)
+def test_view_opens_clean(sample_page: Page, capture: dict[str, str], view: str, theme: str) -> None:
+    sample_page.open(view, **capture, theme=theme)
+    assert sample_page.foreign_requests() == []
+    if not AXE.exists():
+        absent("axe-core (make web)")
+    assert sample_page.accessibility() == []
+    assert sample_page.errors() == []
+
+
+@pytest.mark.parametrize("capture", [NPU, GPU], ids=["npu", "gpu"])
+def test_trace_opens_clean(sample_page: Page, capture: dict[str, str]) -> None:
+    sample_page.driver.get("about:blank")
+    sample_page.errors()
+    sample_page.driver.get(f"{sample_page.address}#/trace?run={capture['run']}&worker={capture['worker']}")
+    sample_page.until("return !!document.querySelector('[data-testid=trace-canvas]')", "timeline")
+    assert sample_page.errors() == []
+    assert sample_page.foreign_requests() == []
+
+
+def test_control_panel(sample_page: Page) -> None:
+    sample_page.open("operator", **NPU)
+    options = "return [...document.querySelector(`[data-testid='select-${arguments[0]}']`).options].map(one => one.text)"
+    chosen = {name: sample_page.driver.execute_script(options, name) for name in ("runs", "views", "workers")}
+    assert chosen["runs"] == ["gpu", "npu_level0", "npu_level2"]
+    assert chosen["workers"] == ["0", "1"]
+    assert chosen["views"][:5] == ["Overview", "Operator", "NPU Kernel", "Trace", "Memory"]
+    assert sample_page.text("[data-testid=tab-normal]") == "NORMAL"
+    assert not sample_page.driver.execute_script("return document.querySelector('[data-testid=select-spans]')")
+
+
+def test_operator_rows_and_pies(sample_page: Page, samples: Path) -> None:
+    sample_page.open("operator", **NPU)
+    calls: dict[str, int] = defaultdict(int)
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    fields = ("Device Self Duration(us)", "Host Self Duration(us)", "Device Self Duration With AICore(us)")
+    for row in read(output(samples) / "operator_details.csv"):
+        calls[row["Name"]] += 1
+        for place, field in enumerate(fields):
+            sums[row["Name"]][place] += float(row[field])
+    order = sorted(sums, key=lambda name: -sums[name][0])
+    shown = sample_page.rows("operators", ["name", "calls", "device_self", "host_self", "core_self"])
+    for (name, count, device, host, core), wanted in zip(shown[:10], order, strict=False):
+        own = sums[wanted]
+        assert (name, count, device, host) == (wanted, f"{calls[wanted]:,}", us(own[0]), us(own[1]))
+        assert float(core) == pytest.approx(100 * own[2] / own[0] if own[0] else 0, abs=0.01)
+    pie = sample_page.pie("device_self")
+    assert list(pie)[:3] == order[:3]
+    assert list(pie.values())[:10] == pytest.approx([sums[name][0] for name in order[:10]])
+    assert sum(pie.values()) == pytest.approx(sum(one[0] for one in sums.values()))
+
+
+def test_operator_call_stacks(sample_page: Page, samples: Path) -> None:
+    sample_page.open("operator", **NPU, q="aclnnForeachAddListV2")
+    sample_page.click("[data-testid=table-operators] [data-key=call_stack] button")
+    sample_page.until("return !!document.querySelector('[data-testid=btn-frames]')", "table of stacks")
+    stacks = {row["Call Stack"] for row in read(output(samples) / "operator_details.csv") if row["Name"] == "aclnnForeachAddListV2"}
+    assert sample_page.driver.execute_script("return document.querySelectorAll('[data-testid=btn-frames]').length") == len(stacks)
+    sample_page.click("[data-testid=btn-frames]")
+    sample_page.until("return !!document.querySelector('[data-testid=frames] li')", "frames")
+    first = sample_page.driver.execute_script("return document.querySelector('[data-testid=frames] li code').textContent")
+    assert any(first in stack.split(";")[0] for stack in stacks)
+    sample_page.choose("select-group-by", "op_shape")
+    sample_page.until("return !document.querySelector('[data-testid=btn-frames]')", "closed rows")
+
+
+def test_kernel_statistic_and_cores(sample_page: Page, samples: Path) -> None:
+    sample_page.open("kernel", **NPU)
+    times: dict[str, list[float]] = defaultdict(list)
+    cores: dict[str, float] = defaultdict(float)
+    for row in read(output(samples) / "kernel_details.csv"):
+        times[row["Name"]].append(float(row["Duration(us)"]))
+        cores[f"Using {row['Accelerator Core'].replace('_', ' ')}"] += float(row["Duration(us)"])
+    headings = sample_page.headings("kernels-statistic")
+    assert headings == [
+        "Operator",
+        "Calls",
+        "Total Duration (us)",
+        "Max Duration (us)",
+        "Avg Duration (us)",
+        "Min Duration (us)",
+        "Accelerator Core",
+        "Block Dim",
+    ]
+    keys = sample_page.keys("kernels-statistic")
+    order = sorted(times, key=lambda name: -sum(times[name]))
+    for row, name in zip(sample_page.rows("kernels-statistic", keys)[:8], order, strict=False):
+        own = times[name]
+        shown = row[0].replace("All calls", "")
+        assert [shown, *row[1:6]] == [name, str(len(own)), us(sum(own)), us(max(own)), us(sum(own) / len(own)), us(min(own))]
+    assert sample_page.pie("core") == pytest.approx(dict(cores))
+
+
+def test_kernel_all_has_every_row(sample_page: Page, samples: Path) -> None:
+    sample_page.open("kernel", **NPU, group="all")
+    rows = read(output(samples) / "kernel_details.csv")
+    assert sample_page.driver.execute_script(
+        "return document.querySelector('[data-testid=table-kernels-all]').dataset.total"
+    ) == str(len(rows))
+    shown = sample_page.headings("kernels-all")
+    assert shown[: len(list(rows[0])[:12])] == list(rows[0])[:12]
+
+
+def test_memory_peak_and_components(sample_page: Page, samples: Path) -> None:
+    sample_page.open("memory", **NPU)
+    records = read(output(samples) / "memory_record.csv")
+    peak = max(float(row["Total Allocated(MB)"]) for row in records if row["Component"] == "PTA+GE" and row["Total Allocated(MB)"])
+    assert f"Peak Memory Usage: {peak:.1f}MB" in sample_page.text("[data-testid=chart-memory]")
+    held = read(output(samples) / "operator_memory.csv")
+    assert sample_page.driver.execute_script("return document.querySelector('[data-testid=table-memory]').dataset.total") == str(
+        len(held)
+    )
+    sample_page.choose("select-group-by", "component")
+    sample_page.until("return document.querySelectorAll('[data-testid=table-components] .table-row').length > 3", "components")
+    peaks: dict[str, float] = defaultdict(float)
+    for row in read(output(samples) / "npu_module_mem.csv"):
+        column = next(name for name in row if name.startswith("Total Reserved"))
+        scale = 1 if "(MB)" in column else 1 / 1024
+        peaks[row["Component"]] = max(peaks[row["Component"]], float(row[column]) * scale)
+    wanted = sorted(peaks, key=lambda name: -peaks[name])[:3]
+    assert [row[0] for row in sample_page.rows("components", ["component"])[:3]] == wanted
+
+
+def test_distributed_stats(sample_page: Page, samples: Path) -> None:
+    sample_page.open("distributed", **NPU)
+    document = json.loads((output(samples) / "communication.json").read_text())
+    total = next(iter(document.values()))["collective"]["Total Op Info"]["Communication Bandwidth Info"]
+    wanted = round((total["RDMA"]["Transit Size(MB)"] + total["SDMA"]["Transit Size(MB)"]) * 1e6)
+    rows = sample_page.rows("distributed-ops", ["name", "calls", "size"])
+    assert sum(int(row[2].replace(",", "").split(".")[0]) for row in rows) == pytest.approx(wanted, abs=len(rows))
+
+
+def test_diff_of_two_levels(sample_page: Page, samples: Path) -> None:
+    sample_page.open("diff", arun="npu_level0", aworker="0", brun="npu_level2", bworker="0")
+
+    def calls(level: str) -> dict[str, int]:
+        found: dict[str, int] = defaultdict(int)
+        for row in read(samples / level / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "operator_details.csv"):
+            found[row["Name"]] += 1
+        return found
+
+    before, after = calls("npu_level0"), calls("npu_level2")
+    keys = sample_page.keys("diff-operator")
+    shown = sample_page.rows("diff-operator", keys)
+    assert len(shown) > 10
+    for row in shown[:10]:
+        assert [row[1], row[2]] == [f"{before[row[0]]:,}", f"{after[row[0]]:,}"]

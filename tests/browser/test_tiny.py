@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page on a capture made by hand: shell, addresses, keys, hostile names, nothing to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page import Page, serving
+from tiny_trace import HOSTILE
+
+pytestmark = pytest.mark.slow  # a real browser
+
+
+def test_operator_table_of_a_cpu_trace(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    rows = tiny_page.rows("operators", ["name", "calls", "host_self", "host_total"])
+    assert rows == [
+        ["outer", "2", "700.000", "1,000.000"],
+        ["inner", "4", "300.000", "300.000"],
+        [HOSTILE, "2", "50.000", "50.000"],
+    ]
+    assert "Device Self Duration (us)" not in tiny_page.headings("operators")
+    assert tiny_page.errors() == []
+    assert tiny_page.foreign_requests() == []
+
+
+def test_names_are_text_never_html(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    assert tiny_page.driver.execute_script("return document.querySelectorAll('.main img, .main b.bold').length") == 0
+    assert HOSTILE in tiny_page.pie("host_self")
+
+
+def test_a_link_restores_group_search_and_order(tiny_page: Page) -> None:
+    tiny_page.open("operator", group="op_shape", q="inner", t='{"sort":[["calls",false]],"filters":{}}')
+    assert [row[0] for row in tiny_page.rows("operators", ["name"])] == ["inner"]
+    assert tiny_page.driver.execute_script("return document.querySelector('[data-testid=select-group-by]').value") == "op_shape"
+    assert tiny_page.driver.execute_script("return document.querySelector('[data-testid=col-calls]').ariaSort") == "ascending"
+
+
+def test_sorting_asks_the_server_and_stands_in_the_address(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.click("[data-testid=col-host_self] .heading-sort")
+    tiny_page.until(
+        "return document.querySelector('[data-testid=table-operators] [data-key=name]').textContent.startsWith('<img')", "order"
+    )
+    assert "host_self" in tiny_page.driver.execute_script("return decodeURIComponent(location.hash)")
+
+
+def test_unknown_run_is_said_and_the_first_is_shown(tiny_page: Page) -> None:
+    tiny_page.open("operator", run="gone")
+    assert "Runs gone" in tiny_page.text("[data-testid=unknown]")
+
+
+def test_unknown_view_is_said(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.driver.get(f"{tiny_page.address}#/nonsense")
+    tiny_page.driver.refresh()
+    tiny_page.until("return document.body.innerText.includes('nonsense')", "notice")
+
+
+def test_missing_data_names_file_and_switch(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.driver.get(f"{tiny_page.address}#/memory")
+    tiny_page.driver.refresh()
+    tiny_page.until(
+        "return document.querySelector('[data-testid=empty]')?.innerText.includes('profile_memory=True')", "what to switch on"
+    )
+
+
+def test_keys_open_views_and_help(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.driver.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: '?', bubbles: true}))")
+    tiny_page.until("return document.querySelector('dialog.help').open", "list of keys")
+    tiny_page.driver.execute_script("document.querySelector('dialog.help').close()")
+    tiny_page.driver.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: '1', bubbles: true}))")
+    tiny_page.until("return !!document.querySelector('[data-testid=view-overview][data-ready=true]')", "first view")
+
+
+def test_chinese_keeps_headings(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    english = tiny_page.headings("operators")
+    tiny_page.choose("select-language", "zh")
+    tiny_page.until(
+        "return document.querySelector('[data-testid=radio-all]').parentElement.innerText.includes('全部算子')", "Chinese"
+    )
+    assert tiny_page.headings("operators") == english
+    tiny_page.choose("select-language", "en")
+
+
+def test_empty_folder_says_what_is_looked_for(driver: object, tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.driver.get(address)
+        page.until("return !!document.querySelector('[data-testid=empty]')", "explanation")
+        assert "ASCEND_PROFILER_OUTPUT" in page.text("[data-testid=empty]")
+        assert page.errors() == []
+
+
+def test_dark_and_light(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    for theme in ("dark", "light"):
+        tiny_page.choose("select-theme", theme)
+        tiny_page.until(f"return document.querySelector('.stepscope').dataset.theme === '{theme}'", theme)
+    tiny_page.choose("select-theme", "system")
