@@ -1,1 +1,1 @@
-export{t as render}from"./app-QKOH55ph.js";
+export{t as render}from"./app-D_ELXv6K.js";
