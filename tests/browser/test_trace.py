@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -500,3 +500,35 @@ def test_slices_in_view_are_a_list_for_the_keyboard(browser, address):
     ActionChains(browser).send_keys(Keys.ARROW_DOWN).perform()
     page.until(lambda: page.stats["selected"] is not None)
     assert page.until(lambda: page.facts().get("Title")) == text.split(",")[0]
+
+
+def test_counters_have_the_peaks_of_the_file(browser, address, logs):
+    peaks: dict[str, float] = {}
+    for event in npu_events(logs):
+        if event["ph"] == "C" and event["name"].startswith(("APP/", "Device/")):
+            peaks[event["name"]] = max(peaks.get(event["name"], 0), *(float(value) for value in event["args"].values()))
+    page = Page(browser, address, "run=npu&worker=0&fold=", height=9000)
+    shown = {
+        head.find_element(By.CSS_SELECTOR, ".trace-name").text: head.find_element(By.CSS_SELECTOR, ".trace-scale").text.split()[1]
+        for head in page.all(".trace-head-counter")
+    }
+    assert peaks
+    assert {name: float(shown[name].replace(",", "")) for name in peaks} == pytest.approx(peaks, abs=0.001)
+
+
+def test_ranks_are_aligned_by_a_communication_operator(browser, address, logs):
+    starts = []
+    for rank in (0, 1):
+        zero, all_spans = spans(npu_events(logs, rank))
+        starts.append({name: zero + start for _, start, _, name in all_spans if name.startswith("hcom_allReduce")})
+    name = min(set(starts[0]) & set(starts[1]))
+    page = Page(browser, address, "run=npu&worker=0&ranks=1")
+    page.until(lambda: any(lane["kind"] == "rank" for lane in page.stats["lanes"]))
+    page.settle()
+    page.find("[data-testid=trace-search]").send_keys(name, Keys.ENTER)
+    page.until(lambda: page.facts().get("Title") == name or page.stats["selected"] is not None)
+    page.find("[data-testid=trace-menu-ranks]").click()
+    next(one for one in page.until(lambda: page.all(".trace-menu[open] button")) if one.text == "by start").click()
+    shift = unquote(page.until(lambda: page.params.get("shift")))
+    assert shift.partition("@")[0] in ("0", "1")
+    assert abs(int(shift.partition("@")[2])) == pytest.approx(abs(starts[0][name] - starts[1][name]), abs=1)

@@ -25,6 +25,10 @@ export class Bar {
   private readonly regex = toggle(".*", t("Regular expression"), () => this.find());
   private readonly exact = toggle("Aa", t("Match case"), () => this.find());
   private readonly word = toggle("“ ”", t("Whole word"), () => this.find());
+  private readonly raw = toggle("⏱", t("Raw timestamps"), () => {
+    this.session.timeline.rawTime = this.raw.getAttribute("aria-pressed") === "true";
+    this.session.timeline.draw();
+  });
   private readonly menus = new Map<string, HTMLDetailsElement>();
   private readonly stop = new AbortController();
   private timer = 0;
@@ -59,6 +63,7 @@ export class Bar {
       h("span", { class: "trace-find" }, this.search, this.regex, this.exact, this.word,
         button("‹", t("Previous hit (N)"), () => session.hit(-1)), button("›", t("Next hit (n)"), () => session.hit(1)), this.count),
       h("span", { class: "trace-grow" }),
+      this.raw,
       button("−", t("Zoom out (S)"), () => this.zoom(1.6)),
       button("+", t("Zoom in (W)"), () => this.zoom(1 / 1.6)),
       button("⤢", t("Whole capture (Ctrl+0)"), () => session.whole()),
@@ -206,10 +211,21 @@ export class Bar {
         else shown.delete(choice.name);
         set(new Set(shown));
       }, choice.own)),
-      button(t("Reset alignment"), t("Reset alignment"), () => {
-        for (const source of this.session.scene.sources) source.shift = 0;
-        this.session.placed();
+      ...this.session.scene.sources.slice(1).map((source) => {
+        const field = h("input", { type: "number", step: "any", value: source.shift / 1000, class: "trace-offset", change: () => {
+          source.shift = Math.round((Number(field.value) || 0) * 1000);
+          this.session.placed();
+        } });
+        return h("label", { class: "trace-check" }, `${t("Offset")} ${source.label} (us)`, field);
       }),
+      h("div", { class: "trace-menu-row" }, `${t("Align")}:`,
+        button(t("by start"), "All ranks by the selected slice's start", () => void this.session.alignAll(false)),
+        button(t("by end"), "All ranks by the selected slice's end", () => void this.session.alignAll(true)),
+        button(t("Reset alignment"), t("Reset alignment"), () => {
+          for (const source of this.session.scene.sources) source.shift = 0;
+          this.session.placed();
+          this.menus.get("ranks")!.open = false;
+        })),
     ];
   }
 

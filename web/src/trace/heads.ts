@@ -15,7 +15,7 @@ export interface HeadActions {
 }
 
 export class Heads {
-  private readonly made = new Map<string, { element: HTMLElement; lane: Lane }>();
+  private readonly made = new Map<string, { element: HTMLElement; lane: Lane; top: number; clip: number }>();
 
   constructor(private readonly root: HTMLElement, private readonly timeline: Timeline, private readonly actions: HeadActions) {}
 
@@ -33,12 +33,18 @@ export class Heads {
         if (made) made.element.replaceWith(element);
         else this.root.append(element);
         if (focused) element.querySelector("button")?.focus();
-        this.made.set(key, (made = { element, lane }));
+        this.made.set(key, (made = { element, lane, top: NaN, clip: NaN }));
       }
       const top = this.timeline.laneTop(lane);
-      made.element.style.transform = `translateY(${top}px)`;
-      // Below the pinned lanes nothing shows through.
-      made.element.style.clipPath = !lane.pinned && top < clip ? `inset(${clip - top}px 0 0 0)` : "";
+      if (top === made.top && clip === made.clip) continue;
+      made.top = top;
+      made.clip = clip;
+      const cut = lane.pinned ? 0 : Math.max(0, clip - top);
+      const { style } = made.element;
+      style.transform = `translateY(${top}px)`;
+      // Below the pinned lanes nothing shows through, and the name of a tall track stays in sight.
+      style.clipPath = cut ? `inset(${cut}px 0 0 0)` : "";
+      style.paddingTop = cut ? `${Math.max(0, Math.min(cut, lane.height - 24))}px` : "";
     }
     for (const [key, { element }] of this.made)
       if (!seen.has(key)) {

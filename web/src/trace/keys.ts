@@ -30,7 +30,8 @@ const MOVES: Readonly<Record<string, string>> = {
 };
 
 export class Keys {
-  private readonly held = new Map<string, number>();
+  /** Moves under way: how long they have run (seconds) and whether the key is up again. */
+  private readonly held = new Map<string, { done: number; released: boolean }>();
   private fast = false;
   private readonly stop = new AbortController();
   private readonly still = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -50,11 +51,12 @@ export class Keys {
   step(seconds: number): boolean {
     const { timeline } = this;
     if (!this.held.size) return false;
-    const dt = Math.min(0.05, seconds) * (this.fast ? 3 : 1);
-    for (const [move, until] of this.held) {
-      this.apply(move, dt);
-      // A tap was let go already; it still runs for its little while.
-      if (until !== Infinity && performance.now() >= until) this.held.delete(move);
+    for (const [move, state] of this.held) {
+      // A tap was let go already; it still runs for its little while, however slow the frames are.
+      const dt = Math.min(0.05, seconds, state.released ? TAP - state.done : Infinity);
+      if (dt > 0) this.apply(move, dt * (this.fast ? 3 : 1));
+      state.done += dt;
+      if (state.released && state.done >= TAP - 1e-9) this.held.delete(move);
     }
     this.actions.moved();
     timeline.draw();
@@ -75,11 +77,9 @@ export class Keys {
   private readonly up = (event: KeyboardEvent): void => {
     this.fast = event.shiftKey;
     const move = MOVES[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    const began = move ? this.begun.get(move) : undefined;
-    if (move && this.held.has(move)) this.held.set(move, Math.max(performance.now(), (began ?? 0) + TAP * 1000));
+    const state = move ? this.held.get(move) : undefined;
+    if (state) state.released = true;
   };
-
-  private readonly begun = new Map<string, number>();
 
   private readonly down = (event: KeyboardEvent): void => {
     if (event.defaultPrevented || event.isComposing || this.elsewhere(event)) return;
@@ -100,8 +100,9 @@ export class Keys {
       return;
     }
     if (!this.held.size) this.timeline.view.keep();
-    if (!event.repeat) this.begun.set(move, performance.now());
-    this.held.set(move, Infinity);
+    const state = this.held.get(move);
+    // Pressed again before the last tap had run out: its rest is not lost.
+    if (!event.repeat || !state) this.held.set(move, { done: state ? Math.min(0, state.done - TAP) : 0, released: false });
     this.timeline.draw();
   };
 

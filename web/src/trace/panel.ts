@@ -153,7 +153,7 @@ export class Panel {
     if (operator) link("Show in Operator", "operator", { ...capture, q: operator });
     if (kernel) link("Show in Kernel", "kernel", { ...capture, q: kernel });
     if (memory) link("Show in Memory", "memory", { ...capture, q: operator ?? "", from: String(detail.start_ns), to: String(detail.start_ns + detail.duration_ns) });
-    if (communication) link("Show in Communication", "communication", { ...capture, op: communication });
+    if (communication) link("Show in Communication", "communication", { ...capture, bop: communication });
     return row;
   }
 

@@ -276,6 +276,33 @@ export class Session {
     this.placed();
   }
 
+  /** Moves every other capture so that its slice of the same name, and the same turn of it, begins (or ends) with the selected one. */
+  async alignAll(end: boolean): Promise<void> {
+    const { selected, sources } = this.scene;
+    const name = this.detail?.name;
+    if (!selected || name === undefined) return this.hear.notice("Select a slice first, a communication operator for instance.");
+    const query = { q: `^${escaped(name)}$`, mode: "regex", case: true, limit: 5000, px: 1 };
+    try {
+      const [own, ...others] = await Promise.all(
+        [selected.source, ...sources.filter((source) => source !== selected.source)].map(async (source) => ({
+          source, hits: (await source.api.get<Found>("trace/search", query, { signal: this.stop.signal })).hits,
+        })),
+      );
+      const turn = Math.max(0, own!.hits.findIndex((hit) => hit.id === selected.id));
+      const goal = selected.start + (end ? selected.dur : 0) + selected.source.place;
+      const missing: string[] = [];
+      for (const { source, hits } of others) {
+        const hit = hits[turn];
+        if (hit) source.shift += goal - (hit.start_ns + (end ? hit.duration_ns : 0) + source.place);
+        else missing.push(source.label);
+      }
+      if (missing.length) this.hear.notice(`No such slice in ${missing.join(", ")}; left where it is.`);
+      this.placed();
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
   /** The captures' places changed: the whole timeline is what they all cover. */
   placed(): void {
     const { view } = this.timeline;
@@ -329,6 +356,7 @@ export class Session {
       }
       this.scene.flows = flows;
       this.thinned = thinned ? `${flows.length} of ${count} arrows drawn; zoom in for the others` : "";
+      this.hear.changed();
       this.timeline.draw();
     } catch (what) {
       this.problem(what);
@@ -393,10 +421,12 @@ export class Session {
   }
 }
 
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
 /** The same rule as the server's, on names that are here. */
 function matcher({ text, regex, case: exact, word }: SearchOptions): (name: string) => boolean {
   try {
-    const body = regex ? text : text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const body = regex ? text : escaped(text);
     const pattern = new RegExp(word ? `\\b(?:${body})\\b` : body, exact ? "u" : "iu");
     return (name) => pattern.test(name);
   } catch {

@@ -3,7 +3,7 @@
 
 import { type Arrow, drawArrows, drawLabels, drawOverview, drawRuler, type Mark } from "./draw";
 import { arrange, type Choice, type Lane, lanesBetween, type Layout, trackKey } from "./layout";
-import { length } from "./numbers";
+import { length, rawUs } from "./numbers";
 import { addBusy, Painter, type Window } from "./paint";
 import { type Picked, pickSlice, rowAt } from "./pick";
 import { Frames } from "./perf";
@@ -77,6 +77,8 @@ export class Timeline {
   /** Called in each frame before drawing with the seconds since the last; true = more to come. */
   onFrame: (seconds: number) => boolean = () => false;
   onDrawn: (complete: boolean) => void = () => undefined;
+  /** Whether the cursor tells epoch time. */
+  rawTime = false;
   width = 1;
   height = 1;
   private scale = 1;
@@ -117,10 +119,13 @@ export class Timeline {
     return this.view.from + x * this.nsPerPixel;
   }
 
-  resize(width: number, height: number): void {
-    this.width = Math.max(50, Math.floor(width));
-    this.height = Math.max(50, Math.floor(height));
-    this.scale = Math.min(HIGHEST_SCALE, window.devicePixelRatio || 1);
+  resize(newWidth: number, newHeight: number): void {
+    const [width, height] = [Math.max(50, Math.floor(newWidth)), Math.max(50, Math.floor(newHeight))];
+    const scale = Math.min(HIGHEST_SCALE, window.devicePixelRatio || 1);
+    if (width === this.width && height === this.height && scale === this.scale) return;
+    this.width = width;
+    this.height = height;
+    this.scale = scale;
     for (const [canvas, tall] of [[this.surfaces.body, this.height], [this.surfaces.top, OVERVIEW + RULER]] as const) {
       canvas.width = Math.round(this.width * this.scale);
       canvas.height = Math.round(tall * this.scale);
@@ -129,6 +134,8 @@ export class Timeline {
     }
     this.overviewKey = "";
     this.relayout();
+    // A resized canvas is empty; what follows is shown in this very frame.
+    this.paint();
   }
 
   /** Lanes changed: folds, pins, captures. */
@@ -378,7 +385,7 @@ export class Timeline {
     const cursor = this.pointer ? this.timeAt(this.pointer.x) : null;
     drawRuler(context, {
       window: view, width: this.width, top: OVERVIEW, height: RULER, theme: scene.theme, marks: scene.marks, range: scene.range, cursor,
-      cursorText: cursor === null ? "" : length(Math.round(cursor)),
+      cursorText: cursor === null ? "" : this.rawTime ? `${rawUs(first.meta.base_ns, cursor - first.place)} us` : length(Math.round(cursor)),
       steps: first.meta.steps.map((step) => ({ text: `Step ${step.step}`, from: step.start_ns + first.place, to: step.end_ns + first.place })),
     });
     context.setTransform(1, 0, 0, 1, 0, 0);

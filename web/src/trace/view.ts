@@ -167,6 +167,7 @@ export class TraceView {
       if (!first.meta.slices && !first.meta.counters) throw new ApiError(404, { title: "This capture has no timeline", hint: "Collect with activities CPU and NPU (or CUDA)." });
       this.message.textContent = "";
       this.fitSize();
+      this.timeline.relayout();
       this.opened = true;
       this.showRanks();
       this.statusLine();

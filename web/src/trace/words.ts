@@ -60,6 +60,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Slices in view": "窗口内的切片",
   "Reset alignment": "重置对齐",
   "Align": "对齐",
+  "Offset": "偏移",
+  "Raw timestamps": "原始时间戳",
   "by start": "按开始",
   "by end": "按结束",
   "Close panel (Q)": "关闭面板 (Q)",
