@@ -45,18 +45,9 @@ class Server:
                 token=token,
             ),
         )
-        try:
-            self._server = create_server(
-                app, host=address.host, port=address.port, threads=THREADS, ident=None, max_request_body_size=2 << 20
-            )
-        except OSError as problem:
-            raise CaptureError(
-                "the address cannot be used",
-                where=f"{address.host}:{address.port}",
-                cause=problem.strerror or str(problem),
-                fix="give another --port (or none for any that is free), or another --host",
-            ) from None
-        self.port = int(self._server.effective_port)
+        listening = bound(address)
+        self.port = int(listening.getsockname()[1])
+        self._server = create_server(app, sockets=[listening], threads=THREADS, ident=None, max_request_body_size=2 << 20)
         shown = "localhost" if address.host in WIDE else address.host
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
@@ -70,6 +61,29 @@ class Server:
     def close(self) -> None:
         self._server.close()
         self.library.close()
+
+
+def bound(address: Address) -> socket.socket:
+    """A socket at the address; waitress leaves its own open where this fails."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as problem:
+        raise CaptureError(
+            "the address cannot be used",
+            where=f"{address.host}:{address.port}",
+            cause=problem.strerror or str(problem),
+            fix="give another --port (or none for any that is free), or another --host",
+        ) from None
+    return listening
 
 
 def names_of(host: str) -> frozenset[str] | None:
