@@ -10,6 +10,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, attributes: Att
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(key, value as unknown as EventListener);
+    else if (key === "style") element.style.cssText = String(value); // as an attribute a strict CSP would refuse it
     else element.setAttribute(key, value === true ? "" : String(value));
   }
   for (const child of children) if (child !== null && child !== undefined && child !== false) element.append(child);

@@ -49,6 +49,7 @@ export class Painter {
   private image: ImageData | null = null;
   private dense = new Uint8Array(0);
   private busy = new Float32Array(0);
+  private anyDense = false;
   private theme!: Theme;
   private scale = 1;
 
@@ -98,7 +99,7 @@ export class Painter {
     const first = Math.floor(Math.max(from, about.first_ns, 0) / width);
     const last = Math.floor(Math.min(to, about.last_ns) / width);
     this.dense.fill(0);
-    let anyDense = false;
+    this.anyDense = false;
     let shown = 0;
     for (let index = first; index <= last; index++) {
       const left = index * width;
@@ -117,8 +118,7 @@ export class Painter {
       }
       if (tile) shown += this.slices(source, tile, line, y, height, from, to, left, right, inv, index === first, labels);
     }
-    for (let x = 0; x < this.width; x++) if (this.dense[x]) { anyDense = true; break; }
-    this.copyDown(line, y, height, clip, anyDense);
+    this.copyDown(line, y, height, clip, this.anyDense);
     this.byRow.set(`${source.number}:${row}`, shown);
     this.counts.slices += shown;
   }
@@ -166,6 +166,7 @@ export class Painter {
         if (b <= end) {
           if (a === end - 1 && !lastWide) {
             dense[a] = 1;
+            this.anyDense = true;
             if (d > lastDur) {
               words[line + a] = shades[name[j]! * SHADES + shade(clustered, busy[j]!)]!;
               lastDur = d;
@@ -176,8 +177,13 @@ export class Painter {
         a = end;
       }
       const colour = shades[name[j]! * SHADES + shade(clustered, busy[j]!)]!;
-      words.fill(colour, line + a, line + b);
-      if (clustered) dense.fill(1, a, b);
+      // Most are a pixel or two wide: a loop is faster than a call of fill.
+      if (b - a > 24) words.fill(colour, line + a, line + b);
+      else for (let x = line + a; x < line + b; x++) words[x] = colour;
+      if (clustered) {
+        this.anyDense = true;
+        for (let x = a; x < b; x++) dense[x] = 1;
+      }
       rects++;
       lastWide = b - a > 1;
       lastDur = d;
