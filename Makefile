@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  := 2.13.0
+# MindSpore needs an older numpy, so it has an environment of its own.
+MINDSPORE_VENV := .venv-mindspore
+MINDSPORE      := 2.10.0
 
 .PHONY: demo test check bench docs web browser clean
 .DEFAULT_GOAL := demo
@@ -19,6 +22,13 @@ $(VENV)/torch: $(VENV)/core
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
+$(MINDSPORE_VENV)/ready: pyproject.toml
+	@echo "setting up $(MINDSPORE_VENV) (once) ..."
+	@test -x $(MINDSPORE_VENV)/bin/python || $(PYTHON) -m venv $(MINDSPORE_VENV)
+	@if $(MINDSPORE_VENV)/bin/pip install --quiet --disable-pip-version-check mindspore==$(MINDSPORE) -e '.[mindspore]'; then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must run the tests with MindSpore $(MINDSPORE)" >&2; exit 1; \
+	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) is not to be had here: its tests are skipped"; fi
+
 demo: $(VENV)/torch
 	@$(BIN)/python examples/demo.py
 
@@ -27,7 +37,7 @@ check: $(VENV)/core
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check $(VENV)/torch web/node_modules/.package-lock.json browser
+test: check $(VENV)/torch $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 	$(BIN)/python -m pytest
 
 # The page; its build is committed, so that users need no Node.
@@ -54,4 +64,4 @@ docs: $(VENV)/core
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 
 clean:
-	rm -rf $(VENV) demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) demo-run bench-data web/node_modules

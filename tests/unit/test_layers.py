@@ -36,8 +36,8 @@ ALLOWED = {
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
 INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "compat", "frameworks"}
-# Imported by its neighbours only, once torch is there.
-AFTER_TORCH = {"simnpu/amp.py", "simnpu/npu.py"}
+# Imported by its neighbours only, once the framework is there.
+AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/npu.py"}
 
 
 def modules() -> list[Path]:

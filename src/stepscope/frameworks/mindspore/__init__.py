@@ -8,6 +8,8 @@ model.train(1, data)
 profiler.analyse()
 """
 
+from typing import Any
+
 from stepscope.frameworks.mindspore.arguments import _ExperimentalConfig
 from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.frameworks.mindspore.profiler import Profiler, profile, tensor_board_trace_handler
@@ -28,3 +30,11 @@ __all__ = [
     "tensor_board_trace_handler",
     "tensorboard_trace_handler",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DynamicProfilerMonitor":  # a callback of MindSpore, which is imported only when this is wanted
+        from stepscope.frameworks.mindspore.dynamic import DynamicProfilerMonitor
+
+        return DynamicProfilerMonitor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

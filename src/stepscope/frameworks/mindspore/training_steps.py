@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stepscope.collect.guard import quietly
+from stepscope.collect.guard import quietly, tolerated
 
 
 class Listener(Protocol):
@@ -25,7 +25,7 @@ def listen(listener: Listener) -> None:
     """Tell `listener` of training steps as long as it lives."""
     _listeners.add(listener)
     if not _originals:
-        quietly(_install)
+        tolerated("marking the steps of Model.train", _install)
 
 
 def leave(listener: Listener) -> None:
@@ -35,9 +35,11 @@ def leave(listener: Listener) -> None:
 
 
 def _install() -> None:
-    from mindspore.train.callback._callback import _CallbackManager as manager
+    from mindspore.train.callback import _CallbackManager as manager
 
-    begin, end = manager.step_begin, manager.step_end
+    # Versions before 2.0 call the second name.
+    names = ("on_train_step_begin", "on_train_step_end") if hasattr(manager, "on_train_step_begin") else ("step_begin", "step_end")
+    begin, end = (getattr(manager, name) for name in names)
 
     @functools.wraps(begin)
     def step_begin(self: Any, run_context: Any) -> Any:
@@ -55,14 +57,15 @@ def _install() -> None:
             quietly(listener.training_step_ends)
         return end(self, run_context)
 
-    _originals.update(step_begin=begin, step_end=end)
-    manager.step_begin, manager.step_end = step_begin, step_end
+    _originals.update(zip(names, (begin, end), strict=True))
+    for name, replacement in zip(names, (step_begin, step_end), strict=True):
+        setattr(manager, name, replacement)
 
 
 def _remove() -> None:
     if not _originals:
         return
-    from mindspore.train.callback._callback import _CallbackManager as manager
+    from mindspore.train.callback import _CallbackManager as manager
 
-    for name in ("step_begin", "step_end"):
+    for name in list(_originals):
         setattr(manager, name, _originals.pop(name))

@@ -1,0 +1,115 @@
+"""Training scripts in the environment that has MindSpore, and the documents' samples made runnable."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_OPENS = re.compile(r"(?:if|for|while|with|else|try)\b.*:$")
+
+
+def interpreter() -> str:
+    """Python with MindSpore; it needs a numpy of its own, so it is never this one."""
+    for candidate in (os.environ.get("STEPSCOPE_MINDSPORE_PYTHON"), REPOSITORY / ".venv-mindspore" / "bin" / "python"):
+        if candidate and Path(candidate).is_file():
+            return str(candidate)
+    pytest.skip("no environment with MindSpore: `make test` builds .venv-mindspore, or set STEPSCOPE_MINDSPORE_PYTHON")
+
+
+def run(folder: Path, code: str, **environment: str) -> str:
+    """Run a script; what it printed."""
+    script = folder / "training.py"
+    script.write_text(textwrap.dedent(code))
+    done = subprocess.run(
+        [interpreter(), str(script)],
+        cwd=folder,
+        env={**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", "GLOG_v": "3", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def captures(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*_ascend_ms"))
+
+
+def results(capture: Path) -> set[str]:
+    return {path.name for path in (capture / "ASCEND_PROFILER_OUTPUT").iterdir()}
+
+
+# A small network, its training step, and a list that counts what MindSpore itself says about the kernels it ran.
+NETWORK = """
+import os, sys
+import numpy as np
+import mindspore as ms
+from mindspore import nn, Tensor
+import mindspore.dataset as ds
+ms.set_context(mode=ms.GRAPH_MODE if os.environ.get("MODE") == "graph" else ms.PYNATIVE_MODE, device_target="CPU")
+from stepscope.mindspore import *
+
+net = nn.SequentialCell(nn.Dense(8, 16), nn.ReLU(), nn.Dense(16, 2))
+loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.Momentum(net.trainable_params(), 0.1, 0.9))
+x, y = Tensor(np.ones((4, 8), np.float32)), Tensor(np.zeros(4, np.int32))
+
+def train(steps=1):
+    for _ in range(steps):
+        step(x, y).asnumpy()
+
+train()
+"""
+
+
+def examples() -> list[str]:
+    """The examples in the document of MindSpore's profiler, indented again: the document lost that."""
+    folder = next(
+        (
+            Path(place)
+            for place in (os.environ.get("STEPSCOPE_SEEDS"), REPOSITORY.parent / "shared" / "seeds")
+            if place and Path(place).is_dir()
+        ),
+        None,
+    )
+    if folder is None:
+        pytest.skip("the documents with the samples are not here: set STEPSCOPE_SEEDS to their folder")
+    (path,) = folder.glob("004_*.txt")
+    found: list[list[str]] = []
+    inside = False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        is_code = line.startswith((">>>", "..."))
+        if is_code and not inside:
+            found.append([])
+        if is_code:
+            found[-1].append(line)
+        inside = is_code
+    return [_indented(lines) for lines in found]
+
+
+def _indented(lines: list[str]) -> str:
+    """Every block is a class of methods, a function, or a condition; inner blocks have one statement."""
+    made: list[str] = []
+    in_class = in_block = after_opening = False
+    open_brackets = 0
+    for line in lines:
+        text = line[3:].strip()
+        if line.startswith(">>>"):
+            in_class, in_block, after_opening = text.startswith("class "), text.endswith(":"), False
+            made.append(text)
+            continue
+        depth = int(in_block) + (in_class and not text.startswith(("def ", "@")))
+        depth += after_opening or bool(open_brackets)
+        made.append("    " * depth + text)
+        if text and not text.startswith("#"):
+            open_brackets += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
+            after_opening = bool(_OPENS.match(text))
+    return "\n".join(made)
