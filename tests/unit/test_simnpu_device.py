@@ -356,7 +356,9 @@ records.stop()
 tasks = records.tasks()
 adds = tasks[1:]
 print(7 <= seen[-1] <= 17)
-print(len(adds), set((adds["end"] - adds["start"]).tolist()) == set(adds["modelled_ns"].tolist()), adds["modelled_ns"][0] > 100_000)
+# Never shorter than modelled, and exactly as long unless the machine was too busy to be in time.
+over = adds["end"] - adds["start"] - adds["modelled_ns"]
+print(len(adds), over.min() == 0, adds["modelled_ns"][0] > 100_000)
 print(tasks["end"][0] - tasks["start"][0] > 100_000_000)  # took longer than modelled
 print(set(tasks["dequeue_start"].tolist()), set(tasks["host_thread"]) == set(tasks["launch_thread"]))
 """

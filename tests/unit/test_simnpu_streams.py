@@ -228,3 +228,27 @@ def test_runtime_calls_are_recorded():
     assert [CALL_NAMES[call] for call in calls["call"]] == ["aclrtSynchronizeStream", "aclrtSynchronizeDevice"]
     assert np.all(calls["start"] <= calls["end"])
     assert set(calls["thread"]) == {threading.get_native_id()}
+
+
+@on_npu
+def test_every_kernel_was_called_by_an_operator_on_the_observers_clock(tmp_path):
+    from observed import observed
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).npu()
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(4, 8, device="npu")
+    drained = []
+
+    def step():
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    step()
+    frames, _ = observed(tmp_path, lambda: drained.append(recorded(step).tasks()))
+    ops = {name: frames["op_range"][name].to_numpy() for name in ("start", "end", "start_thread_id")}
+    tasks = drained[0]
+    assert len(tasks) > 10
+    for task in tasks:
+        around = (ops["start"] <= task["enqueue_start"]) & (task["enqueue_end"] <= ops["end"])
+        assert np.any(around & (ops["start_thread_id"] == task["host_thread"]))
