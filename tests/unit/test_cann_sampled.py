@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from sampled_folder import DEVICE_TICK_0, HOST_TICK_0, ZERO, losses, points, records, sampled
 
+from sampled_folder import DEVICE_TICK_0, HOST_TICK_0, ZERO, losses, points, records, sampled
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.sampled import DEVICE_FILES, DEVICE_RECORDS, HOST_FILES, with_op_names
 from stepscope.tables import ALL_TABLES

@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from sampled_folder import DEVICE_NS_0, HOST_NS_0, losses, points, records, sampled
 
+from sampled_folder import DEVICE_NS_0, HOST_NS_0, losses, points, records, sampled
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.sampled import DEVICE_TEXTS, HOST_TEXTS
 

@@ -19,9 +19,9 @@ def module_view(tables: Tables) -> pl.DataFrame:
     """One row per module path, parents before children.
 
     Columns: path (names from the outermost module joined by `/`), depth, calls, host_self_ns, host_total_ns, device_self_ns,
-    device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's calls. An operator belongs to the innermost module
-    call around it on its thread, and so do the device tasks it launched; what the backward of such an operator launched is in
-    `device_backward_ns` of the module (the total over the modules inside).
+    device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's
+    calls. An operator belongs to the innermost module call around it on its thread, and so do the device tasks it launched;
+    what the backward of such an operator launched is in `device_backward_ns` of the module (the total over the modules inside).
     """
     calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
     parent = op_tree.parents(calls)
