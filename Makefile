@@ -7,7 +7,7 @@ TORCH  := 2.13.0
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 
-.PHONY: demo test check bench docs web browser clean
+.PHONY: demo test check bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/core: pyproject.toml
@@ -22,6 +22,12 @@ $(VENV)/torch: $(VENV)/core
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
+# The collector's library ahead of its first use; where there is no compiler captures use torch's own profiler.
+$(VENV)/native: $(VENV)/torch $(wildcard native/observer/*)
+	@echo "compiling the collector (once) ..."
+	@$(BIN)/python -m stepscope.collect
+	@touch $@
+
 $(MINDSPORE_VENV)/ready: pyproject.toml
 	@echo "setting up $(MINDSPORE_VENV) (once) ..."
 	@test -x $(MINDSPORE_VENV)/bin/python || $(PYTHON) -m venv $(MINDSPORE_VENV)
@@ -29,7 +35,7 @@ $(MINDSPORE_VENV)/ready: pyproject.toml
 	elif [ -n "$$CI" ]; then echo "CI must run the tests with MindSpore $(MINDSPORE)" >&2; exit 1; \
 	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) is not to be had here: its tests are skipped"; fi
 
-demo: $(VENV)/torch
+demo: $(VENV)/torch $(VENV)/native
 	@$(BIN)/python examples/demo.py
 
 check: $(VENV)/core
@@ -37,7 +43,7 @@ check: $(VENV)/core
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check $(VENV)/torch $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+test: check $(VENV)/torch $(MINDSPORE_VENV)/ready $(VENV)/native web/node_modules/.package-lock.json browser
 	$(BIN)/python -m pytest
 
 # The page; its build is committed, so that users need no Node.
@@ -59,6 +65,14 @@ browser:
 
 bench: $(VENV)/core
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
+
+# For this machine's kind and torch $(TORCH); with other versions of torch it compiles the sources inside on first use.
+wheel: $(VENV)/native
+	@rm -rf src/stepscope/native/prebuilt
+	@$(BIN)/python -m stepscope.collect --into src/stepscope/native/prebuilt
+	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf src/stepscope/native/prebuilt
+	@ls dist
 
 docs: $(VENV)/core
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md

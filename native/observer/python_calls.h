@@ -265,7 +265,7 @@ inline uint32_t callee_number(Object* frame, Object* code) {
   return function_number(code);
 }
 
-inline void record_call(Kind kind, uint32_t number) {
+OBSERVER_HOT void record_call(Kind kind, uint32_t number) {
   Stream* stream = current_stream();
   if (!stream)
     return;
@@ -282,7 +282,7 @@ inline void record_call(Kind kind, uint32_t number) {
     stream->skipped_calls++;
 }
 
-inline void record_return(Kind kind) {
+OBSERVER_HOT void record_return(Kind kind) {
   Stream* stream = current_stream();
   if (!stream)
     return;

@@ -69,7 +69,7 @@ inline bool has_membarrier = false;
 struct Busy {
   Stream* stream;
   bool recording;
-  explicit Busy(Stream* s) : stream(s) {
+  OBSERVER_HOT explicit Busy(Stream* s) : stream(s) {
     s->busy.store(1, std::memory_order_relaxed);
     // Stop makes every core see this order by a membarrier, so that it costs nothing here.
     if (__builtin_expect(has_membarrier, 1))
@@ -78,7 +78,7 @@ struct Busy {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     recording = s->live.load(std::memory_order_relaxed);
   }
-  ~Busy() {
+  OBSERVER_HOT ~Busy() {
     stream->busy.store(0, std::memory_order_release);
   }
 };
@@ -122,7 +122,7 @@ __attribute__((noinline)) inline Stream* join_session() {
   return mine;
 }
 
-inline Stream* current_stream() {
+OBSERVER_HOT Stream* current_stream() {
   Stream* stream = t_stream;
   if (__builtin_expect(stream && stream->live.load(std::memory_order_relaxed), 1))
     return stream;

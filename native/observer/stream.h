@@ -169,7 +169,7 @@ class Pool {
 };
 
 // Sixteen bytes per multiplication; the last step reads the end of the text once more.
-inline uint64_t hash_bytes(const char* s, size_t n) {
+OBSERVER_HOT uint64_t hash_bytes(const char* s, size_t n) {
   auto read = [](const char* p) {
     uint64_t v;
     memcpy(&v, p, 8);
@@ -203,7 +203,7 @@ class Texts {
   };
 
   // An entry with the number kNone when the text is new.
-  const Entry& find(const char* text, size_t length, uint64_t hash) const {
+  OBSERVER_HOT const Entry& find(const char* text, size_t length, uint64_t hash) const {
     for (size_t i = hash & mask_;; i = (i + 1) & mask_) {
       const Entry& entry = table_[i];
       if (entry.number == kNone ||
@@ -270,7 +270,7 @@ class Texts {
 struct Scratch {
   std::vector<char> bytes = std::vector<char>(4096);
   size_t size = 0;
-  char* need(size_t more) {
+  OBSERVER_HOT char* need(size_t more) {
     if (__builtin_expect(size + more > bytes.size(), 0))
       bytes.resize((size + more) * 2);
     return bytes.data() + size;
@@ -341,18 +341,18 @@ struct Stream {
     dead.store(false, std::memory_order_relaxed);
   }
 
-  char* reserve(size_t bytes) {
+  OBSERVER_HOT char* reserve(size_t bytes) {
     if (__builtin_expect(static_cast<size_t>(limit - here) >= bytes, 1))
       return here;
     return next_chunk(bytes);
   }
 
-  void publish(size_t bytes) {
+  OBSERVER_HOT void publish(size_t bytes) {
     here += bytes;
     chunk->used.store(static_cast<uint32_t>(here - chunk->bytes), std::memory_order_release);
   }
 
-  void add_address(uint64_t address) {
+  OBSERVER_HOT void add_address(uint64_t address) {
     if (__builtin_expect(address_count == addresses.size(), 0))
       addresses.resize(address_count * 2);
     addresses[address_count++] = address;
@@ -420,7 +420,7 @@ struct Stream {
     op->head().gone.store(1, std::memory_order_release);
   }
 
-  bool call_event(Kind kind, uint32_t callee, uint64_t time) {
+  OBSERVER_HOT bool call_event(Kind kind, uint32_t callee, uint64_t time) {
     char* place = reserve(sizeof(CallEvent));
     if (__builtin_expect(!place, 0)) {
       count_dropped();
@@ -434,7 +434,7 @@ struct Stream {
  private:
   static constexpr uint32_t kChunksPerWake = 4;
 
-  char* next_chunk(size_t bytes) {
+  __attribute__((noinline)) char* next_chunk(size_t bytes) {
     if (bytes > Chunk::kBytes)
       return nullptr;
     Chunk* fresh = pool->take();

@@ -333,3 +333,25 @@ def test_a_closed_standard_output(tmp_path):
         """,
     )
     assert Path(the_capture(tmp_path), "profiler_info.json").is_file()
+
+
+def test_without_a_compiler_torchs_own_profiler_records_and_it_is_said_once(tmp_path):
+    out = run(
+        tmp_path,
+        """
+        for _ in range(2):
+            with P.profile(on_trace_ready=lambda prof: None, record_shapes=True, profile_memory=True, with_stack=True):
+                step()
+        """,
+        tier="",
+        CXX="no-such-compiler",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    assert out.count("there is no C++ compiler") == 1
+    assert out.count("INFO") == 1
+    assert "WARNING" not in out
+    for folder in tmp_path.rglob("*_ascend_pt"):
+        capture = stepscope.open(folder)
+        assert "aten::sin" in set(capture.ops["name"].cast(str))
+        assert capture.memory_events.height
+        assert capture.python_calls.height

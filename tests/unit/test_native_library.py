@@ -100,3 +100,23 @@ def test_key_follows_the_sources(tmp_path):
         pytest.skip("there is no C++ compiler")
     (tmp_path / "a.cpp").write_text("2")
     assert library._key(tmp_path, compiler) != first
+
+
+def test_shipped_library_of_these_sources_and_this_torch_is_taken_first(compiler, tmp_path, monkeypatch):
+    compiler('echo made > "$2"')
+    source = library._source("observer")
+    here = tmp_path / "package"
+    (here / "prebuilt").mkdir(parents=True)
+    monkeypatch.setattr(library, "_HERE", here)
+    monkeypatch.setattr(library, "_source", lambda name: source)
+    shipped = here / "prebuilt" / library.shipped_name("observer")
+    (here / "prebuilt" / f"observer-older-{torch.version.git_version}-x86_64.so").write_text("of other sources")
+    assert find_library("observer", "").origin == "built"
+    shipped.write_text("made")
+    assert find_library("observer", "") == Library(shipped, "prebuilt")
+
+
+def test_without_a_compiler_there_is_a_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "no C++ compiler" in find_library("observer", "")

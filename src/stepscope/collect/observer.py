@@ -24,7 +24,7 @@ from stepscope.collect.param_tensors import write_param_tensors
 from stepscope.native import find_library
 
 _ABI = 2
-_TRIAL = "import sys; from stepscope.collect.observer import try_library; try_library(sys.argv[1])"
+TRIAL = "import sys; from stepscope.collect.observer import try_library; try_library(sys.argv[1])"
 _TRIAL_OPS = 10
 _PHASES = ("idle", "prepared", "recording", "limit reached")
 
@@ -255,7 +255,7 @@ _loaded: Observer | str | None = None
 def _load() -> Observer | str:
     if not sys.platform.startswith("linux"):
         return f"not made for {sys.platform}"
-    found = find_library("observer", _TRIAL)
+    found = find_library("observer", TRIAL)
     if isinstance(found, str):
         return found
     try:

@@ -56,15 +56,15 @@ def find_library(name: str, trial: str, *, before_build: Callable[[], None] | No
         before_build: called if the library has to be built, which may take minutes.
     """
     try:
-        import torch
+        import torch  # noqa: F401 - whether there is one
     except ImportError as fault:
         return f"torch cannot be imported: {fault}"
-    shipped = _HERE / "prebuilt" / f"{name}-{torch.version.git_version}-{platform.machine()}.so"
-    if shipped.is_file():
-        return Library(shipped, "prebuilt")
     source = _source(name)
     if source is None:
         return f"the sources of {name} are not installed"
+    shipped = _HERE / "prebuilt" / shipped_name(name, source)
+    if shipped.is_file():
+        return Library(shipped, "prebuilt")
     compiler = next((path for path in map(shutil.which, _compilers()) if path), None)
     if compiler is None:
         return "there is no C++ compiler (g++, c++ or clang++; set CXX to name one)"
@@ -72,6 +72,15 @@ def find_library(name: str, trial: str, *, before_build: Callable[[], None] | No
         return _cached(name, source, compiler, trial, before_build)
     except (OSError, subprocess.SubprocessError) as fault:
         return f"{name} could not be built: {fault}"
+
+
+def shipped_name(name: str, source: Path | None = None) -> str:
+    """The name under which a package carries a library: one of other sources, or for another torch, is never taken."""
+    import torch
+
+    folder = source or _source(name)
+    of_sources = _digest(folder).hexdigest()[:12] if folder else "none"
+    return f"{name}-{of_sources}-{torch.version.git_version}-{platform.machine()}.so"
 
 
 def cache_folder() -> Path:
@@ -113,13 +122,18 @@ def _key(source: Path, compiler: str) -> str:
     import torch
 
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=_TRIAL_SECONDS).stdout
+    digest = _digest(source)
+    facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _FLAGS)
+    digest.update(repr(facts).encode() + version)
+    return digest.hexdigest()[:24]
+
+
+def _digest(source: Path) -> hashlib._Hash:
     digest = hashlib.sha256()
     for file in sorted(source.iterdir()):
         if file.suffix in {".cpp", ".h"}:
             digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _FLAGS)
-    digest.update(repr(facts).encode() + version)
-    return digest.hexdigest()[:24]
+    return digest
 
 
 @contextmanager
