@@ -24,8 +24,8 @@ export class Bar {
   private readonly count = h("output", { class: "trace-count", "data-testid": "trace-hits" });
   private readonly regex = toggle(".*", t("Regular expression"), () => this.find());
   private readonly exact = toggle("Aa", t("Match case"), () => this.find());
-  private readonly word = toggle("“ ”", t("Whole word"), () => this.find());
-  private readonly raw = toggle("⏱", t("Raw timestamps"), () => {
+  private readonly word = toggle("W", t("Whole word"), () => this.find());
+  private readonly raw = toggle("epoch", `epoch: ${t("Raw timestamps")}`, () => {
     this.session.timeline.rawTime = this.raw.getAttribute("aria-pressed") === "true";
     this.session.timeline.draw();
   });

@@ -17,6 +17,7 @@ export const OVERVIEW = 40;
 export const RULER = 38;
 const HIGHEST_SCALE = 2; // more pixels than eyes see, at four times the work
 const PREFETCH_MS = 120;
+const OVERVIEW_ROWS = 400;
 
 /** The stretch that a reader marked; `tracks` null means all. */
 export interface Range extends Window {
@@ -348,26 +349,34 @@ export class Timeline {
     if (key === this.overviewKey && this.overviewReady) return true;
     const inv = this.width / (this.view.last - this.view.first);
     const lines: Float32Array[] = [];
+    const own = new Float32Array(this.width);
     let ready = true;
     for (const source of this.scene.sources) {
       const from = this.view.first - source.place;
       const byProcess = new Map<number, Float32Array>();
       const level = Math.max(0, source.meta.levels.max_level - Math.max(0, Math.round(Math.log2(this.width / 1024))) - 1);
+      // All rows: the outermost alone are mostly one long slice. Of very many rows only those.
+      const every = source.meta.rows.length <= OVERVIEW_ROWS;
+      const wide = BINS * 2 ** level;
       for (const track of source.meta.tracks) {
-        const row = track.rows?.[0];
-        if (row === undefined) continue;
         let line = byProcess.get(track.process);
         if (!line) byProcess.set(track.process, (line = new Float32Array(this.width)));
-        const wide = BINS * 2 ** level;
-        for (let index = 0; index * wide <= source.meta.length_ns; index++) {
-          const tile = source.slices.find(row, level, index);
-          if (!source.slices.complete) ready = false;
-          if (tile) addBusy(line, tile, from, index * wide, (index + 1) * wide, inv, this.width);
+        for (const row of track.rows ?? []) {
+          const { depth, first_ns, last_ns } = source.meta.rows[row]!;
+          if (depth > 0 && !every) continue;
+          own.fill(0);
+          for (let index = Math.floor(first_ns / wide); index * wide <= last_ns; index++) {
+            const tile = source.slices.find(row, level, index);
+            if (!source.slices.complete) ready = false;
+            if (tile) addBusy(own, tile, from, index * wide, (index + 1) * wide, inv, this.width);
+          }
+          for (let x = 0; x < this.width; x++) line[x]! += own[x]!;
         }
       }
       for (const process of source.meta.processes) {
         const line = byProcess.get(process.id);
-        if (line) lines.push(line);
+        const most = line?.reduce((a, b) => Math.max(a, b), 0) ?? 0;
+        if (line && most > 0) lines.push(line.map((value) => value / most));
       }
     }
     this.overviewLines = lines;
