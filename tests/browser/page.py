@@ -116,7 +116,7 @@ class Page:
     def rows(self, table: str, keys: Sequence[str]) -> list[list[str]]:
         """Cells of the rows in view."""
         script = """
-          const rows = document.querySelectorAll(`[data-testid="table-${arguments[0]}"] .table-body > .table-row`);
+          const rows = document.querySelectorAll(`[data-testid="table-${arguments[0]}"] .table-layer > .table-row`);
           return [...rows].map(row => arguments[1].map(key => row.querySelector(`[data-key="${key}"]`)?.textContent ?? null));
         """
         return self.driver.execute_script(script, table, list(keys))

@@ -40,7 +40,7 @@ export const theme = remembered<Theme>("theme", "system");
 export const units = remembered<"heading" | "auto">("units", "heading");
 export const language = remembered<Language>("language", navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
 export const panelWidth = remembered("panel.width", 236);
-export const panelOpen = remembered("panel.open", true);
+export const panelOpen = remembered("panel.open", window.innerWidth >= 760);
 export const editorLink = remembered("editor", "vscode://file/{file}:{line}");
 
 /** What the surroundings want: TensorBoard's theme inside TensorBoard, else the system's. */

@@ -11,7 +11,7 @@ export function ColumnMenu(props: {
   column: Column;
   filter: ColumnFilter | undefined;
   pinned: boolean;
-  values: readonly string[];
+  values: () => readonly string[];
   onSort: (desc: boolean) => void;
   onFilter: (filter: ColumnFilter | null) => void;
   onPin: () => void;
@@ -26,7 +26,7 @@ export function ColumnMenu(props: {
         <div class="column-menu">
           <strong>{column.name}</strong>
           {column.tooltip && <p class="hint">{column.tooltip}</p>}
-          {number ? <RangeFilter {...props} close={close} /> : <TextFilter {...props} close={close} />}
+          {number ? <RangeFilter {...props} values={[]} close={close} /> : <TextFilter {...props} values={props.values()} close={close} />}
           <div class="menu-list">
             <button type="button" onClick={() => { props.onSort(false); close(); }}>{t("Sort ascending")}</button>
             <button type="button" onClick={() => { props.onSort(true); close(); }}>{t("Sort descending")}</button>

@@ -4,14 +4,16 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
-import { cellText, headingText, whole } from "../format";
-import { keep, kept } from "../settings";
+import { cellText, whole } from "../format";
+import { keep, kept, units } from "../settings";
 import { t } from "../words";
-import { ColumnChooser, ColumnMenu } from "./column_menu";
+import { ColumnChooser } from "./column_menu";
 import { copyText, download, say } from "./controls";
 import { Icon } from "./icons";
 import { Problem, Skeleton } from "./messages";
-import { type Cell, type Column, type ColumnFilter, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
+import { type Column, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
+import { type Acts, type Cells, Heads, type Layout, TableRow, type Wish } from "./table_parts";
+import { naturalWidth, numeric } from "./table_widths";
 import { contentHeight, ROW, rowAt, TALLEST, topOf } from "./scrolling";
 
 export interface TableProps {
@@ -21,7 +23,7 @@ export interface TableProps {
   readonly source: Source;
   readonly q?: string;
   /** Drawn instead of the plain text. */
-  readonly cells?: Readonly<Record<string, (value: Cell, row: Row, index: number) => ComponentChildren>>;
+  readonly cells?: Cells;
   /** The part below a row that is open. */
   readonly detail?: (row: Row, columns: readonly Column[]) => ComponentChildren;
   readonly openRows?: ReadonlySet<number>;
@@ -33,18 +35,6 @@ export interface TableProps {
   readonly hidden?: readonly string[];
   readonly onPage?: (page: Page) => void;
   readonly fit?: boolean;
-}
-
-interface Layout {
-  order: string[];
-  widths: Record<string, number>;
-  hidden: Record<string, boolean>;
-  pinned: string[];
-}
-
-interface Wish {
-  sort: (readonly [string, boolean])[];
-  filters: Record<string, ColumnFilter>;
 }
 
 const BLOCK = 200;
@@ -62,38 +52,6 @@ function readWish(text: string): Wish {
 
 function writeWish(wish: Wish): string | null {
   return wish.sort.length || Object.keys(wish.filters).length ? JSON.stringify(wish) : null;
-}
-
-const numeric = (column: Column): boolean => column.type === "int" || column.type === "float";
-
-let pen: CanvasRenderingContext2D | null = null;
-
-/** Width of a text in the table's own font. */
-function textWidth(text: string, bold: boolean): number {
-  pen ??= document.createElement("canvas").getContext("2d");
-  if (!pen) return text.length * 7.5;
-  const style = getComputedStyle(document.querySelector(".stepscope") ?? document.body);
-  pen.font = `${bold ? "600 " : ""}${Number.parseFloat(style.fontSize) * 0.96}px ${style.fontFamily}`;
-  return pen.measureText(text).width;
-}
-
-/** Width of a heading broken into two lines where that is shortest. */
-function headingWidth(text: string): number {
-  const words = text.split(" ");
-  let best = textWidth(text, true);
-  for (let cut = 1; cut < words.length; cut++) {
-    best = Math.min(best, Math.max(textWidth(words.slice(0, cut).join(" "), true), textWidth(words.slice(cut).join(" "), true)));
-  }
-  return best;
-}
-
-/** Wide enough for the heading on two lines, for what the first rows hold, and for the sum. */
-function naturalWidth(column: Column, at: number, rows: readonly Row[], total: number | null | undefined): number {
-  let longest = column.key === "call_stack" ? 124 : 0; // holds a button
-  for (const row of rows.slice(0, 40)) longest = Math.max(longest, textWidth(cellText(row[at], column), false));
-  if (total !== null && total !== undefined) longest = Math.max(longest, textWidth(cellText(total, column), true));
-  const heading = headingWidth(headingText(column.name, column.unit)) + 38; // sign of the order included
-  return Math.round(Math.max(64, Math.max(heading, Math.min(numeric(column) ? 190 : 360, longest + 26))));
 }
 
 export function Table(props: TableProps): JSX.Element {
@@ -126,6 +84,7 @@ export function Table(props: TableProps): JSX.Element {
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
   const [heights, setHeights] = useState<Readonly<Record<number, number>>>({});
   const anchor = useRef(0);
+  const acts = useRef<Acts>(null as unknown as Acts); // filled before the first row is drawn
 
   const fetchBlock = (block: number): void => {
     if (blocks.current.has(block) || asked.current.has(block)) return;
@@ -206,7 +165,7 @@ export function Table(props: TableProps): JSX.Element {
       left += width;
       return { column, at, width, pinnedLeft };
     });
-  }, [first, layout, view.width, props.hidden]);
+  }, [first, layout, view.width, props.hidden?.join(), units.value]);
 
   const openList = [...(props.openRows ?? [])].sort((a, b) => a - b).map((row) => [row, heights[row] ?? 160] as const);
   const count = first?.filtered ?? 0;
@@ -330,51 +289,34 @@ export function Table(props: TableProps): JSX.Element {
     );
   }
 
+  acts.current = {
+    pick,
+    cells: props.cells ?? {},
+    hover: props.onHover ? (row) => props.onHover!(row, first.columns) : null,
+    sort: sortBy,
+    wish: (change) => setWish(change(wish)),
+    layout: (change) => changeLayout(change(layout)),
+    values: (at) => distinct(blocks.current, at),
+    keys: columns.map(({ column }) => column.key),
+  };
   const template = columns.map(({ width }) => `${width}px`).join(" ");
   const tableWidth = columns.reduce((sum, { width }) => sum + width, 0);
   const sums = chosen.size ? selectionSums(columns, [...chosen].map(rowOf)) : null;
   const totals = first.totals ?? {};
   const hasTotals = columns.some(({ column }) => totals[column.key] !== undefined && totals[column.key] !== null);
   const filterCount = Object.keys(wish.filters).length;
+  // Rows stand in a layer that moves as a whole, so that scrolling draws only the rows that come into view.
+  const base = Math.floor(from / BLOCK) * BLOCK;
+  const layerTop = topOf(base, openList);
   const rows: JSX.Element[] = [];
   for (let index = from; index < to; index++) {
     const row = rowOf(index);
-    const y = topOf(index, openList) - top + view.top;
-    rows.push(
-      <div
-        key={`r${index}`}
-        role="row"
-        aria-rowindex={index + 2}
-        aria-selected={chosen.has(index)}
-        class={`table-row${chosen.has(index) ? " chosen" : ""}${active.row === index ? " active" : ""}${index % 2 ? " odd" : ""}`}
-        style={{ top: `${y}px`, gridTemplateColumns: template }}
-        onClick={(event) => pick(index, event)}
-        onMouseEnter={props.onHover && row ? () => props.onHover!(row, first.columns) : undefined}
-        onMouseLeave={props.onHover ? () => props.onHover!(null, first.columns) : undefined}
-      >
-        {columns.map(({ column, at, pinnedLeft }, place) => {
-          const value = row ? (row[at] ?? null) : null;
-          const text = row ? cellText(value, column) : "";
-          const special = props.cells?.[column.key];
-          return (
-            <div
-              key={column.key}
-              id={`${props.id}-${index}-${place}`}
-              role="gridcell"
-              class={`cell${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}${active.row === index && active.column === place ? " cursor" : ""}`}
-              style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
-              title={text.length > 12 ? text : undefined}
-              data-key={column.key}
-            >
-              {row ? (special ? special(value, row, index) : <span class="clip">{text}</span>) : <i class="ghost" />}
-            </div>
-          );
-        })}
-      </div>,
-    );
-    if (props.openRows?.has(index) && row && props.detail) {
+    const y = topOf(index, openList) - layerTop;
+    const isOpen = props.openRows?.has(index) ?? false;
+    rows.push(<TableRow key={index} table={props.id} index={index} row={row} y={y} columns={columns} template={template} chosen={chosen.has(index)} cursor={active.row === index ? active.column : -1} open={isOpen} acts={acts} />);
+    if (isOpen && row && props.detail) {
       rows.push(
-        <OpenPart key={`d${index}`} top={y + ROW} width={view.width} height={heights[index]} onHeight={(height) => setHeights((before) => (before[index] === height ? before : { ...before, [index]: height }))}>
+        <OpenPart key={`d${index}`} top={y + ROW} width={view.width} onHeight={(height) => setHeights((before) => (before[index] === height ? before : { ...before, [index]: height }))}>
           {props.detail(row, first.columns)}
         </OpenPart>,
       );
@@ -446,47 +388,11 @@ export function Table(props: TableProps): JSX.Element {
             : undefined
         }
       >
-        <div role="rowgroup" class="table-head" style={{ width: `${tableWidth}px` }}>
-          <div role="row" aria-rowindex={1} class="table-heads" style={{ gridTemplateColumns: template }}>
-            {columns.map(({ column, pinnedLeft, width }, place) => {
-              const order = effectiveSort.find(([name]) => name === column.key);
-              return (
-                <div
-                  key={column.key}
-                  role="columnheader"
-                  aria-sort={order ? (order[1] ? "descending" : "ascending") : "none"}
-                  class={`heading${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}`}
-                  style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
-                  data-testid={`col-${column.key}`}
-                >
-                  <button type="button" class="heading-sort" title={column.tooltip || column.name} onClick={(event) => sortBy(column.key, event.shiftKey, column)}>
-                    <span>{headingText(column.name, column.unit)}</span>
-                    {order && <Icon name={order[1] ? "down" : "up"} />}
-                  </button>
-                  <ColumnMenu
-                    column={column}
-                    filter={wish.filters[column.key]}
-                    pinned={layout.pinned.includes(column.key)}
-                    values={numeric(column) ? [] : distinct(blocks.current, columns[place]!.at)}
-                    onSort={(desc) => setWish({ ...wish, sort: [[column.key, desc]] })}
-                    onFilter={(filter) => {
-                      const filters = { ...wish.filters };
-                      if (filter) filters[column.key] = filter;
-                      else delete filters[column.key];
-                      setWish({ ...wish, filters });
-                    }}
-                    onPin={() => changeLayout({ ...layout, pinned: toggled(layout.pinned, column.key) })}
-                    onHide={() => changeLayout({ ...layout, hidden: { ...layout.hidden, [column.key]: true } })}
-                    onMove={(by) => changeLayout({ ...layout, order: moved(columns.map((one) => one.column.key), place, by) })}
-                  />
-                  <Grip width={width} onWidth={(next) => changeLayout({ ...layout, widths: { ...layout.widths, [column.key]: next } })} />
-                </div>
-              );
-            })}
-          </div>
-        </div>
+        <Heads columns={columns} template={template} width={tableWidth} sort={effectiveSort} filters={wish.filters} pinned={layout.pinned} acts={acts} />
         <div role="rowgroup" class="table-body" style={{ height: `${spacer}px`, width: `${tableWidth}px` }}>
-          {rows}
+          <div role="presentation" class="table-layer" style={{ transform: `translateY(${layerTop - top + view.top}px)` }}>
+            {rows}
+          </div>
         </div>
         {hasTotals && (
           <div role="rowgroup" class="table-foot" style={{ width: `${tableWidth}px` }}>
@@ -528,17 +434,7 @@ function distinct(blocks: ReadonlyMap<number, readonly Row[]>, at: number): stri
   return [...found].sort();
 }
 
-const toggled = (list: readonly string[], name: string): string[] => (list.includes(name) ? list.filter((one) => one !== name) : [...list, name]);
-
-function moved(names: string[], place: number, by: number): string[] {
-  const to = Math.max(0, Math.min(names.length - 1, place + by));
-  const next = [...names];
-  const [name] = next.splice(place, 1);
-  next.splice(to, 0, name!);
-  return next;
-}
-
-function OpenPart(props: { top: number; width: number; height: number | undefined; onHeight: (height: number) => void; children: ComponentChildren }): JSX.Element {
+function OpenPart(props: { top: number; width: number; onHeight: (height: number) => void; children: ComponentChildren }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = box.current;
@@ -553,28 +449,5 @@ function OpenPart(props: { top: number; width: number; height: number | undefine
         {props.children}
       </div>
     </div>
-  );
-}
-
-function Grip({ width, onWidth }: { width: number; onWidth: (width: number) => void }): JSX.Element {
-  return (
-    <span
-      class="grip"
-      aria-hidden="true"
-      onPointerDown={(event) => {
-        event.preventDefault();
-        event.stopPropagation();
-        const grip = event.currentTarget;
-        const startX = event.clientX;
-        grip.setPointerCapture(event.pointerId);
-        const move = (next: PointerEvent): void => onWidth(Math.max(48, width + next.clientX - startX));
-        const end = (): void => {
-          grip.removeEventListener("pointermove", move);
-          grip.removeEventListener("pointerup", end);
-        };
-        grip.addEventListener("pointermove", move);
-        grip.addEventListener("pointerup", end);
-      }}
-    />
   );
 }

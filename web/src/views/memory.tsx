@@ -7,7 +7,7 @@ import type { Api } from "../api";
 import { coloursOf } from "../colour";
 import { auto, three, whole } from "../format";
 import { dark } from "../settings";
-import { param, setParams } from "../state";
+import { openView, param, setParams } from "../state";
 import { ChartMenu, PlainTable } from "../ui/chart_menu";
 import { Card, IconButton, Search, Select } from "../ui/controls";
 import { Lines } from "../ui/lines";
@@ -92,6 +92,12 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
           source={sized(events, sizes)}
           saved={{ value: param("t"), save: (value) => setParams({ t: value }) }}
           onPage={() => setReady(true)}
+          onTrace={(row, columns) => {
+            const at = (key: string): number => Number(row[columns.findIndex((column) => column.key === key)] ?? NaN);
+            const begin = at("allocation") * 1e6;
+            const end = at("release") * 1e6;
+            if (Number.isFinite(begin)) openView("trace", { t: `${Math.max(0, Math.round(begin - 1e5))}_${Math.round((Number.isFinite(end) ? end : begin) + 1e5)}` });
+          }}
           onHover={(row, columns) => {
             const at = (key: string): number | null => {
               const value = row?.[columns.findIndex((column) => column.key === key)];

@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import type { Api } from "../api";
 import { cellText, headingText } from "../format";
 import { editorLink } from "../settings";
-import { param, setParams } from "../state";
+import { openView, param, setParams } from "../state";
 import { copyText, IconButton, say, Search, Select, TopChoice } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
@@ -74,6 +74,7 @@ export function View({ api }: ViewProps): JSX.Element {
         saved={{ value: param("t"), save: (value) => reset({ t: value }) }}
         openRows={open}
         onPage={setPage}
+        onTrace={(row) => openView("trace", { find: String(row[0]) })}
         onOpenRow={(index, row) => (stackAt < 0 || row[stackAt] ? openRow(index) : undefined)}
         cells={{
           call_stack: (value, _row, index) =>

@@ -8,7 +8,7 @@ import { dark, language } from "../settings";
 import { openView, place, selection, setParams } from "../state";
 import type { TraceHandle, TraceState } from "../trace_state";
 import { Problem } from "../ui/messages";
-import { Frame, type ViewProps } from "./view";
+import type { ViewProps } from "./view";
 
 const SHELL_KEYS = ["run", "worker", "span", "theme"];
 
@@ -17,7 +17,6 @@ export function View({ api }: ViewProps): JSX.Element {
   const handle = useRef<TraceHandle | null>(null);
   const written = useRef("");
   const [problem, setProblem] = useState<ApiError | null>(null);
-  const [ready, setReady] = useState(false);
 
   const params: Record<string, string> = {};
   for (const [key, value] of Object.entries(place.value.params)) if (!SHELL_KEYS.includes(key)) params[key] = value;
@@ -43,7 +42,6 @@ export function View({ api }: ViewProps): JSX.Element {
       ({ mountTrace }) => {
         if (gone || !host.current) return;
         handle.current = mountTrace(host.current, api, state);
-        setReady(true);
       },
       (reason: unknown) => setProblem(new ApiError(0, { title: "The timeline did not load", detail: String(reason), hint: "Reload the page." })),
     );
@@ -62,8 +60,8 @@ export function View({ api }: ViewProps): JSX.Element {
 
   if (problem) return <Problem problem={problem} />;
   return (
-    <Frame name="trace-frame" ready={ready} fill>
+    <div class="view fill">
       <div ref={host} class="trace-host" />
-    </Frame>
+    </div>
   );
 }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other door: the same page as a tab of TensorBoard, below a path prefix."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from page import Page, absent
+
+pytestmark = pytest.mark.slow  # a real browser and a real TensorBoard
+
+READY = "return !!document.querySelector('[data-testid=\"view-{view}\"][data-ready=true]')"
+
+
+@pytest.fixture(scope="module")
+def tensorboard(samples: Path) -> Iterator[str]:
+    if importlib.util.find_spec("tensorboard") is None:
+        absent("tensorboard")
+    if "stepscope" not in {point.name for point in importlib.metadata.entry_points(group="tensorboard_plugins")}:
+        absent("stepscope's entry point for TensorBoard (install the package again)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(samples), "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--path_prefix", "/below/here"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+    )
+    address = f"http://127.0.0.1:{port}/below/here/"
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{address}data/plugin/stepscope/index.js").close()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert process.poll() is None, "TensorBoard did not start"
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def opened(driver: Any, address: str, state: str, view: str) -> Page:
+    """TensorBoard with our tab, the driver inside the tab's frame."""
+    from selenium.webdriver.common.by import By
+
+    page = Page(driver, address)
+    driver.get("about:blank")
+    driver.get_log("browser")
+    driver.get_log("performance")
+    driver.get(f"{address}#stepscope&p.stepscope.s={quote(state, safe='')}")
+    page.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
+    driver.switch_to.frame(driver.find_element(By.CSS_SELECTOR, "iframe"))
+    page.until(READY.replace("{view}", view), f"view {view}", 60)
+    return page
+
+
+@pytest.fixture
+def back(driver: Any) -> Iterator[None]:
+    yield
+    driver.switch_to.default_content()
+
+
+@pytest.mark.usefixtures("back")
+def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, sample_page: Page) -> None:
+    keys = ["name", "calls", "device_self", "host_self"]
+    sample_page.open("operator", run="npu_level2", worker="0")
+    wanted = sample_page.rows("operators", keys)
+    page = opened(driver, tensorboard, "/operator?run=npu_level2&worker=0", "operator")
+    assert page.rows("operators", keys)[:10] == wanted[:10]
+    assert [line for line in page.errors() if "/data/plugin/stepscope/" in line] == []
+    assert page.foreign_requests() == []
+
+
+@pytest.mark.usefixtures("back")
+def test_state_stands_in_the_address_of_tensorboard(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/operator?run=npu_level2", "operator")
+    page.choose("select-views", "kernel")
+    page.until(READY.replace("{view}", "kernel"), "view kernel")
+    assert "p.stepscope.s=%2Fkernel" in driver.execute_script("return window.parent.location.hash")
+
+
+@pytest.mark.usefixtures("back")
+def test_theme_follows_tensorboard(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/operator?run=npu_level2", "operator")
+    shown = "return document.querySelector('.stepscope').dataset.theme === '{theme}'"
+    driver.execute_script("window.parent.document.body.classList.add('dark-mode')")
+    page.until(shown.replace("{theme}", "dark"), "dark")
+    driver.execute_script("window.parent.document.body.classList.remove('dark-mode')")
+    page.until(shown.replace("{theme}", "light"), "light")
