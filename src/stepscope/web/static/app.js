@@ -1,1 +1,1 @@
-export{t as render}from"./app-D_ELXv6K.js";
+export{t as render}from"./app-CG4qkVop.js";

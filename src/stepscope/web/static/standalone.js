@@ -1,1 +1,1 @@
-import{t as e}from"./app-D_ELXv6K.js";e();
+import{t as e}from"./app-CG4qkVop.js";e();

@@ -1,1 +1,0 @@
-import{v as e}from"./messages-BjmlBXJv.js";function t(t){return e(`div`,{class:`view${t.fill?` fill`:``}`,"data-testid":`view-${t.name}`,"data-ready":t.ready?`true`:`false`,children:t.children})}function n({children:t}){return e(`div`,{class:`toolbar`,children:t})}export{n,t};
