@@ -56,21 +56,26 @@ class Listing:
 
 
 def page(listing: Listing, query: Query) -> dict[str, Any]:
-    """The answer of a route that shows a table."""
+    """The answer of a route that shows a table. Only the rows of the page are put together; the others are only looked at."""
     frame = listing.frame.select(column.key for column in listing.columns)
-    rows = filtered(listing, frame, query)
-    rows, order = _sorted(listing, rows, query)
+    mask = _passing(listing, frame, query)
+    order, shown_order = _order(listing, frame, mask, query)
     offset, limit = query.number("offset", 0), query.number("limit", 100, most=MOST_ROWS)
-    part = rows.slice(offset, limit)
+    filtered_count = frame.height if mask is None else int(mask.sum())
+    part = frame.slice(offset, limit) if order is None else frame[order.slice(offset, limit)]
     return {
         "columns": [column.described(frame.schema[column.key]) for column in listing.columns],
         "rows": [list(row) for row in _plain(part).iter_rows()],
         "total": frame.height,
-        "filtered": rows.height,
+        "filtered": filtered_count,
         "offset": offset,
         "limit": limit,
-        "sort": [list(item) for item in order],
-        "totals": {column.key: _sum(rows[column.key]) for column in listing.columns if column.summed},
+        "sort": [list(item) for item in shown_order],
+        "totals": {
+            column.key: _sum(frame[column.key] if mask is None else frame[column.key].filter(mask))
+            for column in listing.columns
+            if column.summed
+        },
         "notes": list(listing.notes),
     }
 
@@ -78,7 +83,8 @@ def page(listing: Listing, query: Query) -> dict[str, Any]:
 def csv_text(listing: Listing, query: Query) -> str:
     """All rows that pass, with the headings. Text that a spreadsheet would take for a formula is marked as text."""
     frame = listing.frame.select(column.key for column in listing.columns)
-    rows = _plain(_sorted(listing, filtered(listing, frame, query), query)[0])
+    order, _ = _order(listing, frame, _passing(listing, frame, query), query)
+    rows = _plain(frame if order is None else frame[order])
     safe = [
         pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
         for name, dtype in rows.schema.items()
@@ -105,16 +111,29 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def filtered(listing: Listing, frame: pl.DataFrame, query: Query) -> pl.DataFrame:
+    """The rows that pass `q` and `filter`."""
+    mask = _passing(listing, frame, query)
+    return frame if mask is None else frame.filter(mask)
+
+
+def _passing(listing: Listing, frame: pl.DataFrame, query: Query) -> pl.Series | None:
+    """Whether each row passes; None when nothing is asked for."""
+    found: list[pl.Series] = []
     text = query.optional("q")
     if text is not None and listing.search in frame.columns:
-        frame = frame.filter(pl.Series(_matching(frame[listing.search], text, "q")))
+        found.append(pl.Series(_matching(frame[listing.search], text, "q"), dtype=pl.Boolean))
     for key, wanted in query.json("filter", dict, {}).items():
         if key not in frame.columns:
             raise bad_parameter("filter", f"no column {key}")
         if not isinstance(wanted, dict) or not wanted or set(wanted) - {"min", "max", "in", "text"}:
             raise bad_parameter("filter", f"{key}: an object with min and max, in, or text")
-        frame = frame.filter(_condition(frame[key], key, wanted))
-    return frame
+        found.append(_condition(frame[key], key, wanted))
+    if not found:
+        return None
+    mask = found[0]
+    for one in found[1:]:
+        mask = mask & one
+    return mask
 
 
 def _condition(column: pl.Series, key: str, wanted: dict[str, Any]) -> pl.Series:
@@ -166,10 +185,14 @@ def _matching(column: pl.Series, text: str, parameter: str) -> Any:
     return column.is_in(hits.implode()).fill_null(False).to_numpy()
 
 
-def _sorted(listing: Listing, frame: pl.DataFrame, query: Query) -> tuple[pl.DataFrame, Sequence[tuple[str, bool]]]:
+def _order(
+    listing: Listing, frame: pl.DataFrame, mask: pl.Series | None, query: Query
+) -> tuple[pl.Series | None, Sequence[tuple[str, bool]]]:
+    """Positions of the rows that pass, in the order asked for; None for all rows as they stand."""
+    positions = None if mask is None else mask.arg_true()
     keys = query.texts("sort")
     if not keys:
-        return frame, listing.order
+        return positions, listing.order
     unknown = [key for key in keys if key not in frame.columns]
     if unknown:
         raise bad_parameter("sort", f"no column {unknown[0]}")
@@ -177,8 +200,10 @@ def _sorted(listing: Listing, frame: pl.DataFrame, query: Query) -> tuple[pl.Dat
     if any(flag not in ("0", "1") for flag in given) or len(given) > len(keys):
         raise bad_parameter("desc", "0 or 1 for each column")
     descending = [flag == "1" for flag in given] + [False] * (len(keys) - len(given))
+    asked = frame.select(keys) if positions is None else frame.select(keys)[positions]
     by = [pl.col(key).cast(pl.String) if isinstance(frame.schema[key], pl.Categorical) else pl.col(key) for key in keys]
-    return frame.sort(by, descending=descending, nulls_last=True, maintain_order=True), list(zip(keys, descending, strict=True))
+    order = asked.select(pl.arg_sort_by(by, descending=descending, nulls_last=True, maintain_order=True)).to_series()
+    return order if positions is None else positions.gather(order), list(zip(keys, descending, strict=True))
 
 
 def _sum(column: pl.Series) -> float | int | None:

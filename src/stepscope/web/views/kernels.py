@@ -101,20 +101,9 @@ def kernels(opened: Opened, query: Query) -> Listing:
     if group == "all":
         return _every(opened, rows)
     by = {"statistic": ["name"], "type": ["type"], "name_shape": ["name", "shapes"]}[group]
-    total = float(rows["#duration"].sum())
-    duration = pl.col("#duration")
-    cells = [
-        pl.len().cast(pl.Int64).alias("calls"), duration.sum().alias("total"), duration.max().alias("max"),
-        duration.mean().alias("avg"),
-        duration.min().alias("min"), pl.col("#core").unique(maintain_order=True).str.join(", ").alias("core"),
-        pl.col("#block").drop_nulls().unique().sort().str.join(", ").alias("block"), duration.median().alias("p50"),
-        duration.quantile(0.95, "linear").alias("p95"),
-    ]  # fmt: skip
-    keyed = rows.select("#duration", "#core", "#block", *(pl.col(f"#{key}").alias(key) for key in by))
-    frame = keyed.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
-    frame = frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
-        cumulated=pl.col("share").cum_sum()
-    )
+    default = not (query.optional("step") or query.every("core"))
+    # The groupings of the whole capture are asked for again and again.
+    frame = opened.once(f"kernels {group} {query.flag('comm', True)}", lambda: _summed(rows, by)) if default else _summed(rows, by)
     first = {
         "statistic": [Shown("name", "Operator", "Name of the kernel.")],
         "type": [Shown("type", "Type", "Operator type.")],
@@ -134,6 +123,23 @@ def kernels(opened: Opened, query: Query) -> Listing:
         Shown("cumulated", "Cumulative Share (%)", "Share of this row and those above.", shown=False),
     )
     return Listing(frame, columns, (("total", True),), search=first[0].key)
+
+
+def _summed(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    total = float(rows["#duration"].sum())
+    duration = pl.col("#duration")
+    cells = [
+        pl.len().cast(pl.Int64).alias("calls"), duration.sum().alias("total"), duration.max().alias("max"),
+        duration.mean().alias("avg"),
+        duration.min().alias("min"), pl.col("#core").unique(maintain_order=True).str.join(", ").alias("core"),
+        pl.col("#block").drop_nulls().unique().sort().str.join(", ").alias("block"), duration.median().alias("p50"),
+        duration.quantile(0.95, "linear").alias("p95"),
+    ]  # fmt: skip
+    keyed = rows.select("#duration", "#core", "#block", *(pl.col(f"#{key}").alias(key) for key in by))
+    frame = keyed.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+    return frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
+        cumulated=pl.col("share").cum_sum()
+    )
 
 
 def _every(opened: Opened, rows: pl.DataFrame) -> Listing:

@@ -72,40 +72,47 @@ def curve(opened: Opened, query: Query) -> dict[str, Any]:
     """The line chart in a window, thinned to what the pixels can show."""
     device, devices = _device(opened, query)
     group = query.choice("group", ("operator", "component"))
-    rows = records(opened).filter(pl.col("tag") == device)
+    lines = opened.once(f"memory lines {device}", lambda: _lines(opened, device))
     low, high = query.window(opened.trace.length_ns)
     px = query.number("px", 1600, least=1, most=10_000)
-    there = rows["component"].drop_nulls().unique(maintain_order=True).to_list()
+    there = list(dict.fromkeys(component for component, _ in lines))
     if group == "operator":
         chosen = [next((name for name in (WHOLE, "PTA") if name in there), there[0])] if there else []
     else:
         chosen = [name for name in there if name != WHOLE]
     titles, series = [], []
     for component in chosen:
-        part = rows.filter(pl.col("component") == component)
-        column = part["allocated"] if part["allocated"].count() else part["reserved"]
-        peak = float(column.fill_null(0.0).to_numpy().max(initial=0.0))
+        known = lines[component, "allocated"][1] if lines[component, "allocated"][1].size else lines[component, "reserved"][1]
+        peak = float(known.max(initial=0.0))
         label = "" if group == "operator" else f"{component} "
         titles.append(f"{label}Peak Memory Usage: {peak:.1f}MB")
         for name in TOTALS:
-            known = part.select("time_ns", value=pl.col(name)).drop_nulls()
-            if known.height and (name != "active" or group == "operator"):
-                time, value = known["time_ns"].to_numpy() - opened.base_ns, known["value"].to_numpy()
+            time, value = lines[component, name]
+            if time.size and (name != "active" or group == "operator"):
                 at = thinned(time, value, low, high, px)
                 series.append(
                     {
                         "name": f"{label}{name.title()} (MB)",
                         "component": component,
                         "peak": float(value.max()),
-                        "samples": known.height,
+                        "samples": int(time.size),
                         "x_ms": (time[at] / 1e6).tolist(),
                         "y": value[at].tolist(),
                     }
                 )
-    groups = (["operator"] if rows.height or blocks(opened).height else []) + (
-        ["component"] if rows.height or modules(opened).height else []
-    )
+    groups = (["operator"] if lines or blocks(opened).height else []) + (["component"] if lines or modules(opened).height else [])
     return {"devices": devices, "device": device, "groups": groups, "from": low, "to": high, "titles": titles, "series": series}
+
+
+def _lines(opened: Opened, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+    """Time since the begin and MB of every total of every component of a device."""
+    found = {}
+    rows = records(opened).filter(pl.col("tag") == device)
+    for (component,), part in rows.drop_nulls("component").group_by("component", maintain_order=True):
+        for name in TOTALS:
+            known = part.select("time_ns", value=pl.col(name)).drop_nulls()
+            found[str(component), name] = (known["time_ns"].to_numpy() - opened.base_ns, known["value"].to_numpy())
+    return found
 
 
 def thinned(time: npt.NDArray[np.int64], value: npt.NDArray[np.float64], low: int, high: int, px: int) -> npt.NDArray[np.int64]:
