@@ -369,3 +369,17 @@ def test_max_seconds_ends_the_records_before_the_next_step(monkeypatch, tmp_path
     assert "aten::sin" not in names(capture.ops)
     assert capture.steps["step"].to_list() == [0]
     assert capture.facts.profiler_info["collector"]["limit"] == "max_seconds=0.05"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_a_data_loader(workers, tier):
+    data = torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=workers)
+    with profile(on_trace_ready=lambda prof: None):
+        for batch in data:
+            batch.sin()
+    capture = stepscope.open(the_capture("."))
+    assert capture.quality.height == 0
+    batches = [name for name in names(capture.ops) if name.startswith("enumerate(DataLoader)")]
+    assert len(batches) == 3 + 1  # the last one finds that there are no more
+    assert capture.data_stages.height == (3 if workers else 0)
+    assert all(capture.ops["end_ns"] >= capture.ops["start_ns"])

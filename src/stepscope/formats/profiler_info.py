@@ -43,6 +43,8 @@ def read_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.DataFrame
     activities = _activities(common.get("activities"))
     if raw:
         activities = _recorded(capture, activities, notes)
+    if raw and path:
+        notes += _said_by_collector(info, path.name)
     facts = Facts(
         framework="mindspore" if capture.name.endswith("_ascend_ms") or "ms_version" in info else "pytorch",
         device_kind=_device_kind(info, activities),
@@ -83,6 +85,17 @@ def _load(path: Path, notes: Notes) -> Json:
         return value
     notes.append(lost(path.name, "damaged json", 1, f"an object was expected, not {type(value).__name__}"))
     return {}
+
+
+def _said_by_collector(info: Json, source: str) -> Notes:
+    """What our own collector could not keep, and why it ended before it was stopped."""
+    said = [
+        lost(source, "dropped while recording", count, f"{what}: there was no room in memory")
+        for what, value in _section(info, "dropped").items()
+        if (count := _integer(value))
+    ]
+    limit = _text(_section(info, "collector").get("limit"))
+    return [*said, lost(source, "recording ended early", 1, limit)] if limit else said
 
 
 def _section(parent: Json, *keys: str) -> Json:
