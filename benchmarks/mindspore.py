@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording MindSpore costs, and how fast its records are decoded. Runs where MindSpore is installed:
+
+    .venv-mindspore/bin/python -m benchmarks.mindspore overhead [--mode graph|pynative] [--steps 400]
+    .venv-mindspore/bin/python -m benchmarks.mindspore decode [--records 300000]
+
+Overhead alternates steps with and without recording in one run and compares medians of CPU time, so that a busy machine
+tells little. Decoding compares our reader with MindSpore's own decoder on the same bytes, both in CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.formats.mindspore import ranges
+from stepscope.formats.mindspore.clock import TickClock
+from stepscope.formats.mindspore.records import OP_RANGE, encode
+from stepscope.tables import Tables
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    cost = commands.add_parser("overhead")
+    cost.add_argument("--mode", choices=("graph", "pynative"), default="graph")
+    cost.add_argument("--steps", type=int, default=400)
+    cost.set_defaults(run=lambda args: overhead(args.mode, args.steps))
+    speed = commands.add_parser("decode")
+    speed.add_argument("--records", type=int, default=300_000)
+    speed.set_defaults(run=lambda args: decode(args.records))
+    args = parser.parse_args(arguments)
+    print(json.dumps(args.run(args), indent=2))
+    return 0
+
+
+def overhead(mode: str, steps: int) -> dict[str, Any]:
+    """Median CPU time of steps with and without the host recorder, and with neither as a control."""
+    train = _network(mode)
+    from mindspore import _c_expression
+    from stepscope.frameworks.mindspore.host_recorder import HostRecorder
+
+    manager = _c_expression.ProfilerManager.get_instance()
+
+    def switch(on: bool) -> None:
+        manager.set_profile_framework("time" if on else "NULL")
+        _c_expression._framework_profiler_enable_mi() if on else _c_expression._framework_profiler_disable_mi()
+
+    for _ in range(30):
+        train()
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = HostRecorder()
+        recorder.start(Path(folder))
+        control = _alternating(train, lambda on: switch(False), steps)
+        measured = _alternating(train, switch, steps)
+        recorder.stop()
+        size = (Path(folder) / "mindspore.op_range").stat().st_size
+    return {"mode": mode, "steps": steps, "recorded": measured, "control": control, "bytes": size}
+
+
+def _alternating(train: Callable[[], None], switch: Callable[[bool], None], steps: int) -> dict[str, float]:
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(2 * steps):
+        on = number % 2 == 0
+        switch(on)
+        began = time.process_time()
+        train()
+        spent[on].append(time.process_time() - began)
+    switch(False)
+    off, on_ms = (statistics.median(spent[key]) * 1000 for key in (False, True))
+    return {"off_ms": round(off, 4), "on_ms": round(on_ms, 4), "percent": round(100 * (on_ms / off - 1), 2)}
+
+
+def _network(mode: str) -> Callable[[], None]:
+    """Layers of 64 x 64: small kernels are the worst case."""
+    import numpy as np
+
+    import mindspore as ms
+    from mindspore import Tensor, nn
+
+    ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE, device_target="CPU")
+    layers = [layer for _ in range(4) for layer in (nn.Dense(64, 64), nn.ReLU())]
+    net = nn.SequentialCell(*layers)
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.Momentum(net.trainable_params(), 0.1, 0.9))
+    x, y = Tensor(np.ones((64, 64), np.float32)), Tensor(np.zeros(64, np.int32))
+
+    def train() -> None:
+        step(x, y).asnumpy()
+
+    return train
+
+
+def decode(records: int) -> dict[str, Any]:
+    """CPU time per record: MindSpore's decoder alone, and ours with names, operators, arrows and steps."""
+    from mindspore.profiler.analysis.parser.timeline_event.fwk_event import FwkFixSizeFormat
+    from mindspore.profiler.common.tlv_decoder import TLVDecoder
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mindspore.op_range"
+        path.write_bytes(_records(1000))
+        _ours(Path(folder))  # the columnar engine starts its threads
+        path.write_bytes(_records(records))
+        began = time.process_time()
+        found = _ours(Path(folder))
+        ours = time.process_time() - began
+        assert found.ops.height == records
+        content = path.read_bytes()
+        began = time.process_time()
+        theirs_found = TLVDecoder.decode(content, FwkFixSizeFormat.OpRangeStruct, OP_RANGE.fixed.itemsize)
+        theirs = time.process_time() - began
+        assert len(theirs_found) == records
+    return {
+        "records": records,
+        "megabytes": round(len(content) / 1e6, 1),
+        "ours_us": round(ours / records * 1e6, 3),
+        "mindspore_us": round(theirs / records * 1e6, 3),
+        "times_faster": round(theirs / ours, 1),
+    }
+
+
+def _ours(folder: Path) -> Tables:
+    return ranges.tables(ranges.read(folder, TickClock(2445.0), version="2.10.0", pid=1, quality=[]))
+
+
+def _records(count: int) -> bytes:
+    """Launches of 200 kernels over and over, as a graph makes them."""
+    kernels = [f"Gradients/Default/network/layer{number % 20}/Grad_MatMul/MatMul-op{number}" for number in range(200)]
+    texts = {"name": "Kernel", "module_text": "", "event_text": ""}
+    block = [
+        {
+            "tid": 4000 + number % 8,
+            "start": 1 + number * 500,
+            "end": 400 + number * 500,
+            "module": 4,
+            "event": 4,
+            "full_name": name,
+            **texts,
+        }
+        for number, name in enumerate(kernels)
+    ]
+    whole = encode(OP_RANGE, block)
+    times, rest = divmod(count, len(kernels))
+    return whole * times + encode(OP_RANGE, block[:rest])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
