@@ -10,15 +10,15 @@ import { t } from "./words";
 
 export const helpOpen = signal(false);
 
-const KEYS: readonly (readonly [string, string, readonly (readonly [string, string])[]])[] = [
-  ["All views", "所有视图", [["1 … 9", "n-th view"], ["/", "search"], ["y", "copy link"], ["?", "this list"], ["Esc", "clear, close"]]],
-  ["Tables", "表格", [["↑ ↓ PgUp PgDn Home End", "move"], ["Enter", "open the row"], ["Space", "select the row"], ["Ctrl+C", "copy rows"], ["t", "show in Trace"], ["Shift+click on a heading", "sort by several columns"]]],
-  ["Trace", "Trace", [
+const KEYS: readonly (readonly [string, readonly (readonly [string, string])[]])[] = [
+  ["All views", [["1 … 9", "n-th view"], ["/", "search"], ["y", "copy link"], ["?", "this list"], ["Esc", "clear, close"]]],
+  ["Tables", [["↑ ↓ PgUp PgDn Home End", "move"], ["Enter", "open the row"], ["Space", "select the row"], ["Ctrl+C", "copy rows"], ["t", "show in Trace"], ["Shift+click on a heading", "sort by several columns"]]],
+  ["Trace", [
     ["W / S, Ctrl+wheel", "zoom in / out (Shift: fast)"], ["A / D, ← / →", "pan"], ["↑ / ↓", "scroll tracks"], ["Alt+drag, Shift+Z", "zoom to range"],
     ["F", "fit selection"], ["Ctrl+0", "whole capture"], ["Backspace", "undo zoom"], ["M", "range of the slice"], ["K", "flag or range mark"], [". / ,", "next / previous slice"],
     ["] / [", "next / previous of the same name"], ["G / Shift+G", "follow flow"], ["P / H / E / Q", "pin, hide, fold, bottom panel"], ["L / R", "align start / end"], ["n / N", "next / previous hit"],
   ]],
-  ["Memory", "Memory", [["drag", "zoom"], ["double click, Backspace", "whole time"]]],
+  ["Memory", [["drag", "zoom"], ["double click, Backspace", "whole time"]]],
 ];
 
 export function Help(): JSX.Element | null {
@@ -38,14 +38,14 @@ export function Help(): JSX.Element | null {
             <IconButton icon="close" label={t("Close")} onClick={() => { helpOpen.value = false; }} />
           </header>
           <div class="help-groups">
-            {KEYS.map(([english, , keys]) => (
-              <section key={english}>
-                <h3>{english}</h3>
+            {KEYS.map(([title, keys]) => (
+              <section key={title}>
+                <h3>{t(title)}</h3>
                 <dl>
                   {keys.map(([key, text]) => (
                     <div key={key}>
                       <dt><kbd>{key}</kbd></dt>
-                      <dd>{text}</dd>
+                      <dd>{t(text)}</dd>
                     </div>
                   ))}
                 </dl>

@@ -35,6 +35,8 @@ export interface BarsProps {
   readonly picked?: string;
   readonly onPick?: (bar: Bar) => void;
   readonly height?: number;
+  /** More bars than this become a heat strip. */
+  readonly many?: number;
   readonly note?: string;
 }
 
@@ -145,7 +147,7 @@ export function Bars(props: BarsProps): JSX.Element {
   const [box, width] = useWidth<HTMLDivElement>();
   const height = props.height ?? 250;
   void dark.value; // colours are read from the theme
-  const strip = props.bars.length > MANY;
+  const strip = props.bars.length > (props.many ?? MANY);
   const geometry = width && !strip ? draw(props, hidden, width, height) : null;
   const lines = props.lines ?? [];
   const columns = [props.axis, ...props.series, ...lines.map((line) => line.name)];
@@ -182,7 +184,7 @@ export function Bars(props: BarsProps): JSX.Element {
       </div>
       <div class="bars" ref={box}>
         {asTable && <PlainTable label={props.title} columns={columns} rows={rows()} />}
-        {!asTable && strip && <HeatStrip {...props} width={width} onOver={setOver} />}
+        {!asTable && strip && <HeatStrip {...props} width={Math.max(100, width - 190)} onOver={setOver} />}
         {!asTable && geometry && (
           <svg
             width={width}
@@ -261,6 +263,7 @@ function HeatStrip(props: BarsProps & { width: number; onOver: (at: number | nul
   const at = (event: MouseEvent): number => Math.min(props.bars.length - 1, Math.floor((event.offsetX / props.width) * props.bars.length));
   return (
     <div class="heat-strip">
+      <div class="heat-names" aria-hidden="true">{props.series.map((name) => <span key={name}><i class="swatch" style={{ background: colourOf(name) }} />{name}</span>)}</div>
       <canvas ref={canvas} role="img" aria-label={props.title} onMouseMove={(event) => props.onOver(at(event))} onMouseLeave={() => props.onOver(null)} onClick={(event) => props.onPick?.(props.bars[at(event)]!)} />
     </div>
   );

@@ -29,6 +29,8 @@ export interface TableProps {
   readonly openRows?: ReadonlySet<number>;
   readonly onOpenRow?: (index: number, row: Row) => void;
   readonly onTrace?: (row: Row, columns: readonly Column[]) => void;
+  /** Buttons of a row, shown while the pointer or the cursor is on it. */
+  readonly rowTools?: (row: Row, index: number) => ComponentChildren;
   readonly onHover?: (row: Row | null, columns: readonly Column[]) => void;
   /** Sort and filters live in the address when given. */
   readonly saved?: { readonly value: string; readonly save: (value: string | null) => void };
@@ -293,6 +295,8 @@ export function Table(props: TableProps): JSX.Element {
     pick,
     cells: props.cells ?? {},
     hover: props.onHover ? (row) => props.onHover!(row, first.columns) : null,
+    trace: props.onTrace ? (row) => props.onTrace!(row, first.columns) : null,
+    tools: props.rowTools ?? null,
     sort: sortBy,
     wish: (change) => setWish(change(wish)),
     layout: (change) => changeLayout(change(layout)),

@@ -6,6 +6,7 @@ import { cellText, headingText } from "../format";
 import { ColumnMenu } from "./column_menu";
 import { Icon } from "./icons";
 import type { Cell, Column, ColumnFilter, Row } from "./pages";
+import { t } from "../words";
 import { numeric } from "./table_widths";
 
 /** Drawn instead of the plain text, by column. */
@@ -23,6 +24,8 @@ export interface Acts {
   readonly pick: (index: number, event: { shiftKey: boolean; ctrlKey: boolean; metaKey: boolean }) => void;
   readonly cells: Cells;
   readonly hover: ((row: Row | null) => void) | null;
+  readonly trace: ((row: Row) => void) | null;
+  readonly tools: ((row: Row, index: number) => ComponentChildren) | null;
   readonly sort: (name: string, more: boolean, column: Column) => void;
   readonly wish: (change: (before: Wish) => Wish) => void;
   readonly layout: (change: (before: Layout) => Layout) => void;
@@ -65,6 +68,7 @@ abstract class Still<P extends object> extends Component<P> {
 export class TableRow extends Still<RowProps> {
   override render(): JSX.Element {
     const { table, index, row, y, columns, template, chosen, cursor, acts } = this.props;
+    const named = columns.findIndex(({ column }) => column.type === "text"); // the column that says what the row is
     return (
       <div
         role="row"
@@ -91,6 +95,16 @@ export class TableRow extends Still<RowProps> {
               data-key={column.key}
             >
               {row ? special ? special(value, row, index) : <span class="clip">{text}</span> : <i class="ghost" />}
+              {row && place === named && (acts.current.tools || acts.current.trace) && (
+                <span class="row-tools">
+                  {acts.current.tools?.(row, index)}
+                  {acts.current.trace && (
+                    <button type="button" class="link" title={`${t("Show in Trace")} (t)`} aria-label={t("Show in Trace")} onClick={(event) => { event.stopPropagation(); acts.current.trace?.(row); }}>
+                      <Icon name="trace" />
+                    </button>
+                  )}
+                </span>
+              )}
             </div>
           );
         })}

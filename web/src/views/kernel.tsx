@@ -7,7 +7,6 @@ import type { Api } from "../api";
 import { three, timeText, whole } from "../format";
 import { openView, param, refresh, setParams } from "../state";
 import { LongName, Search, Select, TopChoice } from "../ui/controls";
-import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { type Column, local, type Page, remote, type Row } from "../ui/pages";
@@ -74,7 +73,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
   const sliceAt = page?.columns.findIndex((column) => column.key === "slice") ?? -1;
   const showInTrace = (row: Row): void => {
     const slice = sliceAt >= 0 ? row[sliceAt] : null;
-    openView("trace", slice !== null && slice !== undefined ? { slice: String(slice) } : { find: String(row[0]) });
+    openView("trace", slice !== null && slice !== undefined ? { slice: String(slice) } : { find: String(row[nameAt]) });
   };
   const nameAt = page ? Math.max(0, page.columns.findIndex((column) => ["Name", "name", "Operator", "operator"].includes(column.key) || column.name === "Name" || column.name === "Operator")) : 0;
   return (
@@ -127,17 +126,12 @@ export function View({ api, device }: ViewProps): JSX.Element {
         hidden={["slice"]}
         openRows={open}
         onPage={setPage}
-        onTrace={showInTrace}
+        {...(group === "type" ? {} : { onTrace: showInTrace })}
         onOpenRow={(index, row) => (group === "all" ? showInTrace(row) : group === "type" ? undefined : openRow(index))}
-        cells={page && group !== "type" ? { [page.columns[nameAt]!.key]: (value, row, index) => (
-          <>
-            <LongName text={String(value)} />
-            <span class="row-tools">
-              {group !== "all" && <button type="button" class="link" aria-expanded={open.has(index)} title={t("All calls")} onClick={(event) => { event.stopPropagation(); openRow(index); }}>{t("All calls")}</button>}
-              <button type="button" class="link" title={`${t("Show in Trace")} (t)`} aria-label={t("Show in Trace")} onClick={(event) => { event.stopPropagation(); showInTrace(row); }}><Icon name="trace" /></button>
-            </span>
-          </>
-        ) } : {}}
+        cells={page ? { [page.columns[nameAt]!.key]: (value) => <LongName text={String(value ?? "")} /> } : {}}
+        {...(group === "all" || group === "type" ? {} : { rowTools: (_row: Row, index: number) => (
+          <button type="button" class="link" aria-expanded={open.has(index)} onClick={(event) => { event.stopPropagation(); openRow(index); }}>{t("All calls")}</button>
+        ) })}
         detail={(row) => <CallList api={api} name={String(row[nameAt])} />}
       />}
     </Frame>

@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import type { Api } from "../api";
 import { cellText, headingText } from "../format";
 import { editorLink } from "../settings";
-import { openView, param, setParams } from "../state";
+import { openView, param, runs, setParams } from "../state";
 import { copyText, IconButton, say, Search, Select, TopChoice } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
@@ -132,7 +132,7 @@ function StackTable(props: { api: Api; name: string; shapes: string | null; step
                     {open === at && (
                       <tr key={`${at}f`}>
                         <td colSpan={data.columns.length + 1}>
-                          <Frames frames={row.frames} />
+                          <Frames api={props.api} frames={row.frames} />
                         </td>
                       </tr>
                     )}
@@ -148,7 +148,28 @@ function StackTable(props: { api: Api; name: string; shapes: string | null; step
   );
 }
 
-function Frames({ frames }: { frames: readonly StackFrame[] }): JSX.Element {
+interface SourceLines {
+  readonly file: string;
+  readonly line: number;
+  readonly first: number;
+  readonly lines: readonly string[];
+}
+
+function SourcePreview({ api, file, line }: { api: Api; file: string; line: number }): JSX.Element {
+  const load = useLoad(JSON.stringify([file, line]), (options) => api.get<SourceLines>("source", { file, line }, options));
+  return (
+    <Await load={load}>
+      {(data) => (
+        <pre class="preview" tabIndex={0}>
+          {data.lines.map((text, at) => <span key={at} class={data.first + at === data.line ? "here" : ""}>{`${String(data.first + at).padStart(5)}  ${text}\n`}</span>)}
+        </pre>
+      )}
+    </Await>
+  );
+}
+
+function Frames({ api, frames }: { api: Api; frames: readonly StackFrame[] }): JSX.Element {
+  const [shown, setShown] = useState<number | null>(null);
   return (
     <div class="frames" data-testid="frames">
       <div class="row">
@@ -164,6 +185,10 @@ function Frames({ frames }: { frames: readonly StackFrame[] }): JSX.Element {
                 {t("open in editor")}
               </a>
             )}
+            {runs.value?.source_preview && frame.file && frame.line !== null && (
+              <button type="button" class="link" aria-expanded={shown === at} onClick={() => setShown(shown === at ? null : at)}>{t("Preview")}</button>
+            )}
+            {shown === at && frame.file && frame.line !== null && <SourcePreview api={api} file={frame.file} line={frame.line} />}
           </li>
         ))}
       </ol>

@@ -56,7 +56,8 @@ export function View({ api }: ViewProps): JSX.Element {
   useEffect(() => {
     // What the timeline wrote itself needs no answer.
     if (written.current !== outside) handle.current?.update(state);
-  }, [outside, state.dark, state.language, workers.length]);
+  }, [outside]);
+  useEffect(() => handle.current?.update(state), [state.dark, state.language, workers.length]);
 
   if (problem) return <Problem problem={problem} />;
   return (
