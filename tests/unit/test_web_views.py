@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import polars as pl
@@ -466,6 +468,26 @@ def test_findings_name_what_they_could_not_ask(npu):
     assert {silent["rule"] for silent in found["not_applicable"]} >= {"slow-steps", "exposed-communication", "small-kernels"}
     costs = [hit["gain_us"] for hit in found["findings"] if hit["severity"] == "high"]
     assert costs == sorted(costs, reverse=True)
+
+
+def test_what_is_kept_is_computed_once_and_holds_up_nothing_else():
+    made = opened(tables())
+    count: list[int] = []
+    begun, go = Event(), Event()
+
+    def slow():
+        count.append(1)
+        begun.set()
+        assert go.wait(30)
+        return 5
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(made.once, "slow", slow) for _ in range(2)]
+        assert begun.wait(30)
+        assert made.once("other", lambda: 7) == 7  # while the slow one is still busy
+        go.set()
+        assert [one.result() for one in both] == [5, 5]
+    assert count == [1]
 
 
 def test_files_describe_tables(npu):

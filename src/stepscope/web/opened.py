@@ -28,7 +28,7 @@ _STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7
 
 @dataclass(frozen=True)
 class Opened:
-    """Everything that views need. Frames that several routes use are computed once, under one lock."""
+    """Everything that views need. Frames that several routes use are computed once, under a lock of their own."""
 
     tables: Tables
     files: CaptureFiles
@@ -38,14 +38,18 @@ class Opened:
     load_s: float = 0.0
     _kept: dict[str, Any] = field(default_factory=dict)
     _lock: Any = field(default_factory=RLock)
+    _locks: dict[str, Any] = field(default_factory=dict)
 
     def once(self, key: str, make: Callable[[], Kept]) -> Kept:
-        """What `make` gives, computed at the first call."""
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = make()
-            kept: Kept = self._kept[key]
-            return kept
+        """What `make` gives, computed at the first call; who asks for something else does not wait."""
+        if key not in self._kept:
+            with self._lock:
+                own = self._locks.setdefault(key, RLock())
+            with own:
+                if key not in self._kept:
+                    self._kept[key] = make()
+        kept: Kept = self._kept[key]
+        return kept
 
     @property
     def facts(self) -> Facts:
