@@ -532,3 +532,29 @@ def test_ranks_are_aligned_by_a_communication_operator(browser, address, logs):
     shift = unquote(page.until(lambda: page.params.get("shift")))
     assert shift.partition("@")[0] in ("0", "1")
     assert abs(int(shift.partition("@")[2])) == pytest.approx(abs(starts[0][name] - starts[1][name]), abs=1)
+
+
+def test_theme_and_language_change_in_place(browser, address):
+    page = Page(browser, address, "run=npu&worker=0")
+    page.press(".", "w")
+    page.until(lambda: page.stats["selected"] is not None and page.params.get("slice") is not None)
+    page.settle()
+    ground = "return [...document.querySelector('[data-testid=trace-canvas]').getContext('2d').getImageData(2, 60, 1, 1).data]"
+    before = sum(browser.execute_script(ground)[:3])
+    window = page.stats["window"]
+    choose = (
+        "const box = [...document.querySelectorAll('select')]"
+        ".find((one) => [...one.options].some((it) => it.value === arguments[0]));"
+        "box.value = arguments[0]; box.dispatchEvent(new Event('change', {bubbles: true}));"
+    )
+    browser.execute_script(choose, "dark")
+    page.until(lambda: abs(sum(browser.execute_script(ground)[:3]) - before) > 300)
+    browser.execute_script(choose, "light")
+    page.until(lambda: sum(browser.execute_script(ground)[:3]) == before)
+    browser.execute_script(choose, "zh")
+    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "进程")
+    page.settle()
+    assert page.stats["window"] == pytest.approx(window, abs=1)
+    browser.execute_script(choose, "en")
+    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "Processes")
+    assert not page.errors()

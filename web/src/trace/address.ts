@@ -22,6 +22,7 @@ export interface Address {
   readonly ranks: readonly string[];
   readonly shifts: ReadonlyMap<string, number>;
   readonly marks: readonly Mark[];
+  readonly rowHeight: number | null;
 }
 
 const list = (text: string | undefined): string[] => (text ? text.split(",").map(decodeURIComponent).filter(Boolean) : []);
@@ -52,6 +53,7 @@ export function readAddress(params: Params): Address {
     findMode: params["findmode"] ?? "",
     ranks: list(params["ranks"]),
     shifts: new Map(list(params["shift"]).map((entry) => [entry.slice(0, entry.lastIndexOf("@")), Number(entry.slice(entry.lastIndexOf("@") + 1)) || 0])),
+    rowHeight: Number(params["rowheight"]) >= 4 && Number(params["rowheight"]) <= 40 ? Math.floor(Number(params["rowheight"])) : null,
     marks: list(params["marks"]).flatMap((entry) => {
       const [from, to, colour, ...name] = entry.split("~");
       const at = Number(from);
@@ -80,6 +82,7 @@ export function writeAddress(address: Address): Record<string, string | null> {
     findmode: address.findMode || null,
     ranks: join(address.ranks),
     shift: join([...address.shifts].filter(([, ns]) => ns !== 0).map(([worker, ns]) => `${worker}@${Math.round(ns)}`)),
+    rowheight: address.rowHeight === null ? null : String(address.rowHeight),
     marks: join(address.marks.map((mark) => [Math.round(mark.from), mark.to === null ? "" : Math.round(mark.to), mark.colour, mark.name].join("~"))),
   };
 }

@@ -9,10 +9,18 @@ import { TraceView } from "./view";
 export type { TraceHandle, TraceState } from "../trace_state";
 
 export function mountTrace(host: HTMLElement, api: Api, state: TraceState): TraceHandle {
-  const view = new TraceView(host, api, state);
+  let { language } = state;
+  let view = new TraceView(host, api, state);
   void view.open();
   return {
-    update: (next) => view.update(next),
+    update(next) {
+      if (next.language === language) return view.update(next);
+      // Every word changes; the address holds all that is to stay.
+      language = next.language;
+      view.destroy();
+      view = new TraceView(host, api, next);
+      void view.open();
+    },
     destroy: () => view.destroy(),
   };
 }

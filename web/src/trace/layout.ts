@@ -36,6 +36,8 @@ export interface Choice {
   readonly hidden: ReadonlySet<string>;
   readonly pinned: readonly string[];
   readonly filter: string;
+  /** Of a row of slices that is not folded. */
+  readonly rowHeight: number;
 }
 
 export interface Layout {
@@ -118,7 +120,7 @@ function trackLane(source: Source, process: Process, track: Track, choice: Choic
   const rows = track.rows ?? [];
   const base = { key, source, process, track, label: track.label, folded, pinned, y: 0, tracks: 1 };
   if (track.kind === "counter") return { ...base, kind: "counter", height: folded ? MINI : COUNTER, rows: [], rowHeight: folded ? MINI - 4 : COUNTER - 6 };
-  const rowHeight = folded ? Math.max(1, Math.min(ROW, Math.floor((MINI - GAP) / rows.length))) : ROW;
+  const rowHeight = folded ? Math.max(1, Math.min(ROW, Math.floor((MINI - GAP) / rows.length))) : Math.max(choice.rowHeight, Math.min(ROW, Math.floor((MINI - GAP) / rows.length)));
   return { ...base, kind: "slices", height: Math.max(MINI, rows.length * rowHeight + GAP), rows, rowHeight };
 }
 

@@ -18,6 +18,7 @@ export const RULER = 38;
 const HIGHEST_SCALE = 2; // more pixels than eyes see, at four times the work
 const PREFETCH_MS = 120;
 const OVERVIEW_ROWS = 400;
+const LABEL_ROW = 13; // lower rows have no room for words
 
 /** The stretch that a reader marked; `tracks` null means all. */
 export interface Range extends Window {
@@ -249,7 +250,7 @@ export class Timeline {
     lane.rows.forEach((row, i) => {
       const y = inner + Math.round(i * rowTall);
       const high = Math.max(1, Math.round((i + 1) * rowTall) - Math.round(i * rowTall) - (lane.rowHeight > 4 ? Math.round(scale) : 0));
-      if (y + high > clip && y < this.surfaces.body.height) painter.row(lane.source, row, view, y, high, clip, !lane.folded);
+      if (y + high > clip && y < this.surfaces.body.height) painter.row(lane.source, row, view, y, high, clip, !lane.folded && lane.rowHeight >= LABEL_ROW);
     });
   }
 

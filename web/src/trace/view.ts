@@ -11,7 +11,7 @@ import { mergedText } from "./draw";
 import { Gestures } from "./gestures";
 import { Heads, unitOf } from "./heads";
 import { Keys } from "./keys";
-import { processKey, trackKey } from "./layout";
+import { processKey, ROW, trackKey } from "./layout";
 import { grouped, length, rawUs, whole } from "./numbers";
 import { Panel, trackName } from "./panel";
 import { type Picked, pickSample } from "./pick";
@@ -24,6 +24,7 @@ import { t, setLanguage } from "./words";
 
 const MOST_OPEN_ROWS = 400;
 const ADDRESS_MS = 250;
+const LOWEST_ROW = 4;
 
 interface TraceHooks {
   trace?: unknown;
@@ -80,7 +81,8 @@ export class TraceView {
     const corner = h("div", { class: "trace-corner" }, this.filter,
       h("span", { class: "trace-corner-buttons" },
         button("⊞", t("Unfold all"), () => this.session.arrange({ folded: new Set() })),
-        button("⊟", t("Fold all"), () => this.foldAll())));
+        button("⊟", t("Fold all"), () => this.foldAll()),
+        button("↕", t("Fit the height"), () => this.fitHeight())));
     const barRoot = h("div", { class: "trace-bar", role: "toolbar", "aria-label": "Trace" });
     const panelRoot = h("div", { class: "trace-panel" });
     const splitter = h("div", { class: "trace-splitter", role: "separator", "aria-orientation": "horizontal", "aria-label": "Height of the panel", tabindex: 0,
@@ -92,7 +94,7 @@ export class TraceView {
     const address = readAddress(state.params);
     this.scene = {
       sources: [], theme: readTheme(this.root), selected: null, reference: null, range: null, marks: [...address.marks], flows: [], selectedFlows: [], hits: null,
-      choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "" },
+      choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "", rowHeight: address.rowHeight ?? ROW },
     };
     this.timeline = new Timeline({ scroll, space, body, top }, this.scene);
     this.session = new Session(this.timeline, this.scene, {
@@ -212,6 +214,18 @@ export class TraceView {
     this.session.arrange({ folded });
   }
 
+  /** Rows just so high that all lanes can be seen, if that is possible at all; and back. */
+  private fitHeight(): void {
+    const { choice } = this.scene;
+    if (choice.rowHeight !== ROW) return this.session.arrange({ rowHeight: ROW });
+    const { layout, height } = this.timeline;
+    const rows = [...layout.lanes, ...layout.pinned].reduce((sum, lane) => sum + (lane.kind === "slices" && !lane.folded ? lane.rows.length : 0), 0);
+    if (!rows) return;
+    const others = layout.height + layout.pinnedHeight - rows * ROW;
+    this.session.arrange({ rowHeight: Math.max(LOWEST_ROW, Math.min(ROW - 1, Math.floor((height - 24 - others) / rows))) });
+    this.timeline.surfaces.scroll.scrollTop = 0;
+  }
+
   private workerLabel(worker: string, span: string): string {
     const several = this.state.workers.filter((one) => one.worker === worker).length > 1;
     return several ? `${worker} · ${span}` : worker;
@@ -286,6 +300,8 @@ export class TraceView {
       await this.bar.findNow();
     }
     const first = this.scene.sources[0]!;
+    const lost = address.pins.filter((key) => !this.timeline.layout.byTrack.has(key));
+    if (lost.length) this.notice(`The address names tracks that are not here: ${lost.join(", ")}.`);
     if (address.slice) {
       const source = this.scene.sources.find((one) => one.number === address.slice!.source);
       if (source) await this.session.select(source, address.slice.id, !address.window);
@@ -309,6 +325,7 @@ export class TraceView {
       range: range ? [range.from, range.to] : null, pins: choice.pinned, hidden: [...choice.hidden], folded: asDefault ? null : folded,
       flows: [...this.session.categories], find: this.bar.search.value, findMode: this.bar.search.value ? this.bar.mode : "",
       ranks: sources.slice(1).map((source) => source.label), shifts: new Map(sources.map((source) => [source.label, source.shift])), marks,
+      rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
     });
     const changes: Record<string, string | null> = {};
     for (const [key, value] of Object.entries(next)) if (value !== (this.written[key] ?? null) || !(key in this.written)) changes[key] = value;

@@ -20,6 +20,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Zoom out (S)": "缩小 (S)",
   "Unfold all": "全部展开",
   "Fold all": "全部折叠",
+  "Fit the height": "适应高度",
   "Fold": "折叠",
   "Unfold": "展开",
   "Pin to top (P)": "置顶 (P)",
