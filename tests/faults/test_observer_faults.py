@@ -151,7 +151,9 @@ class TestProcesses:
                 observer.prepare(target, ObserverOptions(record_shapes=True, profile_memory=cycle % 2 == 0,
                                                          with_stack=cycle % 3 == 0, all_threads=True))
                 observer.start()
+                observer.push_range("open")
                 for _ in range(300): torch.ones(1)
+                if cycle % 4 == 0: observer.silence()
                 observer.stop()
             running = False
             for thread in threads: thread.join()

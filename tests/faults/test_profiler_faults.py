@@ -321,6 +321,34 @@ def test_start_and_stop_many_times(tier, tmp_path):
     assert len(set(counts[1:])) == 1, "a later capture holds more than its own operators"
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_fifty_captures_leave_no_thread_and_no_open_file(tier, tmp_path):
+    run(
+        tmp_path,
+        """
+        def captures(count):
+            config = P._ExperimentalConfig(host_sys=["cpu", "mem"], gc_detect_threshold=10)
+            for _ in range(count):
+                with P.profile(on_trace_ready=lambda prof: None, record_shapes=True, profile_memory=True, with_stack=True,
+                               max_seconds=100, experimental_config=config):
+                    step()
+            return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+        def tasks(most):
+            # A thread that was joined leaves the list of the kernel a moment later.
+            until = time.monotonic() + 20
+            while len(os.listdir("/proc/self/task")) > most and time.monotonic() < until:
+                os.sched_yield()
+            return len(os.listdir("/proc/self/task"))
+
+        before, threads = captures(3), tasks(3)
+        assert captures(50) == before
+        assert tasks(threads) <= threads
+        """,
+        tier=tier,
+    )
+
+
 def test_a_closed_standard_output(tmp_path):
     run(
         tmp_path,
