@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.request import Request, urlopen
 
 import numpy as np
 import polars as pl
@@ -180,6 +181,38 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def questions(address: str) -> dict[str, float]:
+    """Wall and CPU time of the server's answers, in ms; the best of three after a first one."""
+    meta = json.loads(_asked(address, "trace/meta", None))
+    top, length = meta["levels"]["max_level"], meta["length_ns"]
+    whole: dict[str, Any] = {"tracks": None, "from": 0, "to": length}
+    part = {**whole, "from": length // 2, "to": length // 2 + length // 100}
+    rows = [row["id"] for row in meta["rows"]]
+    asked: dict[str, tuple[str, Any]] = {
+        "range_whole": ("trace/range", whole), "range_1_percent": ("trace/range", part), "search": ("trace/search?q=d3_17", None),
+    }  # fmt: skip
+    for level in range(max(0, top - 12), top + 1, 4):
+        middle = length // 2 // (512 << level)
+        asked[f"tiles_level_{top - level}_below_top"] = ("trace/tiles", [[row, level, middle] for row in rows])
+    found = {}
+    for name, (route, body) in asked.items():
+        times = []
+        for _ in range(4):
+            wall, cpu = time.perf_counter(), time.process_time()
+            _asked(address, route, body)
+            times.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
+        found[f"{name}_ms"], found[f"{name}_cpu_ms"] = (round(min(one[kind] for one in times[1:]), 1) for kind in (0, 1))
+    return found
+
+
+def _asked(address: str, route: str, body: Any) -> bytes:
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(f"{address}api/v1/{route}", data, {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        content: bytes = answer.read()
+    return content
+
+
 def _main_thread(browser: Any) -> dict[str, float]:
     metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return {metric["name"]: metric["value"] for metric in metrics if metric["name"] in ("TaskDuration", "ScriptDuration")}
@@ -194,7 +227,7 @@ def main() -> int:
     results = []
     for slices in arguments.slices:
         with tempfile.TemporaryDirectory() as folder, served(capture(slices), Path(folder) / "logs") as (address, count):
-            figures = {"slices": count, **measure(address, Path(folder) / "profile")}
+            figures = {"slices": count, **measure(address, Path(folder) / "profile"), "server": questions(address)}
         results.append(figures)
         print(json.dumps(figures, indent=1))
         budgets = (
