@@ -1,1 +1,1 @@
-export{t as render}from"./app-CG4qkVop.js";
+export{t as render}from"./app-BLtQGf34.js";
