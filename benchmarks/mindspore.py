@@ -2,7 +2,7 @@
 """What recording MindSpore costs, and how fast its records are decoded. Runs where MindSpore is installed:
 
     .venv-mindspore/bin/python -m benchmarks.mindspore overhead [--mode graph|pynative] [--steps 400]
-    .venv-mindspore/bin/python -m benchmarks.mindspore decode [--records 300000]
+    .venv-mindspore/bin/python -m benchmarks.mindspore decode [--records 1000000]
 
 Overhead alternates steps with and without recording in one run and compares medians of CPU time, so that a busy machine
 tells little. Decoding compares our reader with MindSpore's own decoder on the same bytes, both in CPU time.
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     cost.add_argument("--steps", type=int, default=400)
     cost.set_defaults(run=lambda args: overhead(args.mode, args.steps))
     speed = commands.add_parser("decode")
-    speed.add_argument("--records", type=int, default=300_000)
+    speed.add_argument("--records", type=int, default=1_000_000)
     speed.set_defaults(run=lambda args: decode(args.records))
     args = parser.parse_args(arguments)
     print(json.dumps(args.run(args), indent=2))

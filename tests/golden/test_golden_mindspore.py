@@ -58,7 +58,7 @@ def test_host_records_are_the_references_events(samples, name, events, arrows):
         ends[("f", to_tid, microseconds(to_ns), str(number))] += 1
     assert ends == Counter((e["ph"], e["tid"], e["ts"], e["id"]) for e in theirs if e["ph"] in "sf")
     assert ends.total() == 2 * arrows
-    assert pl.concat(quality).is_empty()
+    assert not quality
 
 
 @pytest.mark.parametrize(("name", "count"), OFFICIAL.items())

@@ -12,7 +12,8 @@ import polars as pl
 
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, ranges
 from stepscope.formats.mindspore.clock import read_clock
-from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.formats.mindspore.losses import note
+from stepscope.tables import ALL_TABLES, TEXT, Tables
 from stepscope.tables.stack import stacked
 
 _SIGNS = (
@@ -63,7 +64,7 @@ def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFram
     known = recorded.rename({"name": "text"}).with_columns(nth)
     found = named.join(known, on=keys, how="left", maintain_order="left")
     matched = found["shapes"].count()
-    quality.append(lost("mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name"))
+    note(quality, "mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name")
     texts = [found[name].cast(TEXT) for name in ("shapes", "dtypes")]
     return host.but(ops=host.ops.with_columns(texts)) if matched else host
 
@@ -76,7 +77,7 @@ def _within(tables: Tables, window: tuple[int | None, int | None], quality: list
         (pl.col("device_type") != "cpu") | ((pl.col("time_ns") >= (start or 0)) & (pl.col("time_ns") <= (end or (1 << 62))))
     )
     outside = events.height - inside.height
-    quality.append(lost("cpu_ms_memory_record", "rows outside the recording", outside, "left by earlier captures of the process"))
+    note(quality, "cpu_ms_memory_record", "rows outside the recording", outside, "left by earlier captures of the process")
     return tables.but(memory_events=inside) if outside else tables
 
 

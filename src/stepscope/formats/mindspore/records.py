@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.formats.framework import tlv
 from stepscope.formats.framework.layouts import HEADER
 from stepscope.formats.framework.text_views import text_column
-from stepscope.tables import lost
+from stepscope.formats.mindspore.losses import note
 
 NO_FLOW = (1 << 64) - 1
 OP_RANGE_FILE = "mindspore.op_range"
@@ -65,32 +65,31 @@ def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.D
     try:
         data = _mapped(path)
     except OSError as fault:
-        quality.append(lost(path.name, "unreadable file", 1, fault.strerror or str(fault)))
+        note(quality, path.name, "unreadable file", 1, fault.strerror or str(fault))
         data = np.empty(0, np.uint8)
     size = layout.fixed.itemsize
     outer = tlv.records(data, size)
     whole = outer.lengths >= size
     offsets, lengths = outer.offsets[whole], outer.lengths[whole]
-    quality.append(
-        lost(
-            path.name,
-            "truncated record",
-            int(outer.stopped < data.size),
-            f"at byte {outer.stopped} of {data.size}; the rest is lost",
-        )
+    note(
+        quality,
+        path.name,
+        "truncated record",
+        int(outer.stopped < data.size),
+        f"at byte {outer.stopped} of {data.size}; the rest is lost",
     )
-    quality.append(lost(path.name, "record too short", int((~whole).sum()), f"shorter than the {size} bytes of its fixed part"))
+    note(quality, path.name, "record too short", int((~whole).sum()), f"shorter than the {size} bytes of its fixed part")
     columns = []
     if layout.fixed.names:
         rows = tlv.take_structs(data, layout.fixed, offsets)
         columns = [pl.Series(name, np.ascontiguousarray(rows[name])) for name in layout.fixed.names]
     found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
-    quality.append(lost(path.name, "torn field", int(found.torn.sum()), "a text runs past the end of its record"))
+    note(quality, path.name, "torn field", int(found.torn.sum()), "a text runs past the end of its record")
     absent = np.full(offsets.size, -1, np.int64)
     for field, name in layout.texts.items():
         place = found.offsets.get(field, np.zeros(offsets.size, np.int64))
         text, bad = text_column(data, place, found.lengths.get(field, absent))
-        quality.append(lost(path.name, "text is not UTF-8", bad, f"{name}: shown as missing"))
+        note(quality, path.name, "text is not UTF-8", bad, f"{name}: shown as missing")
         columns.append(text.alias(name))
     return pl.DataFrame(columns)
 

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could not be read, noted as rows of `quality`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.tables import lost
+
+
+def note(quality: list[pl.DataFrame], source: str, issue: str, count: int, detail: str) -> None:
+    """Add a row when there is something to say: most often there is not, and a frame without rows costs time too."""
+    if count:
+        quality.append(lost(source, issue, count, detail))

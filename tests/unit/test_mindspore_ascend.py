@@ -1,0 +1,112 @@
+"""On a device MindSpore's own profiler records and we take its raw data over; here a stand-in leaves recorded data behind."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+import types
+
+import polars as pl
+import pytest
+
+import prof_folder
+import stepscope
+from stepscope.collect import active, messages
+from stepscope.formats.mindspore.records import OP_RANGE, encode
+from stepscope.frameworks.mindspore import AicoreMetrics, Profiler, ProfilerActivity, ProfilerLevel, sources, training_steps
+
+
+def stock_profiler(made: list[dict]):
+    """What mindspore.Profiler leaves when it stops without analysis: a run folder with FRAMEWORK and PROF_*."""
+
+    class Stock:
+        def __init__(self, output_path, **arguments):
+            made.append(arguments)
+            self.folder = prof_folder.Path(output_path) / "host_1_20240101000000000_ascend_ms"
+            (self.folder / "FRAMEWORK").mkdir(parents=True)
+
+        def stop(self):
+            prof_folder.write(self.folder)
+            # Ticks of the session's counter: one nanosecond each. The range holds the first launch.
+            row = {"tid": prof_folder.TID, "module": 4, "event": 4, "name": "Add", "full_name": "Default/Add-op0"}
+            start = prof_folder.SESSION.start_ticks if hasattr(prof_folder.SESSION, "start_ticks") else 1
+            texts = {"module_text": "", "event_text": ""}
+            (self.folder / "FRAMEWORK" / "mindspore.op_range").write_bytes(
+                encode(OP_RANGE, [{**row, **texts, "start": start + 10, "end": start + 20}])
+            )
+            (self.folder / "profiler_info_0.json").write_text(json.dumps({"ms_version": "2.10.0", "cann_version": "8.1"}))
+
+    return Stock
+
+
+@pytest.fixture
+def ascend(monkeypatch):
+    """A module `mindspore` on an Ascend device."""
+    made: list[dict] = []
+    clock = types.SimpleNamespace(get_clock_syscnt=lambda: 5)
+    profiler = types.SimpleNamespace(
+        **{
+            kind.__name__: enum.Enum(kind.__name__, {item.name: item.value for item in kind})
+            for kind in (ProfilerActivity, ProfilerLevel, AicoreMetrics)
+        }
+    )
+    module = types.SimpleNamespace(
+        __version__="2.10.0",
+        get_context=lambda name: {"device_target": "Ascend", "mode": 0, "jit_level": "O0"}[name],
+        GRAPH_MODE=0,
+        Profiler=stock_profiler(made),
+        profiler=profiler,
+        _c_expression=types.SimpleNamespace(
+            PythonProfilerRecorder=lambda name: types.SimpleNamespace(record_start=lambda: None, record_end=lambda: None),
+            **vars(clock),
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "mindspore", module)
+    monkeypatch.setitem(sys.modules, "mindspore._c_expression", module._c_expression)
+    monkeypatch.setattr(training_steps, "_install", lambda: None)
+    monkeypatch.setattr(active, "_running", None)
+    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
+    monkeypatch.setenv("RANK_ID", "3")
+    return made
+
+
+def test_the_stock_profiler_is_driven_and_its_records_are_ours(ascend, tmp_path, capsys):
+    metrics = AicoreMetrics.PipeUtilization
+    prof = Profiler(output_path=str(tmp_path), profiler_level=ProfilerLevel.Level1, aic_metrics=metrics, l2_cache=True)
+    prof.stop()
+    said = capsys.readouterr().out
+    assert "failed" not in said, said
+    assert ascend[0]["profiler_level"].name == "Level1"
+    assert ascend[0]["aic_metrics"].name == "PipeUtilization"
+    assert ascend[0]["l2_cache"] is True
+    (capture,) = tmp_path.glob("*_ascend_ms")
+    assert sorted(path.name.split("_")[0] for path in capture.iterdir()) == ["FRAMEWORK", "PROF", "profiler"]
+    info = json.loads((capture / "profiler_info_3.json").read_bytes())
+    assert info["cann_version"] == "8.1"
+    tables = stepscope.open(capture).tables
+    facts = tables.facts
+    assert (facts.framework, facts.rank, facts.device_kind, facts.level) == ("mindspore", 3, "npu", "Level1")
+    assert facts.activities == ("CPU", "NPU")
+    assert tables.ops["name"].to_list() == ["Kernel::KernelLaunch::Default/Add-op0"]
+    assert tables.kernels.filter(pl.col("kind") == "compute").height > 0
+    results = stepscope.analyse(str(capture))
+    assert results[0].ok, results[0].error
+    names = {path.name for path in (capture / "ASCEND_PROFILER_OUTPUT").iterdir()}
+    assert names >= {"trace_view.json", "kernel_details.csv", "step_trace_time.csv", "op_statistic.csv"}
+    layers = {
+        event["args"]["name"]
+        for event in json.loads((capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes())
+        if event["name"] == "process_name"
+    }
+    assert layers >= {"MindSpore", "CANN", "Ascend Hardware", "Overlap Analysis"}
+
+
+def test_what_this_machine_records(ascend):
+    del ascend
+    both = sources.Parameters()
+    assert [item.name for item in sources.recorded(both, "Ascend")] == ["CPU", "NPU"]
+    assert [item.name for item in sources.recorded(both, "CPU")] == ["CPU"]
+    assert [item.name for item in sources.recorded(sources.Parameters(activities=(ProfilerActivity.NPU,)), "CPU")] == ["CPU"]
+    assert [source.name for source in sources.choose(both, "Ascend")] == ["mindspore"]
