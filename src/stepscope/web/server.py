@@ -45,6 +45,7 @@ class Server:
                 token=token,
             ),
         )
+        self._closing = False
         listening = bound(address)
         self.port = int(listening.getsockname()[1])
         self._server = create_server(app, sockets=[listening], threads=THREADS, ident=None, max_request_body_size=2 << 20)
@@ -53,14 +54,20 @@ class Server:
         self.url = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
 
     def run(self) -> None:
+        """Serve until interrupted, or closed from another thread."""
         try:
             self._server.run()
+        except (OSError, ValueError):
+            if not self._closing:  # else: the loop looked at a socket that was being closed
+                raise
         finally:
             self.close()
 
     def close(self) -> None:
-        self._server.close()
-        self.library.close()
+        if not self._closing:
+            self._closing = True
+            self._server.close()
+            self.library.close()
 
 
 def bound(address: Address) -> socket.socket:
