@@ -6,6 +6,7 @@ import enum
 import json
 import sys
 import types
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -15,6 +16,9 @@ import stepscope
 from stepscope.collect import active, messages
 from stepscope.formats.mindspore.records import OP_RANGE, encode
 from stepscope.frameworks.mindspore import AicoreMetrics, Profiler, ProfilerActivity, ProfilerLevel, sources, training_steps
+
+SESSION = replace(prof_folder.SESSION, host_mhz=100.0)  # a tick is ten nanoseconds
+FIRST_TICK = SESSION.mono_ns // 10
 
 
 def stock_profiler(made: list[dict]):
@@ -27,13 +31,11 @@ def stock_profiler(made: list[dict]):
             (self.folder / "FRAMEWORK").mkdir(parents=True)
 
         def stop(self):
-            prof_folder.write(self.folder)
-            # Ticks of the session's counter: one nanosecond each. The range holds the first launch.
+            prof_folder.write(self.folder, SESSION)
             row = {"tid": prof_folder.TID, "module": 4, "event": 4, "name": "Add", "full_name": "Default/Add-op0"}
-            start = prof_folder.SESSION.start_ticks if hasattr(prof_folder.SESSION, "start_ticks") else 1
             texts = {"module_text": "", "event_text": ""}
             (self.folder / "FRAMEWORK" / "mindspore.op_range").write_bytes(
-                encode(OP_RANGE, [{**row, **texts, "start": start + 10, "end": start + 20}])
+                encode(OP_RANGE, [{**row, **texts, "start": FIRST_TICK + 100_000, "end": FIRST_TICK + 150_000}])
             )
             (self.folder / "profiler_info_0.json").write_text(json.dumps({"ms_version": "2.10.0", "cann_version": "8.1"}))
 
@@ -89,7 +91,11 @@ def test_the_stock_profiler_is_driven_and_its_records_are_ours(ascend, tmp_path,
     facts = tables.facts
     assert (facts.framework, facts.rank, facts.device_kind, facts.level) == ("mindspore", 3, "npu", "Level1")
     assert facts.activities == ("CPU", "NPU")
-    assert tables.ops["name"].to_list() == ["Kernel::KernelLaunch::Default/Add-op0"]
+    # A hundred thousand ticks after the session's start, on the clock of the device's own files.
+    launched = ("Kernel::KernelLaunch::Default/Add-op0", prof_folder.T0 + 1_000_000, prof_folder.T0 + 1_500_000)
+    assert tables.ops.select("name", "start_ns", "end_ns").rows() == [launched]
+    add = tables.kernels.filter(pl.col("op_type") == "Add")
+    assert add["op"].to_list() == [0]  # launched inside that range
     assert tables.kernels.filter(pl.col("kind") == "compute").height > 0
     results = stepscope.analyse(str(capture))
     assert results[0].ok, results[0].error
