@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from page import Page, serving
-from tiny_trace import HOSTILE
+from tiny_trace import HOSTILE, write_trace
 
 pytestmark = pytest.mark.slow  # a real browser
 
@@ -103,3 +103,61 @@ def test_dark_and_light(tiny_page: Page) -> None:
         tiny_page.choose("select-theme", theme)
         tiny_page.until(f"return document.querySelector('.stepscope').dataset.theme === '{theme}'", theme)
     tiny_page.choose("select-theme", "system")
+
+
+def test_arrow_keys_walk_the_table(tiny_page: Page) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    tiny_page.open("operator")
+    grid = tiny_page.driver.find_element(By.CSS_SELECTOR, "[data-testid=table-operators] [role=grid]")
+    grid.send_keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    tiny_page.until(
+        "return document.querySelector('[role=grid]').getAttribute('aria-activedescendant') === 'operators-1-1'", "cursor"
+    )
+    grid.send_keys(Keys.END)
+    tiny_page.until(
+        "return document.querySelector('[role=grid]').getAttribute('aria-activedescendant') === 'operators-2-1'", "last row"
+    )
+
+
+def test_filter_of_a_column(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.click("[data-testid=filter-calls]")
+    tiny_page.driver.execute_script(
+        "const field = document.querySelector('.filter-form input'); field.value = '3';"
+        "field.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    tiny_page.until("return document.querySelector('.filter-form input').value === '3'", "number")
+    tiny_page.click(".filter-form button[type=submit]")
+    tiny_page.until("return document.querySelector('[data-testid=table-operators]').dataset.filtered === '1'", "filtered rows")
+    assert tiny_page.rows("operators", ["name", "calls"]) == [["inner", "4"]]
+
+
+def test_capture_that_changes_and_goes_while_open(driver: object, tmp_path: Path) -> None:
+    trace = tmp_path / "run" / "worker0.pt.trace.json"
+    write_trace(trace)
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("operator")
+        trace.write_text(trace.read_text().replace('"outer"', '"renamed operator"'))
+        page.click("[data-testid=btn-rescan]")
+        page.until(
+            "return document.querySelector('[data-testid=table-operators]')?.innerText.includes('renamed operator')", "new data"
+        )
+        trace.unlink()
+        page.click("[data-testid=btn-rescan]")
+        page.until("return !!document.querySelector('[data-testid=empty]')", "what is looked for")
+
+
+def test_broken_capture_says_what_and_where(driver: object, tmp_path: Path) -> None:
+    write_trace(tmp_path / "good" / "worker0.pt.trace.json")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "w.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "na')
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.driver.get(f"{address}#/operator?run=bad")
+        page.until("return !!document.querySelector('.problem')", "problem")
+        assert "bad/w.pt.trace.json" in page.text(".problem")
+        page.choose("select-runs", "good")
+        page.until("return !!document.querySelector('[data-testid=view-operator][data-ready=true]')", "the other run")

@@ -216,9 +216,9 @@ let lastApi: Api | null = null;
 export const api = computed<Api | null>(() => {
   const { run, worker, span } = selection.value;
   if (!run || !worker || !span) return null;
-  const version = span.state === "ready" ? span.version : null;
-  const key = JSON.stringify([run.name, worker.name, span.name, span.version]);
-  // A capture that becomes ready keeps its object: the calls that wait for it go on.
+  const { version } = span;
+  // Known before the capture is read, so the calls that wait for it go on when it becomes ready.
+  const key = JSON.stringify([run.name, worker.name, span.name, version]);
   if (key !== lastKey || !lastApi) {
     lastKey = key;
     lastApi = captureApi({ run: run.name, worker: worker.name, span: span.name, version }, () => void refresh(), readiness([run.name, worker.name, span.name]));
