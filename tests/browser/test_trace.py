@@ -558,3 +558,20 @@ def test_theme_and_language_change_in_place(browser, address):
     browser.execute_script(choose, "en")
     page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "Processes")
     assert not page.errors()
+
+
+def test_tracks_can_be_moved(browser, address):
+    page = Page(browser, address, "run=npu&worker=0", height=9000)
+
+    def labels() -> list[str]:
+        return [lane["label"] for lane in page.stats["lanes"] if lane["label"].startswith("Stream")]
+
+    assert labels() == ["Stream 0", "Stream 2", "Stream 3", "Stream 4"]
+    page.browser.execute_script("document.querySelector('[aria-label=\"Move down: Stream 0\"]').click()")
+    page.until(lambda: labels() == ["Stream 2", "Stream 0", "Stream 3", "Stream 4"])
+    groups = [lane["label"] for lane in page.stats["lanes"] if lane["kind"] == "process"]
+    page.browser.execute_script("document.querySelector('[aria-label=\"Move up: CANN\"]').click()")
+    page.until(lambda: next(lane["label"] for lane in page.stats["lanes"]) == "CANN")
+    assert page.until(lambda: page.params.get("order"))
+    again = Page(browser, address, browser.current_url.partition("#/trace?")[2], height=9000)
+    assert [lane["label"] for lane in again.stats["lanes"] if lane["kind"] == "process"] == ["CANN", "Python", *groups[2:]]

@@ -22,6 +22,7 @@ export interface Address {
   readonly ranks: readonly string[];
   readonly shifts: ReadonlyMap<string, number>;
   readonly marks: readonly Mark[];
+  readonly order: readonly string[];
   readonly rowHeight: number | null;
 }
 
@@ -53,6 +54,7 @@ export function readAddress(params: Params): Address {
     findMode: params["findmode"] ?? "",
     ranks: list(params["ranks"]),
     shifts: new Map(list(params["shift"]).map((entry) => [entry.slice(0, entry.lastIndexOf("@")), Number(entry.slice(entry.lastIndexOf("@") + 1)) || 0])),
+    order: list(params["order"]),
     rowHeight: Number(params["rowheight"]) >= 4 && Number(params["rowheight"]) <= 40 ? Math.floor(Number(params["rowheight"])) : null,
     marks: list(params["marks"]).flatMap((entry) => {
       const [from, to, colour, ...name] = entry.split("~");
@@ -82,6 +84,7 @@ export function writeAddress(address: Address): Record<string, string | null> {
     findmode: address.findMode || null,
     ranks: join(address.ranks),
     shift: join([...address.shifts].filter(([, ns]) => ns !== 0).map(([worker, ns]) => `${worker}@${Math.round(ns)}`)),
+    order: join(address.order),
     rowheight: address.rowHeight === null ? null : String(address.rowHeight),
     marks: join(address.marks.map((mark) => [Math.round(mark.from), mark.to === null ? "" : Math.round(mark.to), mark.colour, mark.name].join("~"))),
   };

@@ -12,6 +12,7 @@ export interface HeadActions {
   fold(lane: Lane): void;
   pin(lane: Lane): void;
   hide(lane: Lane): void;
+  move(lane: Lane, by: 1 | -1): void;
 }
 
 export class Heads {
@@ -21,19 +22,33 @@ export class Heads {
 
   /** Puts the headings where the canvas has its lanes; called after each draw. */
   place(): void {
-    const seen = new Set<string>();
+    const lanes = this.timeline.visible();
+    const seen = new Set(lanes.map(keyOf));
+    for (const [key, { element }] of this.made)
+      if (!seen.has(key)) {
+        element.remove();
+        this.made.delete(key);
+      }
     const clip = this.timeline.layout.pinnedHeight;
-    for (const lane of this.timeline.visible()) {
-      const key = `${lane.pinned ? "pin" : ""}${lane.key}`;
-      seen.add(key);
+    let next = this.root.firstElementChild;
+    for (const lane of lanes) {
+      const key = keyOf(lane);
       let made = this.made.get(key);
       if (!made || made.lane.folded !== lane.folded || made.lane.height !== lane.height) {
         const focused = made?.element.contains(document.activeElement);
         const element = this.make(lane);
         if (made) made.element.replaceWith(element);
-        else this.root.append(element);
+        else this.root.insertBefore(element, next);
+        if (made?.element === next) next = element;
         if (focused) element.querySelector("button")?.focus();
         this.made.set(key, (made = { element, lane, top: NaN, clip: NaN }));
+      }
+      // The order of the elements is the order of the lanes: the tab key follows it.
+      if (made.element === next) next = next.nextElementSibling;
+      else if (made.element.nextElementSibling !== next) {
+        const focused = made.element.contains(document.activeElement) ? (document.activeElement as HTMLElement) : null;
+        this.root.insertBefore(made.element, next);
+        focused?.focus();
       }
       const top = this.timeline.laneTop(lane);
       if (top === made.top && clip === made.clip) continue;
@@ -46,11 +61,6 @@ export class Heads {
       style.clipPath = cut ? `inset(${cut}px 0 0 0)` : "";
       style.paddingTop = cut ? `${Math.max(0, Math.min(cut, lane.height - 24))}px` : "";
     }
-    for (const [key, { element }] of this.made)
-      if (!seen.has(key)) {
-        element.remove();
-        this.made.delete(key);
-      }
   }
 
   clear(): void {
@@ -64,6 +74,8 @@ export class Heads {
       "aria-expanded": String(!lane.folded), class: "trace-fold",
     });
     const tools = h("span", { class: "trace-tools" });
+    if (lane.kind !== "rank")
+      tools.append(button("↑", `${t("Move up")}: ${lane.label}`, () => this.actions.move(lane, -1)), button("↓", `${t("Move down")}: ${lane.label}`, () => this.actions.move(lane, 1)));
     if (!group) tools.append(button(lane.pinned ? "◆" : "◇", `${lane.pinned ? t("Unpin (P)") : t("Pin to top (P)")}: ${lane.label}`, () => this.actions.pin(lane)));
     if (lane.kind !== "rank") tools.append(button("✕", `${t("Hide (H)")}: ${lane.label}`, () => this.actions.hide(lane)));
     return h(
@@ -77,6 +89,8 @@ export class Heads {
     );
   }
 }
+
+const keyOf = (lane: Lane): string => `${lane.pinned ? "pin" : ""}${lane.key}`;
 
 function describe(lane: Lane): string {
   if (lane.kind === "process") return [lane.label, lane.process?.label, lane.process?.pid === null ? "" : `pid ${lane.process?.pid}`].filter(Boolean).join(" · ");

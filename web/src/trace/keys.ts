@@ -85,6 +85,8 @@ export class Keys {
     if (event.defaultPrevented || event.isComposing || this.elsewhere(event)) return;
     this.fast = event.shiftKey;
     if (this.command(event)) {
+      // What a tap has left to run would move on from where the command went.
+      this.held.clear();
       event.preventDefault();
       return;
     }

@@ -36,6 +36,8 @@ export interface Choice {
   readonly hidden: ReadonlySet<string>;
   readonly pinned: readonly string[];
   readonly filter: string;
+  /** Keys of processes and tracks that were moved, with all their neighbours. */
+  readonly order: readonly string[];
   /** Of a row of slices that is not folded. */
   readonly rowHeight: number;
 }
@@ -65,6 +67,7 @@ export function tracksOf(source: Source): Map<number, Track[]> {
 export function arrange(sources: readonly Source[], choice: Choice): Layout {
   const filter = choice.filter.trim().toLowerCase();
   const pins = new Set(choice.pinned);
+  const position = new Map(choice.order.map((key, i) => [key, i]));
   const lanes: Lane[] = [];
   const byTrack = new Map<string, Lane>();
   const pinnedLanes = new Map<string, Lane>();
@@ -81,8 +84,8 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
       add({ kind: "rank", key: `${source.number}`, source, process: null, track: null, label: source.label, folded: rankFolded,
         pinned: false, height: GROUP + 2, rows: [], rowHeight: 0, tracks: 0 });
     const tracks = tracksOf(source);
-    for (const process of source.meta.processes) {
-      const own = tracks.get(process.id) ?? [];
+    for (const process of sorted(source.meta.processes, (one) => position.get(processKey(source, one.id)))) {
+      const own = sorted(tracks.get(process.id) ?? [], (one) => position.get(trackKey(source, one.id)));
       const key = processKey(source, process.id);
       if (!own.length || choice.hidden.has(key)) continue;
       for (const track of own)
@@ -112,6 +115,12 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
     top += lane.height;
   }
   return { lanes, pinned, pinnedHeight: top, height: y, byTrack };
+}
+
+/** Those that have a position, by it; the others after them as they were. */
+function sorted<T>(entries: readonly T[], position: (entry: T) => number | undefined): readonly T[] {
+  if (!entries.some((entry) => position(entry) !== undefined)) return entries;
+  return [...entries].sort((a, b) => (position(a) ?? Infinity) - (position(b) ?? Infinity) || 0);
 }
 
 function trackLane(source: Source, process: Process, track: Track, choice: Choice, pinned: boolean): Lane {

@@ -256,6 +256,17 @@ export class Session {
     this.arrange({ pinned: pinned.includes(key) ? pinned.filter((one) => one !== key) : [...pinned, key] });
   }
 
+  /** Moves a process or a track past its neighbour. */
+  shiftLane(lane: Lane, by: 1 | -1): void {
+    const { pinned, order } = this.scene.choice;
+    if (lane.pinned) return this.arrange({ pinned: swapped(pinned, lane.key, by) });
+    const siblings = this.timeline.layout.lanes.filter(
+      (one) => one.source === lane.source && (lane.track ? one.track?.process === lane.track.process : one.kind === lane.kind),
+    );
+    const keys = swapped(siblings.map((one) => one.key), lane.key, by);
+    this.arrange({ order: [...order.filter((key) => !keys.includes(key)), ...keys] });
+  }
+
   /** The lane that a key press means: under the pointer, else that of the selected slice. */
   laneMeant(): Lane | null {
     const { pointer } = this.timeline;
@@ -422,6 +433,14 @@ export class Session {
 }
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+function swapped(keys: readonly string[], key: string, by: 1 | -1): string[] {
+  const moved = [...keys];
+  const at = moved.indexOf(key);
+  const other = moved[at + by];
+  if (at >= 0 && other !== undefined) [moved[at], moved[at + by]] = [other, key];
+  return moved;
+}
 
 /** The same rule as the server's, on names that are here. */
 function matcher({ text, regex, case: exact, word }: SearchOptions): (name: string) => boolean {

@@ -94,7 +94,7 @@ export class TraceView {
     const address = readAddress(state.params);
     this.scene = {
       sources: [], theme: readTheme(this.root), selected: null, reference: null, range: null, marks: [...address.marks], flows: [], selectedFlows: [], hits: null,
-      choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "", rowHeight: address.rowHeight ?? ROW },
+      choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "", order: [...address.order], rowHeight: address.rowHeight ?? ROW },
     };
     this.timeline = new Timeline({ scroll, space, body, top }, this.scene);
     this.session = new Session(this.timeline, this.scene, {
@@ -128,6 +128,7 @@ export class TraceView {
       fold: (lane) => this.session.fold(lane.key),
       pin: (lane) => this.session.pin(lane.key),
       hide: (lane) => this.session.hide(lane.key),
+      move: (lane, by) => this.session.shiftLane(lane, by),
     });
     this.list = new ShadowList(listRoot, this.timeline, this.session);
     this.gestures = new Gestures(this.timeline, {
@@ -325,7 +326,7 @@ export class TraceView {
       range: range ? [range.from, range.to] : null, pins: choice.pinned, hidden: [...choice.hidden], folded: asDefault ? null : folded,
       flows: [...this.session.categories], find: this.bar.search.value, findMode: this.bar.search.value ? this.bar.mode : "",
       ranks: sources.slice(1).map((source) => source.label), shifts: new Map(sources.map((source) => [source.label, source.shift])), marks,
-      rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
+      order: choice.order, rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
     });
     const changes: Record<string, string | null> = {};
     for (const [key, value] of Object.entries(next)) if (value !== (this.written[key] ?? null) || !(key in this.written)) changes[key] = value;

@@ -26,6 +26,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Pin to top (P)": "置顶 (P)",
   "Unpin (P)": "取消置顶 (P)",
   "Hide (H)": "隐藏 (H)",
+  "Move up": "上移",
+  "Move down": "下移",
   "Show hidden tracks": "显示隐藏的轨道",
   "Export": "导出",
   "Chrome JSON of the window": "当前窗口的 Chrome JSON",
