@@ -20,6 +20,8 @@ from stepscope.collect.clocks import now, raw_ns
 from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.host_sampler import HEADER, HostSampler
 from stepscope.collect.settings import Budget
+from stepscope.formats import os_calls
+from stepscope.formats.framework import Clock
 from stepscope.formats.profiler_info import read_facts
 from stepscope.profiler import _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 
@@ -202,11 +204,69 @@ def test_a_torn_line_of_samples_is_counted(noting_tier, tmp_path):
     assert opened.quality.filter(opened.quality["issue"].cast(str) == "torn line")["count"].to_list() == [1]
 
 
+PERF = """#!/bin/sh
+trap 'exit 0' INT
+while [ "$1" != -o ]; do shift; done
+printf '%s' "{output}" > "$2"
+{then}
+"""
+
+
+@pytest.fixture
+def perf(tmp_path, monkeypatch):
+    """A `perf` that writes what a test says and then does as it says."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def make(output, then):
+        (folder / "perf").write_text(PERF.format(output=output, then=then))
+        (folder / "perf").chmod(0o755)
+
+    return make
+
+
+def test_calls_of_the_operating_system(perf, noting_tier, tmp_path, monkeypatch):
+    lines = ["     ? (         ):  ... [continued]: read())  = 0", " 1000.500 ( 2.000 ms): a b/77 futex(uaddr: 0x1) = 0",
+             " 1001.000 (         ): a b/78 read(fd: 1</x/9 >  ...", " 1001.000 ( 0.250 ms): a b/78  ... [continued]: read()) = 1",
+             *[" 2000.000 ( 0.001 ms): a b/77 getsid() = 1"] * 5]  # fmt: skip
+    perf("\n".join(lines), "while :; do sleep 0.05; done")
+    monkeypatch.setattr("stepscope.collect.os_calls.raw_ns", lambda: 9_000_000_000)
+    config = _ExperimentalConfig(host_sys=["osrt"])
+    with profile(on_trace_ready=lambda prof: None, experimental_config=config) as prof:
+        framework = Path(prof.prof_if.prof_path) / "FRAMEWORK"
+        while not (framework / "x.os_calls.txt").stat().st_size:
+            os.sched_yield()
+    calls = os_calls.read(framework, Clock()).api_calls
+    assert calls.filter(calls["name"].cast(str) != "getsid").select("tid", "start_ns", "end_ns").rows() == [
+        (77, 9_000_000_000 - 999_500_000, 9_000_000_000 - 997_500_000),
+        (78, 9_000_000_000 - 999_000_000, 9_000_000_000 - 998_750_000),
+    ]
+    assert set(calls["level"].cast(str)) == {"os"}
+    assert (framework / "x.os_calls.txt").stat().st_mode & 0o777 == 0o640
+    (framework / "x.os_call_anchors.csv").unlink()
+    assert os_calls.read(framework, Clock()).quality["count"].to_list() == [7]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_calls_that_cannot_be_recorded_are_one_message(there, perf, noting_tier, monkeypatch, capsys):
+    perf("", "echo Permission denied >&2; exit 255")
+    if not there:
+        monkeypatch.setenv("PATH", "")
+    for _ in range(2):
+        with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])) as prof:
+            started = [item._perf for item in prof.prof_if._beside if getattr(item, "_perf", None)]
+            assert [one.wait(20) for one in started] == ([255] if there else [])
+    out = capsys.readouterr().out
+    assert out.count("WARNING") == 1
+    assert ("Permission denied" if there else "perf is not installed") in out
+
+
 def test_what_the_host_cannot_give_is_said(tmp_path, noting_tier, capsys):
-    sampler = HostSampler(tmp_path, ("osrt", "numa"))
+    sampler = HostSampler(tmp_path, ("numa",))
     sampler.start()
     sampler.stop()
-    assert capsys.readouterr().out.count("WARNING") == 2
+    assert capsys.readouterr().out.count("WARNING") == 1
     assert not (tmp_path / "x.host_counters.csv").exists()
     assert HEADER.count(",") == 4
 

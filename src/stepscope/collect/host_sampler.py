@@ -7,7 +7,6 @@ One thread, ten samples a second, read from /proc; about 0.1 ms of work each.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,9 +167,5 @@ def _number(path: Path) -> int:
 
 
 def _say_what_is_missing(wanted: tuple[str, ...]) -> None:
-    if "osrt" in wanted:
-        tools = [tool for tool in ("perf", "ltrace") if shutil.which(tool)]
-        why = "it is not recorded by this version" if tools else "neither perf nor ltrace is installed"
-        messages.once(messages.warning, f"host_sys osrt (system and pthread calls) is left out: {why}")
     if "numa" in wanted:
         messages.once(messages.warning, "host_sys numa is left out: not supported here")

@@ -17,6 +17,7 @@ from stepscope.collect.clocks import Moment, now
 from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.guard import tolerated
 from stepscope.collect.host_sampler import HostSampler
+from stepscope.collect.os_calls import OsCalls
 from stepscope.collect.settings import Place, Settings, Switches
 
 
@@ -46,7 +47,7 @@ class Recording:
         self._folder: Path | None = None
         self._tier: tiers.Tier | None = None
         self._report = tiers.TierReport()
-        self._beside: list[GcPauses | HostSampler | budget.Watch] = []
+        self._beside: list[GcPauses | HostSampler | OsCalls | budget.Watch] = []
         self._began: Moment | None = None
         self._recording = False
         self._analysing = False
@@ -188,6 +189,8 @@ class Recording:
             self._beside.append(GcPauses(framework, threshold))
         if host_sys:
             self._beside.append(HostSampler(framework, host_sys))
+        if "osrt" in host_sys:
+            self._beside.append(OsCalls(framework))
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
         for item in self._beside:

@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats import framework, host_counters, kineto, loader_fetches
+from stepscope.formats import framework, host_counters, kineto, loader_fetches, os_calls
 from stepscope.formats.framework.clock import Clock
+from stepscope.formats.plain_lines import read_lines
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.stack import stacked
 
@@ -21,6 +22,7 @@ KINETO_FLOPS = "x.kineto_flops.csv"
 def read(folder: Path, clock: Clock) -> Tables:
     """Everything of the framework's side; see `framework.read`."""
     parts = [framework.read(folder, clock), host_counters.read(folder, clock), loader_fetches.read(folder, clock)]
+    parts.append(os_calls.read(folder, clock))
     trace = folder / KINETO_TRACE
     if trace.is_file() and not trace.is_symlink():
         parts.append(_trace(trace))
@@ -41,9 +43,9 @@ def _trace(trace: Path) -> Tables:
 
 def _with_flops(tables: Tables, path: Path) -> Tables:
     """torch counts operations but leaves them out of its trace; our collector writes them beside it."""
-    if not path.is_file() or path.is_symlink() or not tables.ops.height:
+    lines = read_lines(path, ("external_id", "flops"))
+    if not lines.height or not tables.ops.height:
         return tables
-    lines = pl.read_csv(path, schema={"external_id": pl.String, "flops": pl.String}, truncate_ragged_lines=True, quote_char=None)
     counted = lines.select(pl.col("external_id", "flops").cast(pl.Int64, strict=False)).drop_nulls()
     ops = tables.ops.drop("flops").join(
         counted.unique("external_id", keep="first"), on="external_id", how="left", maintain_order="left"

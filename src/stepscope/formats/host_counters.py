@@ -8,18 +8,19 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.framework.clock import Clock
+from stepscope.formats.plain_lines import read_lines
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 FILE = "x.host_counters.csv"
-_COLUMNS = {"raw_ns": pl.String(), "source": pl.String(), "name": pl.String(), "series": pl.String(), "value": pl.String()}
+_COLUMNS = ("raw_ns", "source", "name", "series", "value")
 
 
 def read(framework: Path, clock: Clock) -> Tables:
     """What was sampled; a line torn by a kill is counted and left out."""
     path = framework / FILE
-    if not path.is_file() or path.is_symlink() or not path.stat().st_size:
+    lines = read_lines(path, _COLUMNS)
+    if not lines.height:
         return Tables()
-    lines = pl.read_csv(path, schema=_COLUMNS, has_header=True, truncate_ragged_lines=True, encoding="utf8-lossy", quote_char=None)
     typed = lines.with_columns(pl.col("raw_ns").cast(pl.Int64, strict=False), pl.col("value").cast(pl.Float64, strict=False))
     whole = typed.drop_nulls()
     frame = whole.select(

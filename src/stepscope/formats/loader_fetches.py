@@ -9,11 +9,12 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.framework.clock import Clock
+from stepscope.formats.plain_lines import read_lines
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 FILES = "x.loader_worker_*.csv"
 _PID = re.compile(r"x\.loader_worker_(\d+)\.csv")
-_COLUMNS = {name: pl.String() for name in ("start_raw_ns", "end_raw_ns", "worker", "samples")}
+_COLUMNS = ("start_raw_ns", "end_raw_ns", "worker", "samples")
 _USER_SCOPE = 7
 
 
@@ -22,11 +23,9 @@ def read(framework: Path, clock: Clock) -> Tables:
     parts, torn = [], []
     for path in sorted(framework.glob(FILES)):
         named = _PID.fullmatch(path.name)
-        if named is None or path.is_symlink() or not path.is_file() or not path.stat().st_size:
+        if named is None or path.is_symlink() or not path.is_file():
             continue
-        lines = pl.read_csv(
-            path, schema=_COLUMNS, has_header=True, truncate_ragged_lines=True, encoding="utf8-lossy", quote_char=None
-        )
+        lines = read_lines(path, _COLUMNS)
         whole = lines.select(pl.all().cast(pl.Int64, strict=False)).drop_nulls()
         torn.append(lost(path.name, "torn line", lines.height - whole.height, "left out"))
         parts.append(whole.with_columns(pid=pl.lit(int(named[1]), pl.Int64)))
