@@ -150,7 +150,7 @@ function BandwidthCard({ api, step }: { api: Api; step: string | null }): JSX.El
     <Card title={t("Bandwidth")} testid="table-bandwidth" tools={<Select label="Operator" testid="select-bandwidth-op" value={load.data?.op ?? ""} options={choices(load.data?.ops ?? [])} onChange={(value) => setParams({ bop: value })} />}>
       <Await load={load} remedy="communication">
         {(data) => (
-          <div class="card-body">
+          <div class="card-body wide-body" tabIndex={0} role="region" aria-label={`${t("Bandwidth")} · ${data.op}`}>
             <table class="plain">
               <thead><tr>{names.map((name, at) => <th key={name} scope="col" class={at ? "number" : ""}>{name}</th>)}<th scope="col">Reference</th></tr></thead>
               <tbody>
