@@ -1,1 +1,1 @@
-export{t as render}from"./app-BLtQGf34.js";
+export{t as render}from"./app-BVQ6zjzH.js";

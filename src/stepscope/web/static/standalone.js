@@ -1,1 +1,1 @@
-import{t as e}from"./app-BLtQGf34.js";e();
+import{t as e}from"./app-BVQ6zjzH.js";e();
