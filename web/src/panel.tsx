@@ -53,7 +53,11 @@ function NormalBoxes(): JSX.Element {
         options={available.map((one) => ({ value: one.slug, label: one.name }))}
         onChange={(value) => openView(value)}
       />
-      <Select wide label="Workers" testid="select-workers" value={worker?.name ?? ""} options={named(run?.workers ?? [])} onChange={(value) => openCapture({ worker: value })} />
+      {view.value === "distributed" ? (
+        <Select wide label="Workers" testid="select-workers" value="All" options={[{ value: "All", label: "All" }]} onChange={() => undefined} />
+      ) : (
+        <Select wide label="Workers" testid="select-workers" value={worker?.name ?? ""} options={named(run?.workers ?? [])} onChange={(value) => openCapture({ worker: value })} />
+      )}
       {(worker?.spans.length ?? 0) > 1 && (
         <Select wide label="Spans" testid="select-spans" value={span?.name ?? ""} options={named(worker?.spans ?? [])} onChange={(value) => openCapture({ ...(worker ? { worker: worker.name } : {}), span: value })} />
       )}
