@@ -1,1 +1,1 @@
-export{t as render}from"./app-BVQ6zjzH.js";
+export{t as render}from"./app-Db2py8tx.js";
