@@ -131,16 +131,20 @@ def test_an_unknown_version_says_so_and_records_what_it_can(tmp_path):
         NETWORK
         + """
 ms.__version__ = "9.9.9"
-with Profiler(schedule=schedule(wait=0, warmup=0, active=2), on_trace_ready=lambda prof: None, output_path="./later") as prof:
+plan = schedule(wait=0, warmup=0, active=2)
+with Profiler(schedule=plan, on_trace_ready=lambda prof: None, output_path="./later", with_stack=True) as prof:
     train(); prof.step(); train(); prof.step()
 """,
         MODE="graph",
     )
     assert "MindSpore 9.9.9 is not known" in said
+    assert "only calls of cells are recorded" in said
     capture = captures(tmp_path / "later")[0]
     tables = stepscope.open(capture, source="raw")
     assert tables.steps["step"].to_list() == [0, 1]
     assert tables.kernels.height > 0
+    assert tables.python_calls.height == 2  # the outermost cell, once in each step
+    assert (tables.python_calls["kind"] == "module").all()
     assert tables.kernels.filter(
         ~pl.col("start_ns").is_between(tables.steps["start_ns"].min(), tables.steps["end_ns"].max())
     ).is_empty()
@@ -169,3 +173,22 @@ for _ in range(5):
     (capture,) = captures(tmp_path / "seen" / "rank0_start2_stop3")
     assert "trace_view.json" in results(capture)
     assert stepscope.open(capture, source="raw").steps["step"].to_list() == [2, 3]
+
+
+def test_a_killed_process_leaves_settings_and_a_clock(tmp_path):
+    with pytest.raises(AssertionError):
+        run(
+            tmp_path,
+            NETWORK
+            + """
+import signal
+prof = Profiler(output_path="./killed")
+train()
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+            MODE="graph",
+        )
+    (capture,) = captures(tmp_path / "killed")
+    info = json.loads((capture / "profiler_info_0.json").read_bytes())
+    assert info["collector"]["complete"] is False
+    assert info["clock"]["freq_mhz"] > 1

@@ -37,6 +37,7 @@ class Recording:
         self._folder: Path | None = None
         self._sources: Sequence[sources.Source] = ()
         self._failed: list[str] = []
+        self._opened: ticks.Anchor | None = None
         self._began: ticks.Anchor | None = None
         self._ended: ticks.Anchor | None = None
         self._marks: StepMarks | None = None
@@ -61,6 +62,7 @@ class Recording:
         self._target = sources.device_target()
         self._sources = sources.choose(self._parameters, self._target)
         self._began = self._ended = None
+        self._opened = ticks.anchor(ticks.counter())
         self._failed = []
         self._folder = paths.new_capture_folder(parent, where.worker, ending=ENDING, utc=True)
         paths.make_folder(self._framework)
@@ -82,6 +84,8 @@ class Recording:
         self._sources = running
         self._marks = StepMarks(counter, recorder=any(source.name in ("op_range", "mindspore") for source in running))
         self._recording = True
+        # A killed process leaves this: without the counter's frequency its records would have no time.
+        self._write_info(complete=False)
 
     def stop(self) -> None:
         """End recording; nothing when it has ended already."""
@@ -187,8 +191,8 @@ class Recording:
             },
         }
         # With a device the clock is in its own files; the counter's frequency needs two moments apart.
-        if self._target != "Ascend" and self._ended and self._began:
-            content["clock"] = ticks.clock(began, ended)
+        if self._target != "Ascend" and self._began and self._opened:
+            content["clock"] = ticks.clock(self._opened, ended)
         paths.write_file(self._folder / f"profiler_info_{rank()}.json", json.dumps(content, indent=4, ensure_ascii=False).encode())
 
 

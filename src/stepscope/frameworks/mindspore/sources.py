@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from stepscope.collect import messages
 from stepscope.frameworks.mindspore import host_recorder
 from stepscope.frameworks.mindspore.arguments import Parameters
+from stepscope.frameworks.mindspore.cells import CellCalls
 from stepscope.frameworks.mindspore.constants import ProfilerActivity
 
 
@@ -169,5 +170,6 @@ def choose(parameters: Parameters, target: str) -> Sequence[Source]:
     if recorder:
         found.append(host_recorder.HostRecorder(with_stack=parameters.with_stack))
     elif parameters.with_stack:
-        messages.once(messages.warning, "with_stack needs MindSpore's host recorder; Python calls are not recorded")
+        messages.once(messages.warning, "with_stack needs MindSpore's host recorder; only calls of cells are recorded")
+        found.append(CellCalls())
     return found

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,23 @@ class StepMarks:
             mark.record_end()
             return
         name, start, tid = mark
-        texts = {"name": name, "full_name": name, "module_text": "", "event_text": ""}
         place = {"tid": tid, "start": start, "end": self._ticks(), "module": PYTHON, "event": PYTHON_OBSERVED}
-        self._noted.append({**place, **texts})
+        self._noted.append({**place, "name": name, "full_name": name})
 
     def write(self, framework: Path) -> None:
         """Add what was noted here to the capture."""
-        if not self._noted:
-            return
-        from stepscope.formats.mindspore import records
+        noted, self._noted = self._noted, []
+        append(framework, noted)
 
-        paths.write_file(framework / records.OP_RANGE_FILE, records.encode(records.OP_RANGE, self._noted))
-        self._noted = []
+
+def append(framework: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add records of our own to MindSpore's file of host records."""
+    if not rows:
+        return
+    from stepscope.formats.mindspore import records
+
+    texts = dict.fromkeys(records.OP_RANGE.texts.values(), "")
+    del texts["info"]
+    path = framework / records.OP_RANGE_FILE
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.FILE_MODE), "ab") as file:
+        file.write(records.encode(records.OP_RANGE, [{**texts, **row} for row in rows]))
