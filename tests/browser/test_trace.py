@@ -316,10 +316,10 @@ def test_slice_detail_has_the_values_of_the_file(browser, address, logs):
     for y in range(int(lane["y"]) + 8, int(lane["y"] + lane["height"]), 18):
         ActionChains(browser).move_to_element_with_offset(
             canvas, round(x - canvas.size["width"] / 2), round(y - canvas.size["height"] / 2)
-        ).click().perform()
-        page.settle()
-        if page.find("[data-testid=trace-live]").get_attribute("textContent").startswith(name):
+        ).perform()
+        if page.stats["hovered"] == name:
             break
+    ActionChains(browser).click().perform()
     facts = page.until(page.facts)
     assert facts["Title"] == name
     assert facts["Start"] == f"{start / 1000:,.3f} us"

@@ -536,6 +536,7 @@ export class TraceView {
         flows: scene.flows.length,
         selectedFlows: scene.selectedFlows.length,
         selected: scene.selected?.id ?? null,
+        hovered: timeline.hovered ? timeline.hovered.source.nameOf(timeline.hovered.name) : null,
         lanes: timeline.visible().map((lane) => ({ key: lane.key, kind: lane.kind, label: lane.label, y: timeline.laneTop(lane), height: lane.height, folded: lane.folded })),
       }),
       /** Slices drawn of each row: "capture:row" to count. */
