@@ -1,1 +1,1 @@
-export{t as render}from"./app-Db2py8tx.js";
+export{t as render}from"./app-Cj7Lg8Ez.js";
