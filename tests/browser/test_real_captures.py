@@ -181,6 +181,12 @@ def test_distributed_stats(sample_page: Page, samples: Path) -> None:
     assert sum(int(row[2].replace(",", "").split(".")[0]) for row in rows) == pytest.approx(wanted, abs=len(rows))
 
 
+def test_distributed_without_communication_files_says_how_to_get_them(sample_page: Page) -> None:
+    sample_page.open("distributed", run="npu_level0")
+    assert "Level1" in sample_page.text("[data-testid=empty]")
+    assert sample_page.errors() == []
+
+
 def test_diff_of_two_levels(sample_page: Page, samples: Path) -> None:
     sample_page.open("diff", arun="npu_level0", aworker="0", brun="npu_level2", bworker="0")
 

@@ -36,6 +36,9 @@ export interface TableProps {
   readonly saved?: { readonly value: string; readonly save: (value: string | null) => void };
   readonly hidden?: readonly string[];
   readonly onPage?: (page: Page) => void;
+  readonly onProblem?: () => void;
+  /** The empty state that fits when the capture has no such data. */
+  readonly remedy?: string;
   readonly fit?: boolean;
 }
 
@@ -111,6 +114,7 @@ export function Table(props: TableProps): JSX.Element {
       (reason: unknown) => {
         asked.current.delete(block);
         if (stop.signal.aborted || current.current !== mine) return;
+        props.onProblem?.();
         setProblem(reason instanceof ApiError ? reason : new ApiError(0, { title: String(reason) }));
       },
     );
@@ -279,7 +283,7 @@ export function Table(props: TableProps): JSX.Element {
   if (problem && !first) {
     return (
       <div class="table-box">
-        <Problem problem={problem} again={() => { setProblem(null); fetchBlock(0); }} />
+        <Problem problem={problem} {...(props.remedy ? { remedy: props.remedy } : {})} again={() => { setProblem(null); fetchBlock(0); }} />
       </div>
     );
   }

@@ -107,6 +107,7 @@ export function View(_: ViewProps): JSX.Element {
         source={source}
         saved={{ value: param("t"), save: (value) => setParams({ t: value }) }}
         onPage={() => setReady(true)}
+        onProblem={() => setReady(true)}
       />
     </Frame>
   );

@@ -9,7 +9,7 @@ import { param, selection, setParams } from "../state";
 import { Bars } from "../ui/bars";
 import { Card, Select } from "../ui/controls";
 import { useLoad } from "../ui/load";
-import { Await } from "../ui/messages";
+import { Await, Empty } from "../ui/messages";
 import { remote } from "../ui/pages";
 import { Table } from "../ui/table";
 import { t } from "../words";
@@ -42,9 +42,10 @@ export function View({ api }: ViewProps): JSX.Element {
   const waiting = selection.value.run?.workers.map((worker) => worker.spans[0]?.state).join() ?? "";
   const load = useLoad(JSON.stringify([api.capture, step, waiting]), (options) => api.get<Overview>("distributed/overview", { step }, options));
   const data = load.data;
+  const communicates = data?.synchronizing?.rows.some((row) => row !== null) ?? false;
   const worker = param("ops") || data?.workers[0] || "";
   return (
-    <Frame name="distributed" ready={!load.busy && (tableReady || load.problem !== null)}>
+    <Frame name="distributed" ready={!load.busy && (tableReady || !communicates)}>
       <Toolbar>
         <Select label={t("Step")} testid="select-step" value={String(step)} options={[{ value: "all", label: "all" }, ...(data?.steps ?? []).map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ dstep: value })} />
         <Select label={t("Order by")} testid="select-order" value={order} options={[{ value: "worker", label: "Worker" }, { value: "total", label: "Total" }, ...(data?.computation?.series ?? []).map((one) => ({ value: one, label: one }))]} onChange={(value) => setParams({ order: value })} />
@@ -56,15 +57,16 @@ export function View({ api }: ViewProps): JSX.Element {
           <div class="stack flush">
             <div class="grid2">
               {answer.computation && <Chart id="computation" block={answer.computation} workers={answer.workers} order={order} most={most} apart={["Bubble", "Preparing"]} />}
-              {answer.synchronizing && <Chart id="synchronizing" block={answer.synchronizing} workers={answer.workers} order={order === "worker" ? order : "total"} most={most} apart={[]} />}
+              {answer.synchronizing && communicates && <Chart id="synchronizing" block={answer.synchronizing} workers={answer.workers} order={order === "worker" ? order : "total"} most={most} apart={[]} />}
             </div>
-            <Card
+            {!communicates && <Empty title={t("No communication files in this run")} remedy="communication" />}
+            {communicates && <Card
               title="Communication Operations Stats"
               class=""
               tools={<Select label={t("Worker")} testid="select-worker" value={worker} options={answer.workers.map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ ops: value })} />}
             >
-              <Table id="distributed-ops" fit label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} />
-            </Card>
+              <Table id="distributed-ops" fit label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} onProblem={() => setTableReady(true)} remedy="communication" />
+            </Card>}
             <SlowRanks api={api} />
           </div>
         )}

@@ -51,6 +51,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
   const cores = param("core") ? param("core").split("|") : [];
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [page, setPage] = useState<Page | null>(null);
+  const [failed, setFailed] = useState(false);
   const query = { group, step, comm, core: cores };
   const pies = useLoad(JSON.stringify([api.capture, step, comm, top]), (options) => api.get<Pies>("kernels/pies", { step, comm, top }, options));
   useEffect(() => {
@@ -77,7 +78,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
   };
   const nameAt = page ? Math.max(0, page.columns.findIndex((column) => ["Name", "name", "Operator", "operator"].includes(column.key) || column.name === "Name" || column.name === "Operator")) : 0;
   return (
-    <Frame name="kernel" ready={page !== null && !pies.busy} fill>
+    <Frame name="kernel" ready={(page !== null || failed) && !pies.busy} fill>
       <Toolbar>
         <TopChoice name="kernels" all={t("All kernels")} top={t("Top kernels to show")} value={top} onChange={(value) => setParams({ top: String(value) })} />
         <Select label="Group By" testid="select-group-by" value={group} options={groups} onChange={(value) => set({ group: value, t: null })} />
@@ -126,6 +127,8 @@ export function View({ api, device }: ViewProps): JSX.Element {
         hidden={["slice"]}
         openRows={open}
         onPage={setPage}
+        onProblem={() => setFailed(true)}
+        remedy="kernel"
         {...(group === "type" ? {} : { onTrace: showInTrace })}
         onOpenRow={(index, row) => (group === "all" ? showInTrace(row) : group === "type" ? undefined : openRow(index))}
         cells={page ? { [page.columns[nameAt]!.key]: (value) => <LongName text={String(value ?? "")} /> } : {}}

@@ -82,7 +82,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
       </Await>
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
       {component ? (
-        <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} />
+        <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
       ) : (
         <Table
           id="memory"
@@ -92,6 +92,8 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
           source={sized(events, sizes)}
           saved={{ value: param("t"), save: (value) => setParams({ t: value }) }}
           onPage={() => setReady(true)}
+          onProblem={() => setReady(true)}
+          remedy="memory"
           onTrace={(row, columns) => {
             const at = (key: string): number => Number(row[columns.findIndex((column) => column.key === key)] ?? NaN);
             const begin = at("allocation") * 1e6;

@@ -37,6 +37,7 @@ export function View({ api }: ViewProps): JSX.Element {
   const top = Number(param("top", "10"));
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [page, setPage] = useState<Page | null>(null);
+  const [failed, setFailed] = useState(false);
   const query = { group, step };
   const pies = useLoad(JSON.stringify([api.capture, query, q, top]), (options) => api.get<{ pies: PieData[] }>("operators/pies", { ...query, q: q || null, top }, options));
   const source = remote(api, "operators", query);
@@ -51,7 +52,7 @@ export function View({ api }: ViewProps): JSX.Element {
   };
   const stackAt = page?.columns.findIndex((column) => column.key === "call_stack") ?? -1;
   return (
-    <Frame name="operator" ready={page !== null && !pies.busy} fill>
+    <Frame name="operator" ready={(page !== null || failed) && !pies.busy} fill>
       <Toolbar>
         <TopChoice name="operators" all={t("All operators")} top={t("Top operators to show")} value={top} onChange={(value) => setParams({ top: String(value) })} />
         <Select label="Group By" testid="select-group-by" value={group} options={[{ value: "op", label: "Operator" }, { value: "op_shape", label: "Operator + Input Shape" }]} onChange={(value) => reset({ group: value, t: null })} />
@@ -74,6 +75,8 @@ export function View({ api }: ViewProps): JSX.Element {
         saved={{ value: param("t"), save: (value) => reset({ t: value }) }}
         openRows={open}
         onPage={setPage}
+        onProblem={() => setFailed(true)}
+        remedy="operator"
         onTrace={(row) => openView("trace", { find: String(row[0]) })}
         onOpenRow={(index, row) => (stackAt < 0 || row[stackAt] ? openRow(index) : undefined)}
         cells={{
