@@ -1,1 +1,1 @@
-export{t as render}from"./app-Cj7Lg8Ez.js";
+export{t as render}from"./app-CZcrX7C-.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-Cj7Lg8Ez.js";e();
+import{t as e}from"./app-CZcrX7C-.js";e();
