@@ -18,6 +18,7 @@ from stepscope.formats.cann.chips import obstacle
 from stepscope.formats.cann.folder import is_raw
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
 from stepscope.formats.framework.clock import read_clock
+from stepscope.formats.mindspore import runtime_trace
 from stepscope.formats.profiler_info import read_facts
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.stack import stacked
@@ -185,6 +186,8 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
         notes.append(lost(str(files.alias), "path is a symbolic link", 1, f"read from {files.root}"))
     if files.trace:
         progress(f"reading {files.trace.name}")
+        if runtime_trace.is_runtime_trace(files.trace):
+            return runtime_trace.read(files.trace).noting(*notes)
         tables = ascend_text.read_trace(files.trace) if is_ascend_timeline(files.trace) else kineto.read(files.trace)
         return tables.noting(*notes)
     if files.database:

@@ -173,3 +173,17 @@ def test_a_database_has_mindspores_name(samples, tmp_path):
     written = export(load(samples / "oprange-graph"), ["db"], tmp_path, lambda stage: None)
     assert "ascend_mindspore_profiler_0.db" in {path.name for path in written}
     assert not (tmp_path / "trace_view.json").exists()
+
+
+@pytest.mark.parametrize(("name", "events"), [("runtime-profiler-graph", 125), ("runtime-profiler-pynative", 1554)])
+def test_the_runtimes_own_trace(samples, name, events):
+    (trace,) = (samples / name / "rank_0").glob("*.json")
+    tables = open_capture(trace).load(keep=False).check()
+    raw = orjson.loads(trace.read_bytes())
+    starts = Counter(event["args"]["flow_id"] for event in raw if event["name"].endswith("::flow"))
+    ends = Counter(event["args"]["flow_id"] for event in raw if not event["name"].endswith("::flow"))
+    assert tables.ops.height + starts.total() == len(raw) == events
+    assert set(tables.ops["name"].cast(pl.String)) == {event["name"] for event in raw if not event["name"].endswith("::flow")}
+    assert tables.flows.height == sum(starts[number] == ends[number] == 1 for number in starts)
+    launched = sum(event["name"].startswith("Kernel::KernelLaunch::") for event in raw)
+    assert tables.kernels.height == launched

@@ -59,7 +59,7 @@ def tables(ranges: Ranges) -> Tables:
         "python_calls": _python_calls(shown.filter("is_stack")),
         "steps": _steps(ops),
         "data_stages": _data_stages(ops),
-        "flows": _flows(rows.filter(begins), rows.filter(~begins & (pl.col("start_ns") != pl.col("end_ns")))),
+        "flows": arrows(rows.filter(begins), rows.filter(~begins & (pl.col("start_ns") != pl.col("end_ns")))),
     }
     return Tables({name: frame for name, frame in frames.items() if frame.height})
 
@@ -173,7 +173,7 @@ def _data_stages(ops: pl.DataFrame) -> pl.DataFrame:
     return ALL_TABLES["data_stages"].conform(numbered.select("op", "operator", "stage", "info"))
 
 
-def _flows(begins: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+def arrows(begins: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """Arrows with exactly one start and one end."""
     ends = others.filter(pl.col("flow").is_not_null())
     sides = [
