@@ -2,7 +2,7 @@
 // Distributed: all workers of a run beside each other.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { auto, three } from "../format";
 import { param, selection, setParams } from "../state";
@@ -42,10 +42,17 @@ export function View({ api }: ViewProps): JSX.Element {
   const waiting = selection.value.run?.workers.map((worker) => worker.spans[0]?.state).join() ?? "";
   const load = useLoad(JSON.stringify([api.capture, step, waiting]), (options) => api.get<Overview>("distributed/overview", { step }, options));
   const data = load.data;
+  const pending = data?.missing.some((one) => one.state === "loading" || one.state === "found") ?? false;
+  useEffect(() => {
+    // The other workers are read one after the other; each one that is ready joins the picture.
+    if (!pending || load.busy) return undefined;
+    const timer = window.setTimeout(load.again, 400);
+    return () => clearTimeout(timer);
+  }, [pending, load.busy]);
   const communicates = data?.synchronizing?.rows.some((row) => row !== null) ?? false;
   const worker = param("ops") || data?.workers[0] || "";
   return (
-    <Frame name="distributed" ready={!load.busy && (tableReady || !communicates)}>
+    <Frame name="distributed" ready={!load.busy && !pending && (tableReady || !communicates)}>
       <Toolbar>
         <Select label={t("Step")} testid="select-step" value={String(step)} options={[{ value: "all", label: "all" }, ...(data?.steps ?? []).map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ dstep: value })} />
         <Select label={t("Order by")} testid="select-order" value={order} options={[{ value: "worker", label: "Worker" }, { value: "total", label: "Total" }, ...(data?.computation?.series ?? []).map((one) => ({ value: one, label: one }))]} onChange={(value) => setParams({ order: value })} />
@@ -67,7 +74,7 @@ export function View({ api }: ViewProps): JSX.Element {
             >
               <Table id="distributed-ops" fit label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} onProblem={() => setTableReady(true)} remedy="communication" />
             </Card>}
-            <SlowRanks api={api} />
+            <SlowRanks api={api} workers={answer.workers.length - answer.missing.length} />
           </div>
         )}
       </Await>
@@ -100,8 +107,8 @@ function Chart(props: { id: string; block: Block; workers: readonly string[]; or
   );
 }
 
-function SlowRanks({ api }: { api: Api }): JSX.Element {
-  const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Slow>("distributed/slow", {}, options));
+function SlowRanks({ api, workers }: { api: Api; workers: number }): JSX.Element {
+  const load = useLoad(JSON.stringify([api.capture, workers]), (options) => api.get<Slow>("distributed/slow", {}, options));
   return (
     <Card title={t("Slow ranks")} testid="table-slow">
       <Await load={load}>
