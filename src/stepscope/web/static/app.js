@@ -1,1 +1,1 @@
-export{t as render}from"./app-CZcrX7C-.js";
+export{t as render}from"./app-Cllao55A.js";

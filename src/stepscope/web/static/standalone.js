@@ -1,1 +1,1 @@
-import{t as e}from"./app-CZcrX7C-.js";e();
+import{t as e}from"./app-Cllao55A.js";e();
