@@ -105,18 +105,11 @@ def decode(records: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mindspore.op_range"
-        path.write_bytes(_records(1000))
-        _ours(Path(folder))  # the columnar engine starts its threads
         path.write_bytes(_records(records))
-        began = time.process_time()
-        found = _ours(Path(folder))
-        ours = time.process_time() - began
-        assert found.ops.height == records
         content = path.read_bytes()
-        began = time.process_time()
-        theirs_found = TLVDecoder.decode(content, FwkFixSizeFormat.OpRangeStruct, OP_RANGE.fixed.itemsize)
-        theirs = time.process_time() - began
-        assert len(theirs_found) == records
+        ours, found = _least(lambda: _ours(Path(folder)))
+        theirs, decoded = _least(lambda: TLVDecoder.decode(content, FwkFixSizeFormat.OpRangeStruct, OP_RANGE.fixed.itemsize))
+        assert found.ops.height == len(decoded) == records
     return {
         "records": records,
         "megabytes": round(len(content) / 1e6, 1),
@@ -124,6 +117,16 @@ def decode(records: int) -> dict[str, Any]:
         "mindspore_us": round(theirs / records * 1e6, 3),
         "times_faster": round(theirs / ours, 1),
     }
+
+
+def _least(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU time of the best of three runs, and what it gave: others use the machine too."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        result = work()
+        times.append(time.process_time() - began)
+    return min(times), result
 
 
 def _ours(folder: Path) -> Tables:

@@ -163,9 +163,10 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(ops: pl.DataFrame) -> pl.DataFrame:
-    number = pl.col("name").cast(pl.String).str.extract(_STEP).cast(pl.Int64, strict=False)
-    marked = ops.filter(pl.col("name").cast(pl.String).str.contains(_STEP))
-    return ALL_TABLES["steps"].conform(marked.with_columns(step=number))
+    names = ops.select(pl.col("name").unique()).with_columns(text=pl.col("name").cast(pl.String))
+    numbers = names.select("name", step=pl.col("text").str.extract(_STEP).cast(pl.Int64, strict=False)).drop_nulls()
+    marked = ops.drop("step").join(numbers, on="name", maintain_order="left") if numbers.height else ops.clear()
+    return ALL_TABLES["steps"].conform(marked)
 
 
 def _data_stages(ops: pl.DataFrame) -> pl.DataFrame:
