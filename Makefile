@@ -44,7 +44,7 @@ check: $(VENV)/core
 	$(BIN)/mypy
 
 test: check $(VENV)/torch $(MINDSPORE_VENV)/ready $(VENV)/native web/node_modules/.package-lock.json browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The page; its build is committed, so that users need no Node.
 web: web/node_modules/.package-lock.json
