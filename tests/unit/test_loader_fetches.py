@@ -14,7 +14,6 @@ from stepscope.collect.loader_workers import Board
 from stepscope.formats import collected
 from stepscope.formats.framework.clock import Clock
 
-
 FORK = """
 import os, sys
 from pathlib import Path
