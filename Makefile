@@ -44,7 +44,9 @@ check: $(VENV)/core
 	$(BIN)/mypy
 
 test: check $(VENV)/torch $(MINDSPORE_VENV)/ready $(VENV)/native web/node_modules/.package-lock.json browser
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	@# First and alone what forks DataLoader workers: a process that has run all other tests can be too large to fork.
+	$(BIN)/python -m pytest tests/unit/test_profiler_torch.py
+	$(BIN)/python -m pytest -n auto --dist loadfile --ignore=tests/unit/test_profiler_torch.py
 
 # The page; its build is committed, so that users need no Node.
 web: web/node_modules/.package-lock.json
