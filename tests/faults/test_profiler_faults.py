@@ -255,7 +255,7 @@ def test_a_terminated_process_with_torchs_own_profiler_saves_first(tmp_path):
         child = os.fork()
         while child == 0:
             time.sleep(0.01)  # not pause(): a signal that comes just before it would be slept through
-        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGTERM)  # at once: before the child has run any Python
         assert os.waitpid(child, 0)[1] == signal.SIGTERM
         step()
         os.kill(os.getpid(), signal.SIGTERM)
