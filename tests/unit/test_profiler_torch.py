@@ -371,9 +371,9 @@ def test_max_seconds_ends_the_records_before_the_next_step(monkeypatch, tmp_path
     assert capture.facts.profiler_info["collector"]["limit"] == "max_seconds=0.05"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_of_a_data_loader(workers, tier):
-    data = torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=workers)
+@pytest.mark.parametrize(("workers", "started"), [(0, None), (2, "fork"), (1, "spawn")])
+def test_batches_of_a_data_loader(workers, started, tier):
+    data = torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=workers, multiprocessing_context=started)
     with profile(on_trace_ready=lambda prof: None):
         for batch in data:
             batch.sin()

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the worker processes of a DataLoader fetched their batches.
 
-A worker is often forked before the capture begins and outlives it, so it finds out for itself whether one is running: from
-a page of memory that it shares with the process it was forked from. It writes its own file, one line per batch, about 20 us.
-Operators inside of workers are not recorded, and workers that are not forked (`spawn`, `forkserver`) are not seen.
+A worker is often started before the capture begins and outlives it, so it finds out for itself whether one is running: from
+a page of memory that it shares with the training process. A forked worker has the page; one that is not forked (`spawn`,
+`forkserver`) is told where it is by the function it runs. It writes its own file, one line per batch, about 20 us.
+Operators inside of workers are not recorded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
 import os
@@ -26,12 +28,26 @@ _BYTES = mmap.PAGESIZE
 
 
 class Board:
-    """A page that forked processes share: which capture runs, and where it is written."""
+    """A page that the workers share: which capture runs, and where it is written."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._page = mmap.mmap(-1, _BYTES)
+        # A file without a name: nothing is left behind however the process ends.
+        file = os.memfd_create("stepscope") if hasattr(os, "memfd_create") else -1
+        if file >= 0:
+            os.truncate(file, _BYTES)
+        self.address = f"/proc/{self.pid}/fd/{file}" if file >= 0 else None
+        self._page = mmap.mmap(file, _BYTES)
         self._number = 0
+
+    @classmethod
+    def at(cls, address: str) -> Board:
+        """The page of another process, to look at."""
+        board = cls.__new__(cls)
+        board.pid, board.address, board._number = os.getpid(), address, 0
+        with open(address, "rb") as file:
+            board._page = mmap.mmap(file.fileno(), _BYTES, access=mmap.ACCESS_READ)
+        return board
 
     def open(self, framework: Path) -> None:
         name = os.fsencode(framework.absolute())
@@ -55,26 +71,26 @@ class Board:
 
 
 _board: Board | None = None
-_own: dict[type, Any] = {}  # the methods in whose place ours are
+_own: list[tuple[Any, str, Any]] = []  # in whose place ours are: an object, the attribute's name, what it was
 
 
 def watch() -> None:
-    """Let workers that are forked from here on note their fetches; nothing where torch is not loaded."""
+    """Let workers that start from here on note their fetches; nothing where torch is not loaded."""
     global _board
     if _own or "torch" not in sys.modules:
         return
-    from torch.utils.data._utils import fetch
+    from torch.utils.data._utils import worker
 
     if _board is None or _board.pid != os.getpid():
         _board = Board()
-    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        _own[kind] = kind.fetch
-        kind.fetch = _noting(kind.fetch, _board)
+    if _board.address is not None:
+        _replace(worker, "_worker_loop", functools.partial(_loop, _board.address))
+    _note_fetches(_board)
 
 
 def unwatch() -> None:
-    for kind, fetch in _own.items():
-        kind.fetch = fetch  # type: ignore[attr-defined]
+    for place, name, own in _own:
+        setattr(place, name, own)
     _own.clear()
 
 
@@ -88,6 +104,29 @@ def close() -> None:
     """The capture ends: a fetch that ends later is not noted."""
     if _board is not None and _board.pid == os.getpid():
         _board.close()
+
+
+def _loop(address: str, *arguments: Any) -> None:
+    """What a worker runs: torch's own loop, watched where the worker was not forked from a process that watches."""
+    from torch.utils.data._utils import worker
+
+    own = next((own for place, name, own in _own if (place, name) == (worker, "_worker_loop")), worker._worker_loop)
+    if not _own:
+        with contextlib.suppress(OSError, ValueError):  # the training process is gone, or of another user
+            _note_fetches(Board.at(address))
+    own(*arguments)
+
+
+def _note_fetches(board: Board) -> None:
+    from torch.utils.data._utils import fetch
+
+    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        _replace(kind, "fetch", _noting(kind.fetch, board))
+
+
+def _replace(place: Any, name: str, ours: Any) -> None:
+    _own.append((place, name, getattr(place, name)))
+    setattr(place, name, ours)
 
 
 def _noting(fetch: Any, board: Board) -> Any:
