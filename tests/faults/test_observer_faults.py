@@ -14,7 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from stepscope.collect.observer import Observer, ObserverOptions, load_observer  # noqa: E402
+from observed import the_observer  # noqa: E402
+from stepscope.collect.observer import Observer, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
 from stepscope.formats.framework.clock import Clock  # noqa: E402
 from stepscope.formats.framework.layouts import KINDS  # noqa: E402
@@ -35,12 +36,7 @@ PREAMBLE = """
 
 @pytest.fixture
 def observer() -> Observer:
-    found = load_observer()
-    if isinstance(found, str):
-        if "no C++ compiler" in found:
-            pytest.skip(found)
-        pytest.fail(found)
-    return found
+    return the_observer()
 
 
 def script(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

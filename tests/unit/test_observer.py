@@ -13,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from observed import Training, observed, the_observer  # noqa: E402
-
 from stepscope.collect.observer import ObserverError, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
 from stepscope.formats.framework.clock import Clock  # noqa: E402

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.collect import paths
+from stepscope.collect.driven import DrivenTier
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
 from stepscope.errors import CaptureError
@@ -44,18 +45,15 @@ def available() -> bool:
     return bool(module is not None and module.npu.is_available())
 
 
-class AscendTier:
+class AscendTier(DrivenTier):
     """Drives torch_npu.profiler.profile and takes over the folder it makes."""
 
     name = "ascend"
     streams = True
-    stops_anywhere = False
 
     def __init__(self, settings: Settings):
-        self._settings = settings
+        super().__init__(settings)
         self._capture: Path | None = None
-        self._profiler: Any = None
-        self._started = False
 
     def prepare(self, capture: Path) -> None:
         if self._profiler is not None:
@@ -81,10 +79,9 @@ class AscendTier:
         self._started = True
 
     def stop(self) -> TierReport:
-        profiler, self._profiler = self._profiler, None
-        if profiler is None or not self._started:
+        profiler, started = self._take()
+        if not started:
             return TierReport()
-        self._started = False
         profiler.stop()
         return TierReport(info=self._take_over())
 
@@ -92,21 +89,11 @@ class AscendTier:
         """Not offered by the vendor's profiler: records go on until the next step."""
 
     def discard(self) -> None:
-        profiler, self._profiler = self._profiler, None
-        if profiler is not None and self._started:
+        profiler, started = self._take()
+        if started:
             profiler.stop()
-        self._started = False
         if self._capture is not None:
             shutil.rmtree(self._nest(self._capture), ignore_errors=True)
-
-    def push(self, name: str) -> None:
-        from torch.autograd.profiler import record_function
-
-        self._open = record_function(name)
-        self._open.__enter__()
-
-    def pop(self) -> None:
-        self._open.__exit__(None, None, None)
 
     def enable_child_thread(self, switches: Switches) -> None:
         vendor().profiler.profile.enable_profiler_in_child_thread(**vars(switches))

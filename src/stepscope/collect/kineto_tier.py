@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.collect import messages, paths
+from stepscope.collect.driven import DrivenTier
 from stepscope.collect.guard import quietly
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
@@ -23,17 +24,13 @@ TRACE = "x.kineto_trace.json"
 FLOPS = "x.kineto_flops.csv"
 
 
-class KinetoTier:
+class KinetoTier(DrivenTier):
     name = "kineto"
     streams = False
-    stops_anywhere = False
 
     def __init__(self, settings: Settings):
-        self._settings = settings
+        super().__init__(settings)
         self._folder: Path | None = None
-        self._profiler: Any = None
-        self._started = False
-        self._open: list[Any] = []
 
     def prepare(self, capture: Path) -> None:
         if self._profiler is not None:
@@ -50,12 +47,9 @@ class KinetoTier:
         self._started = True
 
     def stop(self) -> TierReport:
-        profiler, self._profiler = self._profiler, None
-        if profiler is None or not self._started:
+        profiler, started = self._take()
+        if not started:
             return TierReport()
-        self._started = False
-        while self._open:
-            self.pop()
         profiler.stop_trace()
         assert self._folder is not None
         target = self._folder / TRACE
@@ -73,25 +67,12 @@ class KinetoTier:
 
     def discard(self) -> None:
         """End without results; torch gives its profiler free only when it has run."""
-        profiler, self._profiler = self._profiler, None
+        profiler, started = self._take()
         if profiler is None:
             return
-        if not self._started:
+        if not started:
             profiler.start_trace()
-        self._started = False
-        self._open.clear()
         profiler.stop_trace()
-
-    def push(self, name: str) -> None:
-        from torch.autograd.profiler import record_function
-
-        opened = record_function(name)
-        opened.__enter__()
-        self._open.append(opened)
-
-    def pop(self) -> None:
-        if self._open:
-            self._open.pop().__exit__(None, None, None)
 
     def enable_child_thread(self, switches: Switches) -> None:
         """Not possible: torch's own function for it leaves the main thread's callback behind, which then costs for ever."""
