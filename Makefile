@@ -7,7 +7,7 @@ TORCH  := 2.13.0
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 
-.PHONY: demo test check bench docs web browser wheel clean
+.PHONY: demo test environments check bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/core: pyproject.toml
@@ -43,7 +43,11 @@ check: $(VENV)/core
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check $(VENV)/torch $(MINDSPORE_VENV)/ready $(VENV)/native web/node_modules/.package-lock.json browser
+# Side by side, since most of it waits for the network.
+environments: $(VENV)/native $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+
+test: check
+	@$(MAKE) --no-print-directory --jobs=4 environments
 	@# First and alone what forks DataLoader workers: a process that has run all other tests can be too large to fork.
 	$(BIN)/python -m pytest tests/unit/test_profiler_torch.py
 	$(BIN)/python -m pytest -n auto --dist loadfile --ignore=tests/unit/test_profiler_torch.py
