@@ -121,6 +121,32 @@ def gpu():
     return opened(TRAINING, device_kind="cuda")
 
 
+def test_kernels_of_a_cpu_are_no_gpu():
+    cpu = opened(TRAINING, device_kind="cpu")
+    assert "CPU Kernel" in views_of(cpu)
+    assert not {"GPU Kernel", "NPU Kernel"} & set(views_of(cpu))
+    assert overview.overview(cpu)["gpu_summary"] == []
+    assert [pie["key"] for pie in kernel_view.pies(cpu, Query())["pies"]] == ["total_time"]
+    titles = [column["name"] for column in page(kernel_view.kernels(cpu, Query()), Query())["columns"]]
+    assert titles == ["Name", "Calls", "Total Duration (us)", "Mean Duration (us)", "Max Duration (us)", "Min Duration (us)"]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"profiler_info": {"collector": {"device": "npu_sim"}}},
+        {"profiler_info": {"simulated": True}},
+        {"metadata": {"simulated": {"model": "x"}}},
+    ],
+)
+def test_simulated_devices_say_so(facts, npu):
+    made = opened(TRAINING, device_kind="npu", **facts)
+    assert made.simulated
+    assert any("modelled" in note for note in overview.overview(made)["notes"])
+    assert not npu.simulated
+    assert not any("modelled" in note for note in overview.overview(npu)["notes"])
+
+
 def dicts(listing, **query):
     answer = page(listing, Query(**query))
     return [dict(zip([column["key"] for column in answer["columns"]], row, strict=True)) for row in answer["rows"]]
@@ -452,14 +478,34 @@ def test_modules_have_parents_and_operators():
     made = opened(
         tables(
             python_calls=rows("python_calls", call("Net", 0, 100_000), call("Linear", 10_000, 30_000)),
-            ops=ops(op("a", 12_000, 20_000), op("b", 50_000, 51_000)),
+            ops=ops(op("a", 12_000, 20_000, stack="in;out"), op("b", 50_000, 51_000, stack="out")),
+            steps=steps((1, 0, 40_000), (2, 40_001, 200_000)),
         )
     )
-    answer = modules.modules(made)
-    assert [(row["id"], row["parent"], row["depth"], row["cells"]) for row in answer["rows"]] == [
+
+    def shown(**query):
+        answer = modules.modules(made, Query(**query))
+        assert answer["steps"] == [1, 2]
+        return [(row["id"], row["parent"], row["depth"], row["cells"]) for row in answer["rows"]]
+
+    assert shown() == [
         (0, None, 0, ["Net", 1, 2, 100.0, 80.0, 0.0, 0.0]),
         (1, 0, 1, ["Linear", 1, 1, 20.0, 20.0, 0.0, 0.0]),
     ]
+    # What starts in a step belongs to it: the call of Net to the first, one operator of it to the second.
+    assert [cells[:4] for *_, cells in shown(step=1)] == [["Net", 1, 1, 100.0], ["Linear", 1, 1, 20.0]]
+    assert shown(step=2) == [(0, None, 0, ["Net", 0, 1, 0.0, 0.0, 0.0, 0.0])]
+    with pytest.raises(Problem, match="step"):
+        shown(step=3)
+
+    def bars(**query):
+        answer = flame.flame(made, Query(**query))
+        nodes = zip(answer["nodes"]["name"], answer["nodes"]["weight"], strict=True)
+        return {answer["names"][name]: weight for name, weight in nodes}
+
+    assert bars(source="stack") == {"all": 9.0, "out": 9.0, "in": 8.0}
+    assert bars(source="stack", step=2) == {"all": 1.0, "out": 1.0}
+    assert bars(source="op", step=1) == bars(source="op", to=45_000) == {"all": 8.0, "a": 8.0}
 
 
 def test_findings_name_what_they_could_not_ask(npu):

@@ -9,6 +9,11 @@ import { copyText, IconButton, say } from "./ui/controls";
 import { Icon } from "./ui/icons";
 import { t } from "./words";
 
+/** Every picture of a simulated device says so. */
+export function Simulated(): JSX.Element {
+  return <span class="tag simulated" data-testid="simulated" title={t("What ran is real; the times and counters of the device are modelled, not measured.")}>{t("simulated NPU · modelled times")}</span>;
+}
+
 export function Header(): JSX.Element {
   const slug = view.value;
   const title = slug === "diff" ? "Diff" : (views.value.find((one) => one.slug === slug)?.name ?? slug.charAt(0).toUpperCase() + slug.slice(1));
@@ -26,6 +31,7 @@ export function Header(): JSX.Element {
           {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
         </span>
       )}
+      {span?.simulated && slug !== "diff" && <Simulated />}
       {step !== undefined && slug !== "diff" && (
         <button type="button" class="chip" title={t("All steps")} onClick={() => setParams({ step: null })}>
           {t("Step")} {step} <Icon name="close" />

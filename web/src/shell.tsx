@@ -2,7 +2,7 @@
 // The frame around the views: control panel, header, keys, and what stands in place of a view that cannot be shown.
 
 import type { ComponentType, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call } from "./api";
 import { Header } from "./header";
 import { Help, helpOpen } from "./help";
@@ -186,6 +186,15 @@ function LazyView(props: { slug: string } & ViewProps): JSX.Element {
   }, [props.slug]);
   if (problem) return <Problem problem={problem} />;
   if (!part) return <Skeleton tall />;
-  const { View } = part;
-  return <View api={props.api} device={props.device} />;
+  return <Contained View={part.View} api={props.api} device={props.device} />;
+}
+
+/** A view that breaks takes nothing else down. */
+function Contained({ View, ...props }: { View: ComponentType<ViewProps> } & ViewProps): JSX.Element {
+  const [broken, again] = useErrorBoundary((problem) => console.error(problem));
+  const shown = JSON.stringify(props.api.capture);
+  useEffect(() => { if (broken !== undefined) again(); }, [shown]);
+  if (broken === undefined) return <View {...props} />;
+  const told = { code: "page", title: t("This view failed"), detail: String(broken), hint: t("The other views still work. If it stays, reload the page and report this text.") };
+  return <Problem problem={new ApiError(0, told)} again={again} />;
 }

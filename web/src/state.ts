@@ -13,6 +13,7 @@ export interface SpanEntry {
   version: string | null;
   views: string[];
   device: string | null;
+  simulated: boolean;
   rank: number | null;
   path: string;
   warnings: number;
@@ -53,7 +54,7 @@ export interface Place {
 export const VIEWS: readonly (readonly [slug: string, names: readonly string[]])[] = [
   ["overview", ["Overview"]],
   ["operator", ["Operator"]],
-  ["kernel", ["NPU Kernel", "GPU Kernel", "Kernel"]],
+  ["kernel", ["NPU Kernel", "GPU Kernel", "CPU Kernel", "Kernel"]],
   ["trace", ["Trace"]],
   ["memory", ["Memory"]],
   ["distributed", ["Distributed"]],

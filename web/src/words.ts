@@ -175,6 +175,11 @@ const CHINESE: Readonly<Record<string, string>> = {
   "zoom": "缩放",
   "whole time": "全部时间",
   "All views": "所有视图",
+  "simulated": "模拟",
+  "simulated NPU · modelled times": "模拟 NPU · 时间为模型值",
+  "What ran is real; the times and counters of the device are modelled, not measured.": "执行内容真实；设备时间与计数器为模型值，并非实测。",
+  "This view failed": "此视图出错",
+  "The other views still work. If it stays, reload the page and report this text.": "其他视图仍可使用。若仍出错，请刷新页面并反馈此文字。",
 };
 
 /** The text in the reader's language. */

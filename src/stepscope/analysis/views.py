@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis import op_tree
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.groups import Ints
 from stepscope.analysis.operators import operator_times
+from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables
 
 MODULE_PREFIX = "nn.Module: "
 
 
-def module_view(tables: Tables) -> pl.DataFrame:
-    """One row per module path, parents before children.
+def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataFrame:
+    """One row per module path, parents before children; with `step` (start_ns, end_ns) of what starts in it.
 
     Columns: path (names from the outermost module joined by `/`), depth, calls, host_self_ns, host_total_ns, device_self_ns,
     device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's
@@ -32,16 +34,27 @@ def module_view(tables: Tables) -> pl.DataFrame:
         "host_self_ns": host - op_tree.child_sums(parent, host),
         "host_total_ns": host,
     }
-    summed = {name: _by_number(path, value, paths.height) for name, value in numbers.items()}
-    forward, backward = _module_of_ops(tables, calls, parent)
+    path_then = np.where(_starts_in(step, calls), path, -1)
+    summed = {name: _by_number(path_then, value, paths.height) for name, value in numbers.items()}
+    forward, backward = (np.where(_starts_in(step, tables.ops), module, -1) for module in _module_of_ops(tables, calls, parent))
     device = _whole_ns(operator_times(tables)["device_self_ns"])
     own = [_by_number(_path_of(path, module), device, paths.height) for module in (forward, backward)]
     operators = _by_number(_path_of(path, forward), np.ones(len(forward), dtype=np.int64), paths.height)
     totals = op_tree.subtree_sums(paths["parent"], *own, operators)
     device_times = {"device_self_ns": own[0], "device_total_ns": totals[0], "device_backward_ns": totals[1], "operators": totals[2]}
-    return paths.select("path", "depth").with_columns(
+    found = paths.select("path", "depth").with_columns(
         **{name: pl.Series(value) for name, value in {**summed, **device_times}.items()}
     )
+    if step is None:
+        return found
+    (within,) = op_tree.subtree_sums(paths["parent"], summed["calls"] + operators)
+    return found.filter(within > 0)
+
+
+def _starts_in(step: pl.DataFrame | None, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    if step is None:
+        return np.ones(rows.height, dtype=np.bool_)
+    return step_of(rows["start_ns"], step).is_not_null().to_numpy()
 
 
 def _whole_ns(times: pl.Series) -> Ints:

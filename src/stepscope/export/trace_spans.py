@@ -155,7 +155,8 @@ def _gpu_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     args = [
         '"device": ', Whole("device", "0"), ', "stream": ', Whole("stream", "0"), ', "correlation": ', Whole("connection_id", "0"),
         *_optional("External id", "external_id"), *_optional("bytes"), *(_value(name, text) for name, text in shape),
-        _value("est. achieved occupancy %", number(pl.col("occupancy"))),
+        *_optional("registers per thread", "registers"), *_optional("shared memory", "shared_memory"),
+        _value("blocks per SM", number(pl.col("blocks_per_sm"))), _value("est. achieved occupancy %", number(pl.col("occupancy"))),
     ]  # fmt: skip
     for kind, category in (("memcpy", "gpu_memcpy"), ("memset", "gpu_memset"), (None, "kernel")):
         other = ~pl.col("kind").is_in(["memcpy", "memset"]).fill_null(False)

@@ -67,6 +67,9 @@ KERNELS = Table(
         Column("grid", TEXT, "Grid of a SIMT or GPU kernel, `x,y,z`."),
         Column("block", TEXT, "Thread block of a SIMT or GPU kernel, `x,y,z`."),
         Column("occupancy", pl.Float64(), "Estimated achieved occupancy of a GPU kernel.", "%"),
+        Column("registers", pl.Int64(), "Registers per thread of a GPU kernel."),
+        Column("shared_memory", pl.Int64(), "Shared memory per block of a GPU kernel.", "B"),
+        Column("blocks_per_sm", pl.Float64(), "Blocks of the grid by the number of the GPU's multiprocessors."),
     ),
 )
 

@@ -41,6 +41,14 @@ class Entry:
     progress: float = 0.0
     future: Future[Opened] | None = None
     _error: dict[str, Any] | None = None
+    _guess: list[str] | None = None
+
+    @property
+    def views_by_files(self) -> list[str]:
+        """A guess that holds until the capture is read."""
+        if self._guess is None:
+            self._guess = views_by_files(self.found.files)
+        return self._guess
 
     @property
     def state(self) -> str:
@@ -220,7 +228,7 @@ class Library:
 
     def _views_of_run(self, entries: list[Entry], workers: int) -> list[str]:
         views = {view for entry in entries for view in self._views(entry)}
-        if workers > 1 and views & {"Overview", "Communication", "NPU Kernel", "GPU Kernel"}:
+        if workers > 1 and views & {"Overview", "Communication", "NPU Kernel", "GPU Kernel", "CPU Kernel"}:
             views.add("Distributed")
         return in_order(views)
 
@@ -229,7 +237,7 @@ class Library:
         if opened is not None:
             shown = opened
             return shown.once("views", lambda: views_of(shown))
-        return views_by_files(entry.found.files)
+        return entry.views_by_files
 
     def described(self, entry: Entry) -> dict[str, Any]:
         ready = entry.ready
@@ -241,6 +249,7 @@ class Library:
             "version": entry.version,
             "views": self._views(entry),
             "device": ready.kind if ready else None,
+            "simulated": ready.simulated if ready else False,
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
             "path": entry.found.path,
             "warnings": int(ready.tables.quality["count"].sum() or 0) if ready else 0,

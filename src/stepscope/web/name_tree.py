@@ -15,6 +15,7 @@ from stepscope.analysis.steps import is_step
 from stepscope.tables import Tables
 
 Ints = npt.NDArray[np.int64]
+Chosen = npt.NDArray[np.bool_]
 METRICS = ("host_total", "host_self", "device_total", "device_self")
 
 
@@ -39,8 +40,11 @@ class NameTree:
         return node
 
 
-def of_ops(tables: Tables) -> NameTree:
-    """Calls of all threads by path; steps are left out, what they hold stands at the top."""
+def of_ops(tables: Tables, chosen: Chosen | None = None) -> NameTree:
+    """Calls of all threads by path; steps are left out, what they hold stands at the top.
+
+    Values are those of the `chosen` operators only, one flag per row of `ops`.
+    """
     ops = tables.ops
     parent = op_tree.row_numbers(ops["parent"])
     steps = ops.select(is_step()).to_series().to_numpy()
@@ -59,8 +63,15 @@ def of_ops(tables: Tables) -> NameTree:
     summed = times.select(
         pl.Series("node", number), start_ns=ops["start_ns"].gather(kept), **{key: pl.col(f"{key}_ns") / 1000.0 for key in METRICS}
     )
-    values = summed.group_by("node").agg(
-        pl.len().cast(pl.Int64).alias("calls"), pl.col("start_ns").min().alias("first_ns"), pl.col(METRICS).sum()
+    counted = pl.Series("counted", np.ones(kept.size, dtype=np.bool_) if chosen is None else chosen[kept])
+    values = (
+        summed.with_columns(counted)
+        .group_by("node")
+        .agg(
+            pl.col("counted").sum().cast(pl.Int64).alias("calls"),
+            pl.col("start_ns").min().alias("first_ns"),
+            pl.col(METRICS).filter("counted").sum(),
+        )
     )
     return NameTree(parents, texts, values.sort("node").drop("node"))
 
@@ -80,12 +91,11 @@ def by_path(above: Ints, names: pl.Series) -> tuple[Ints, list[int], list[str]]:
     return number, parents, texts
 
 
-def of_stacks(tables: Tables) -> NameTree:
+def of_stacks(tables: Tables, chosen: Chosen | None = None) -> NameTree:
     """Call stacks, outermost frame at the top; the values are self times of the operators called from there."""
     times = operator_times(tables)
-    stacked = pl.concat([tables.ops.select(pl.col("stack").cast(pl.String), "start_ns"), times], how="horizontal").drop_nulls(
-        "stack"
-    )
+    stacked = pl.concat([tables.ops.select(pl.col("stack").cast(pl.String), "start_ns"), times], how="horizontal")
+    stacked = (stacked if chosen is None else stacked.filter(chosen)).drop_nulls("stack")
     summed = stacked.group_by("stack").agg(
         pl.len().cast(pl.Int64).alias("calls"),
         pl.col("start_ns").min().alias("first_ns"),

@@ -69,6 +69,16 @@ class Opened:
         return self.kind == "npu"
 
     @property
+    def simulated(self) -> bool:
+        """Whether a simulated device made it: its device times are modelled."""
+        facts = self.facts
+        collector = facts.profiler_info.get("collector")
+        said = collector if isinstance(collector, dict) else {}
+        return "npu_sim" in (said.get("device"), said.get("backend")) or any(
+            place.get("simulated") for place in (said, facts.profiler_info, facts.metadata)
+        )
+
+    @property
     def has_device(self) -> bool:
         return bool(self.tables.kernels.height or self.tables.collectives.height)
 

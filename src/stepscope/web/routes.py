@@ -185,7 +185,7 @@ def comm_strip(asked: Asked) -> Answer:
 
 @_get("modules")
 def modules(asked: Asked) -> Answer:
-    return module_view.modules(asked.opened())
+    return module_view.modules(asked.opened(), asked.query)
 
 
 @_get("flame")

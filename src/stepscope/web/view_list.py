@@ -8,11 +8,12 @@ from collections.abc import Iterable
 import polars as pl
 
 from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.profiler_info import read_facts
 from stepscope.web.opened import Opened
 
 VIEWS = (
-    "Overview", "Operator", "NPU Kernel", "GPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module", "Flame",
-    "Findings", "Files",
+    "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module",
+    "Flame", "Findings", "Files",
 )  # fmt: skip
 _OF_FILES = {
     "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",
@@ -20,6 +21,9 @@ _OF_FILES = {
     "npu_module_mem.csv": "Memory", "communication.json": "Communication", "communication_matrix.json": "Communication",
     "analysis.db": "Communication",
 }  # fmt: skip
+
+
+_KERNELS = {"npu": "NPU Kernel", "cpu": "CPU Kernel"}  # everything else is a GPU
 
 
 def in_order(views: Iterable[str]) -> list[str]:
@@ -31,6 +35,8 @@ def views_by_files(files: CaptureFiles) -> list[str]:
     found = {"Files"}
     if files.output is not None:
         found |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
+        if "NPU Kernel" in found and not files.profs and read_facts(files.root)[0].device_kind == "cpu":
+            found = found - {"NPU Kernel"} | {"CPU Kernel"}
     if files.trace or files.database or files.databases:
         found |= {"Overview", "Operator", "Trace"}
     if files.framework or files.profs:
@@ -46,8 +52,9 @@ def views_of(opened: Opened) -> list[str]:
             tables.steps.height or opened.has_device or opened.output_file("step_trace_time.csv") or tables.ops.height
         ),
         "Operator": bool(tables.ops.height or opened.output_file("operator_details.csv")),
-        "NPU Kernel": opened.is_npu and bool(opened.has_device or opened.output_file("kernel_details.csv")),
-        "GPU Kernel": not opened.is_npu and bool(tables.kernels.height),
+        _KERNELS.get(opened.kind, "GPU Kernel"): bool(
+            opened.has_device or opened.output_file("kernel_details.csv") if opened.is_npu else tables.kernels.height
+        ),
         "Trace": bool(opened.trace.count or len(opened.trace.samples["time"])),
         "Memory": bool(
             tables.memory_events.height

@@ -11,7 +11,7 @@ import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { t } from "../words";
-import { Frame, Toolbar, type ViewProps } from "./view";
+import { Frame, StepSelect, Toolbar, type ViewProps } from "./view";
 
 interface Flame {
   readonly names: readonly string[];
@@ -19,6 +19,7 @@ interface Flame {
   readonly total: number;
   readonly unit: string;
   readonly left_out: number;
+  readonly steps: readonly number[];
   readonly source?: string;
   readonly sources?: readonly string[];
 }
@@ -27,13 +28,15 @@ const SOURCES = [{ value: "", label: "auto" }, { value: "stack", label: "Call st
 const WEIGHTS = [{ value: "host", label: "Host Self" }, { value: "device", label: "Device Self" }, { value: "count", label: "Count" }];
 
 export function View({ api }: ViewProps): JSX.Element {
-  const query = { source: param("source") || null, weight: param("weight", "host"), from: param("from") || null, to: param("to") || null };
+  const step = param("step");
+  const query = { step: step || null, source: param("source") || null, weight: param("weight", "host"), from: param("from") || null, to: param("to") || null };
   const load = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<Flame>("flame", query, options));
   return (
     <Frame name="flame" ready={!load.busy}>
       <Toolbar>
         <Select label={t("Source")} testid="select-source" value={query.source ?? ""} options={SOURCES} onChange={(value) => setParams({ source: value || null })} />
         <Select label={t("Weight")} testid="select-weight" value={query.weight} options={WEIGHTS} onChange={(value) => setParams({ weight: value })} />
+        <StepSelect steps={load.data?.steps ?? []} step={step} />
         <span class="spring" />
         {["collapsed", "speedscope"].map((format) => (
           <a key={format} class="button" href={api.url("flame", { ...query, format })} download={format === "speedscope" ? "stacks.speedscope.json" : "stacks.txt"}><Icon name="download" />{format}</a>

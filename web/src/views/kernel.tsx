@@ -120,7 +120,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
       {device !== "" && <Table
         id={`kernels-${npu ? "" : "gpu-"}${group}`}
         key={group}
-        label={npu ? "NPU Kernel" : "GPU Kernel"}
+        label={`${npu ? "NPU" : device === "cpu" ? "CPU" : "GPU"} Kernel`}
         source={remote(api, "kernels", query)}
         q={q}
         saved={{ value: param("t"), save: (value) => set({ t: value }) }}

@@ -13,7 +13,7 @@ import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { csvText } from "../ui/pages";
 import { t } from "../words";
-import { Frame, Toolbar, type ViewProps } from "./view";
+import { Frame, StepSelect, Toolbar, type ViewProps } from "./view";
 
 interface ModuleRow {
   readonly id: number;
@@ -25,7 +25,7 @@ interface ModuleRow {
 interface Modules {
   readonly columns: readonly string[];
   readonly rows: readonly ModuleRow[];
-  readonly steps?: readonly number[];
+  readonly steps: readonly number[];
 }
 
 export function View({ api }: ViewProps): JSX.Element {
@@ -99,7 +99,7 @@ function ModuleTree({ data, step }: { data: Modules; step: string }): JSX.Elemen
   return (
     <>
       <Toolbar>
-        {(data.steps?.length ?? 0) > 0 && <Select label={t("Step")} testid="select-step" value={step} options={[{ value: "", label: t("all") }, ...data.steps!.map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ step: value || null })} />}
+        <StepSelect steps={data.steps} step={step} />
         <Search label={t("Search by Name")} testid="search-name" value={param("q")} onChange={(value) => setParams({ q: value || null })} />
         <Select label={t("Weight")} testid="select-weight" value={String(weight)} options={[3, 5].filter((at) => at === 3 || device).map((at) => ({ value: String(at), label: data.columns[at]! }))} onChange={(value) => setParams({ weight: value })} />
       </Toolbar>

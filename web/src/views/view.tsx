@@ -3,6 +3,9 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import type { Api } from "../api";
+import { setParams } from "../state";
+import { Select } from "../ui/controls";
+import { t } from "../words";
 
 export interface ViewProps {
   readonly api: Api;
@@ -16,6 +19,13 @@ export function Frame(props: { name: string; ready: boolean; fill?: boolean; chi
       {props.children}
     </div>
   );
+}
+
+/** One step or all of them; the choice holds for all views. */
+export function StepSelect({ steps, step }: { steps: readonly number[]; step: string }): JSX.Element | null {
+  if (!steps.length) return null;
+  const options = [{ value: "", label: t("all") }, ...steps.map((one) => ({ value: String(one), label: String(one) }))];
+  return <Select label={t("Step")} testid="select-step" value={step} options={options} onChange={(value) => setParams({ step: value || null })} />;
 }
 
 export function Toolbar({ children }: { children: ComponentChildren }): JSX.Element {

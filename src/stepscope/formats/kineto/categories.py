@@ -37,8 +37,9 @@ _OPERATOR = {
 _PYTHON = {"Python id": _I, "Python parent id": _I, "Python module id": _I}
 _TASK = {
     "correlation": _I, "device": _I, "stream": _I, "grid": _S, "block": _S, "bytes": _I, "kind": _S,
-    "est. achieved occupancy %": _F,
+    "est. achieved occupancy %": _F, "registers per thread": _I, "shared memory": _I, "blocks per SM": _F,
 }  # fmt: skip
+_SHAPE = ("registers per thread", "shared memory", "blocks per SM")
 _COLLECTIVE = {
     "Collective name": _S, "In msg nelems": _I, "dtype": _S, "Group size": _I, "Process Group Name": _S,
     "Process Group ID": _S, "Process Group Description": _S,
@@ -54,7 +55,7 @@ GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
     **dict.fromkeys(_MEMORY, '"[memory]"'),
-    **{key: f'"{key}"' for key in ("external id", "Input dims", "Flops")},
+    **{key: f'"{key}"' for key in ("external id", "Input dims", "Flops", *_SHAPE)},
 }
 
 

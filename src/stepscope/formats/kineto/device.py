@@ -61,6 +61,9 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         grid=pl.col("args.grid").cast(TEXT),
         block=pl.col("args.block").cast(TEXT),
         occupancy="args.est. achieved occupancy %",
+        registers="args.registers per thread",
+        shared_memory="args.shared memory",
+        blocks_per_sm="args.blocks per SM",
         bytes="args.bytes",
         copy_direction=pl.when(kind == "memcpy")
         .then(pl.coalesce(of_name, "args.kind").replace_strict(_COPIES, default=None, return_dtype=pl.String())).cast(TEXT),

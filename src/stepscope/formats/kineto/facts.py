@@ -28,6 +28,7 @@ def facts_of(path: Path, header: Mapping[str, Any], tables: Tables, session: tup
         host_name=header["host_name"] if isinstance(header.get("host_name"), str) else "",
         device_ids=tuple(sorted(tables["kernels"]["device"].drop_nulls().unique().to_list())),
         device_names=_device_names(header),
+        device_properties={str(device["id"]): device for device in _devices(header)},
         activities=tuple(_activities(kind, tables)),
         record_shapes=_switch(header, "record_shapes", tables["ops"]["shapes"]),
         profile_memory=_switch(header, "profile_memory", tables["memory_events"]["time_ns"]),
@@ -48,10 +49,13 @@ def _rank(path: Path, header: Mapping[str, Any]) -> int:
     return int(found.group(1)) if found else -1
 
 
-def _device_names(header: Mapping[str, Any]) -> dict[str, str]:
+def _devices(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     listed = header.get("deviceProperties")
-    devices = [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
-    return {str(device["id"]): str(device.get("name", "")) for device in devices if "id" in device}
+    return [device for device in listed if isinstance(device, dict) and "id" in device] if isinstance(listed, list) else []
+
+
+def _device_names(header: Mapping[str, Any]) -> dict[str, str]:
+    return {str(device["id"]): str(device.get("name", "")) for device in _devices(header)}
 
 
 def _device_kind(header: Mapping[str, Any], tables: Tables) -> str:

@@ -1,1 +1,1 @@
-export{t as render}from"./app-Cllao55A.js";
+export{t as render}from"./app-cKTxuhRM.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-Cllao55A.js";e();
+import{t as e}from"./app-cKTxuhRM.js";e();

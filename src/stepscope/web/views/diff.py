@@ -47,7 +47,7 @@ def diff(a: Opened, b: Opened, query: Query) -> dict[str, Any]:
 
 
 def _tree(opened: Opened) -> NameTree:
-    return opened.once("operator tree", lambda: of_ops(opened.tables))
+    return opened.once("op tree", lambda: of_ops(opened.tables))
 
 
 def phases(a: Opened, b: Opened, path: list[str], metric: str) -> list[dict[str, Any]]:

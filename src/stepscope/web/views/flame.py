@@ -12,6 +12,7 @@ from stepscope.web.name_tree import NameTree, of_ops, of_stacks
 from stepscope.web.opened import Opened
 from stepscope.web.problems import missing
 from stepscope.web.query import Query
+from stepscope.web.window import in_window, step_numbers
 
 WEIGHTS = {"host": "host_self", "device": "device_self", "count": "calls"}
 
@@ -22,11 +23,11 @@ def tree(opened: Opened, query: Query) -> NameTree:
         raise missing("operators", "no operators in this capture")
     has_stacks = tables.ops["stack"].count() > 0
     source = query.choice("source", ("stack", "op"), "stack" if has_stacks else "op")
-    if source == "stack":
-        if not has_stacks:
-            raise missing("stack", "no call stacks in this capture")
-        return opened.once("stack tree", lambda: of_stacks(tables))
-    return opened.once("operator tree", lambda: of_ops(tables))
+    if source == "stack" and not has_stacks:
+        raise missing("stack", "no call stacks in this capture")
+    chosen = in_window(opened, query, tables.ops["start_ns"])
+    make = of_stacks if source == "stack" else of_ops
+    return opened.once(f"{source} tree", lambda: make(tables)) if chosen is None else make(tables, chosen)
 
 
 def weights(found: NameTree, weight: str) -> tuple[list[float], list[float]]:
@@ -66,7 +67,10 @@ def flame(opened: Opened, query: Query) -> dict[str, Any]:
         number = len(nodes["parent"]) - 1
         waiting += [(number, child) for child in sorted(children.get(node, []), key=lambda child: -whole[child])]
     unit = "" if weight == "count" else "us"
-    return {"names": list(names), "nodes": nodes, "total": total, "unit": unit, "left_out": len(keep) - len(chosen)}
+    left_out = sum(whole[node] > 0 for node in keep) - len(chosen)
+    return {
+        "names": list(names), "nodes": nodes, "total": total, "unit": unit, "left_out": left_out, "steps": step_numbers(opened),
+    }  # fmt: skip
 
 
 def _under(found: NameTree, name: str) -> list[int]:

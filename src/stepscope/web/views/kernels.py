@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kernel view: what ran on the accelerator, each task or by name, type and shapes (viewer.md 4.3)."""
+"""The Kernel view of NPUs: what ran on the accelerator, each task or by name, type and shapes (viewer.md 4.3)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.steps import step_of
 from stepscope.export import kernel_details
 from stepscope.web.csv_source import read_csv, with_numbers
 from stepscope.web.opened import Opened
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.problems import Problem, missing
 from stepscope.web.query import Query
-from stepscope.web.tensor_cores import can_use, uses
+from stepscope.web.views import gpu_kernels
 from stepscope.web.views.operators import pie
 
 NPU_GROUPS = ("statistic", "all", "type", "name_shape")
-GPU_GROUPS = ("name", "all", "properties")
 COMMUNICATION = ("COMMUNICATION", "HCCL")  # the second until 2025 (outputs.md 4)
 FIRST_SHOWN = 20
 START, DURATION, WAIT, CORE = "Start Time(us)", "Duration(us)", "Wait Time(us)", "Accelerator Core"
@@ -95,7 +93,7 @@ def _chosen(opened: Opened, query: Query) -> pl.DataFrame:
 def kernels(opened: Opened, query: Query) -> Listing:
     """The table in the grouping asked for."""
     if not opened.is_npu:
-        return _gpu(opened, query)
+        return gpu_kernels.kernels(opened, query)
     group = query.choice("group", NPU_GROUPS)
     rows = _chosen(opened, query)
     if group == "all":
@@ -193,7 +191,7 @@ def pies(opened: Opened, query: Query) -> dict[str, Any]:
     """Time by kernel and by accelerator core."""
     top = query.number("top", 10, most=1000)
     if not opened.is_npu:
-        return _gpu_pies(opened, query, top)
+        return gpu_kernels.pies(opened, query, top)
     rows = _chosen(opened, query)
     by_name = rows.group_by(name="#name").agg(value=pl.col("#duration").sum())
     by_core = rows.group_by(name="#core").agg(value=pl.col("#duration").sum())
@@ -212,7 +210,7 @@ def calls(opened: Opened, query: Query) -> dict[str, Any]:
     """Every task of one name, and how their durations are spread."""
     name = query.text("name")
     limit = query.number("limit", 1000, least=1, most=20_000)
-    rows = _calls_npu(opened, name) if opened.is_npu else _calls_gpu(opened, name)
+    rows = _calls_npu(opened, name) if opened.is_npu else gpu_kernels.calls(opened, name)
     if not rows.height:
         raise Problem(404, "missing_data", f"no kernel {name!r}", hint="the capture may have changed; reload")
     durations = rows["duration_us"].to_numpy()
@@ -249,122 +247,3 @@ def _operators(opened: Opened, slices: pl.Series) -> pl.Series:
             owner = tables.ops["name"][op] if op is not None else None
         found.append(owner)
     return pl.Series("op", found, dtype=pl.String)
-
-
-def _gpu_rows(opened: Opened) -> pl.DataFrame:
-    """Kernels of a GPU: everything but copies and waiting."""
-    return opened.once("gpu kernels", lambda: _make_gpu_rows(opened))
-
-
-def _make_gpu_rows(opened: Opened) -> pl.DataFrame:
-    tables = opened.tables
-    if not tables.kernels.height:
-        raise missing("device", "no kernel in this capture")
-    length = pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0
-    frame = tables.kernels.with_row_index("row").with_columns(duration=length, tensor=uses(tables.kernels["name"]))
-    frame = frame.filter(pl.col("kind").is_in(["compute", "communication"]))
-    op = tables.ops["name"].gather(frame["op"]).alias("operator")
-    step = tables.steps["step"].gather(step_of(frame["start_ns"], tables.steps)).alias("step")
-    return frame.with_columns(op, step)
-
-
-def _gpu_chosen(opened: Opened, query: Query) -> pl.DataFrame:
-    rows = _gpu_rows(opened)
-    step = query.whole("step")
-    if step is not None:
-        rows = rows.filter(pl.col("step") == step)
-    return rows if query.flag("comm", True) else rows.filter(pl.col("kind") != "communication")
-
-
-def _yes(flag: pl.Expr) -> pl.Expr:
-    return pl.when(flag).then(pl.lit("Yes")).otherwise(pl.lit("No"))
-
-
-def _gpu(opened: Opened, query: Query) -> Listing:
-    group = query.choice("group", GPU_GROUPS)
-    rows = _gpu_chosen(opened, query)
-    if group == "all":
-        return _gpu_every(opened, rows)
-    by = ["name"] if group == "name" else ["name", "operator", "grid", "block", "registers", "shared_memory"]
-    by = [key for key in by if key in rows.columns]
-    length, weight = pl.col("duration"), pl.col("duration").sum()
-    cells = [
-        _yes(pl.col("tensor").any()).alias("tensor"), pl.len().cast(pl.Int64).alias("calls"), length.sum().alias("total"),
-        length.mean().alias("mean"), length.max().alias("max"), length.min().alias("min"),
-        _weighted("blocks_per_sm", rows, weight), _weighted("occupancy", rows, weight),
-    ]  # fmt: skip
-    frame = rows.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
-    numbers = [
-        Shown("calls", "Calls", "Number of kernels.", summed=True),
-        Shown("total", "Total Duration (us)", "Sum of the durations.", summed=True),
-        Shown("mean", "Mean Duration (us)"),
-        Shown("max", "Max Duration (us)"),
-        Shown("min", "Min Duration (us)"),
-        Shown("blocks_per_sm", "Mean Blocks Per SM", "Mean weighted by duration."),
-        Shown("occupancy", "Mean Est. Achieved Occupancy (%)", "Mean weighted by duration."),
-    ]
-    if group == "name":
-        columns = [Shown("name", "Name"), Shown("tensor", "Tensor Cores Used"), *numbers]
-    else:
-        frame = frame.with_columns(eligible=_yes(can_use(pl.col("operator")).fill_null(False)))
-        titles = {
-            "name": "Name", "operator": "Operator", "grid": "Grid", "block": "Block", "registers": "Register Per Thread",
-            "shared_memory": "Shared Memory",
-        }  # fmt: skip
-        columns = [
-            *(Shown(key, titles[key]) for key in by), Shown("tensor", "Kernel Uses Tensor Cores"),
-            Shown("eligible", "Op is Tensor Cores eligible"), *numbers,
-        ]  # fmt: skip
-    return Listing(frame, tuple(columns), (("total", True),))
-
-
-def _weighted(name: str, rows: pl.DataFrame, weight: pl.Expr) -> pl.Expr:
-    if name not in rows.columns:
-        return pl.lit(None, pl.Float64).alias(name)
-    known = pl.col(name).is_not_null()
-    whole = pl.col("duration").filter(known).sum()
-    mean = (pl.col(name) * pl.col("duration")).sum() / whole
-    return pl.when(whole > 0).then(mean).alias(name)
-
-
-def _gpu_every(opened: Opened, rows: pl.DataFrame) -> Listing:
-    frame = rows.select(
-        "name", "step", "device", "stream", "kind", "operator", "grid", "block", "occupancy", "duration",
-        start_ms=(pl.col("start_ns") - opened.base_ns) / 1e6, slice=_gpu_slices(opened, rows),
-    )  # fmt: skip
-    titles = {
-        "name": "Name", "step": "Step Id", "device": "Device", "stream": "Stream", "kind": "Kind", "operator": "Operator",
-        "grid": "Grid",
-        "block": "Block", "occupancy": "Est. Achieved Occupancy (%)", "start_ms": "Start Time (ms since capture start)",
-        "duration": "Duration (us)", "slice": "Slice",
-    }  # fmt: skip
-    columns = tuple(Shown(key, title, shown=key != "slice", summed=key == "duration") for key, title in titles.items())
-    return Listing(frame, columns, (("start_ms", False),))
-
-
-def _gpu_slices(opened: Opened, rows: pl.DataFrame) -> pl.Series:
-    place = opened.trace.places.get("kernels")
-    numbers = place[rows["row"].to_numpy()].astype(np.int64) if place is not None else np.zeros(rows.height, dtype=np.int64)
-    return pl.Series("slice", numbers)
-
-
-def _gpu_pies(opened: Opened, query: Query, top: int) -> dict[str, Any]:
-    rows = _gpu_chosen(opened, query)
-    by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration").sum())
-    label = pl.when("tensor").then(pl.lit("Using Tensor Cores")).otherwise(pl.lit("Not Using Tensor Cores"))
-    by_core = rows.group_by(name=label).agg(value=pl.col("duration").sum())
-    return {
-        "pies": [
-            {"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)},
-            {"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)},
-        ],
-        "cores": [],
-    }
-
-
-def _calls_gpu(opened: Opened, name: str) -> pl.DataFrame:
-    rows = _gpu_rows(opened).filter(pl.col("name") == name)
-    return rows.select(
-        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration", wait_us=pl.lit(None, pl.Float64), step="step",
-        slice=_gpu_slices(opened, rows), op=pl.col("operator").cast(pl.String),
-    ).sort("start_ns")  # fmt: skip

@@ -10,15 +10,19 @@ import polars as pl
 from stepscope.analysis.views import module_view
 from stepscope.web.opened import Opened
 from stepscope.web.problems import missing
+from stepscope.web.query import Query
+from stepscope.web.window import asked_step, step_numbers
 
 COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host Self Time", "Device Total Time", "Device Self Time")
 
 
-def modules(opened: Opened) -> dict[str, Any]:
-    """One row per module path, parents before children; times in us."""
+def modules(opened: Opened, query: Query) -> dict[str, Any]:
+    """One row per module path, parents before children; times in us. `steps` are those that can be asked for."""
     if not opened.tables.python_calls.filter(pl.col("kind") == "module").height:
         raise missing("modules", "no modules in this capture")
-    frame = opened.once("modules", lambda: module_view(opened.tables))
+    step = asked_step(opened, query)
+    spans = None if step is None else opened.tables.steps.filter(pl.col("step") == step)
+    frame = opened.once(f"modules {step}", lambda: module_view(opened.tables, step=spans))
     number = {path: place for place, path in enumerate(frame["path"].to_list())}
     rows = []
     for place, row in enumerate(frame.iter_rows(named=True)):
@@ -32,4 +36,4 @@ def modules(opened: Opened) -> dict[str, Any]:
                 "cells": [name, row["calls"], row["operators"], *times],
             }
         )
-    return {"columns": list(COLUMNS), "rows": rows}
+    return {"columns": list(COLUMNS), "rows": rows, "steps": step_numbers(opened)}

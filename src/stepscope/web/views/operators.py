@@ -8,15 +8,15 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.operators import operator_details, outermost
-from stepscope.analysis.steps import step_of
 from stepscope.tables import TEXT
 from stepscope.web.csv_source import read_csv
 from stepscope.web.frames_of_stack import stack_frames
 from stepscope.web.opened import Opened
 from stepscope.web.paging import Listing, Shown, filtered
-from stepscope.web.problems import Problem, bad_parameter, missing
+from stepscope.web.problems import Problem, missing
 from stepscope.web.query import Query
 from stepscope.web.tensor_cores import can_use, tensor_core_times
+from stepscope.web.window import in_step
 
 GROUPS = {"op": ["name"], "op_shape": ["name", "shapes"]}
 PIES = {
@@ -79,14 +79,8 @@ def from_csv(opened: Opened) -> bool:
 
 def _of_step(opened: Opened, query: Query) -> pl.DataFrame:
     rows = calls(opened)
-    step = query.whole("step")
-    if step is None:
-        return rows
-    steps = opened.tables.steps
-    if step not in steps["step"].to_list():
-        raise bad_parameter("step", f"one of {', '.join(map(str, steps['step'].to_list()[:50])) or 'none'}")
-    found = steps["step"].gather(step_of(rows["start_ns"], steps))
-    return rows.filter(found == step)
+    chosen = in_step(opened, query, rows["start_ns"])
+    return rows if chosen is None else rows.filter(chosen)
 
 
 def has_device(rows: pl.DataFrame) -> bool:

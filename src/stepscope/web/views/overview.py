@@ -14,19 +14,20 @@ from stepscope.web.tensor_cores import uses
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
 
+SIMULATED = "recorded on the simulated NPU: what ran is real, the device's times and counters are modelled, not measured"
 SLOW = 3.0  # median absolute deviations above the median
 
 
 def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = []
+    notes = [SIMULATED] if opened.simulated else []
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
         "configuration": _configuration(opened, workers),
         "device_summary": _device_summary(opened) if npu else [],
-        "gpu_summary": _gpu_summary(opened) if not npu and opened.has_device else [],
+        "gpu_summary": _gpu_summary(opened) if opened.kind not in ("npu", "cpu") and opened.has_device else [],
         "execution": {"columns": ["Category", "Time Duration (us)", "Percentage (%)"], "rows": _execution(categories, rows, npu)},
         "average_step_us": average,
         "steps": _steps(categories, rows),
@@ -142,14 +143,31 @@ def _gpu_summary(opened: Opened) -> list[dict[str, Any]]:
         busy = intersect(merge(own.select("start_ns", "end_ns")), whole)
         rows: list[tuple[str, Any, str]] = [
             ("Name", opened.facts.device_names.get(str(device)) or f"GPU {device}", ""),
+            *_hardware(opened.facts.device_properties.get(str(device), {})),
             ("GPU Utilization", 100 * int((busy["end_ns"] - busy["start_ns"]).sum()) / length if length else 0.0, "%"),
         ]
-        known = own.filter(pl.col("kind") == "compute").drop_nulls("occupancy")
+        tasks = own.filter(pl.col("kind").is_in(["compute", "communication"]))
+        filled = tasks.drop_nulls("blocks_per_sm")
+        if filled.height and length:
+            # A kernel with fewer blocks than multiprocessors leaves the others without work.
+            time = filled["end_ns"] - filled["start_ns"]
+            rows.append(("Est. SM Efficiency", 100 * float((filled["blocks_per_sm"].clip(0, 1) * time).sum()) / length, "%"))
+        known = tasks.drop_nulls("occupancy")
         time = known["end_ns"] - known["start_ns"]
         if time.sum():
             rows.append(("Est. Achieved Occupancy", float((known["occupancy"] * time).sum()) / int(time.sum()), "%"))
         rows.append(("Kernel Time using Tensor Cores", _tensor_share(own), "%"))
         found += [{"name": name, "value": value, "unit": unit, "device": device} for name, value, unit in rows]
+    return found
+
+
+def _hardware(properties: Any) -> list[tuple[str, Any, str]]:
+    said = properties if isinstance(properties, dict) else {}
+    found: list[tuple[str, Any, str]] = []
+    if isinstance(said.get("totalGlobalMem"), int):
+        found.append(("Memory", said["totalGlobalMem"], "bytes"))
+    if "computeMajor" in said and "computeMinor" in said:
+        found.append(("Compute Capability", f"{said['computeMajor']}.{said['computeMinor']}", ""))
     return found
 
 

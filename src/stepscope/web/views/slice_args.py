@@ -22,7 +22,8 @@ _NAMES: dict[str, dict[str, str]] = {
         "grid": "Grid Dim", "block": "Block Dim", "op_type": "Type", "core": "Accelerator Core", "block_num": "Block Num",
         "input_shapes": "Input Shapes", "input_dtypes": "Input Data Types", "input_formats": "Input Formats",
         "output_shapes": "Output Shapes", "output_dtypes": "Output Data Types", "output_formats": "Output Formats",
-        "occupancy": "est. achieved occupancy %", "kernel_name": "Kernel Name", "external_id": "External id", "device": "device",
+        "occupancy": "est. achieved occupancy %", "registers": "registers per thread", "shared_memory": "shared memory",
+        "blocks_per_sm": "blocks per SM", "kernel_name": "Kernel Name", "external_id": "External id", "device": "device",
     },
     "collectives": {
         "rank_size": "rank_size", "connection_id": "connection_id", "model_id": "model id", "data_type": "data_type",

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kernel view of GPUs, and of frameworks that run kernels on the CPU (viewer.md 4.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stepscope.analysis.steps import step_of
+from stepscope.web.opened import Opened
+from stepscope.web.paging import Listing, Shown
+from stepscope.web.problems import missing
+from stepscope.web.query import Query
+from stepscope.web.tensor_cores import can_use, uses
+from stepscope.web.views.operators import pie
+
+GROUPS = ("name", "all", "properties")
+# What two kernels of one name may differ in.
+_PROPERTIES = {
+    "operator": "Operator", "grid": "Grid", "block": "Block", "registers": "Register Per Thread", "shared_memory": "Shared Memory",
+}  # fmt: skip
+
+
+def _rows(opened: Opened) -> pl.DataFrame:
+    """Kernels: everything but copies and waiting."""
+    return opened.once("gpu kernels", lambda: _make_rows(opened))
+
+
+def _make_rows(opened: Opened) -> pl.DataFrame:
+    tables = opened.tables
+    if not tables.kernels.height:
+        raise missing("device", "no kernel in this capture")
+    length = pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0
+    frame = tables.kernels.with_row_index("row").with_columns(duration=length, tensor=uses(tables.kernels["name"]))
+    frame = frame.filter(pl.col("kind").is_in(["compute", "communication"]))
+    op = tables.ops["name"].gather(frame["op"]).alias("operator")
+    step = tables.steps["step"].gather(step_of(frame["start_ns"], tables.steps)).alias("step")
+    return frame.with_columns(op, step)
+
+
+def _chosen(opened: Opened, query: Query) -> pl.DataFrame:
+    rows = _rows(opened)
+    step = query.whole("step")
+    if step is not None:
+        rows = rows.filter(pl.col("step") == step)
+    return rows if query.flag("comm", True) else rows.filter(pl.col("kind") != "communication")
+
+
+def _yes(flag: pl.Expr) -> pl.Expr:
+    return pl.when(flag).then(pl.lit("Yes")).otherwise(pl.lit("No"))
+
+
+def kernels(opened: Opened, query: Query) -> Listing:
+    """The table in the grouping asked for."""
+    group = query.choice("group", GROUPS)
+    rows = _chosen(opened, query)
+    if group == "all":
+        return _every(opened, rows)
+    gpu = opened.kind != "cpu"
+    by = ["name"] if group == "name" else ["name", *_PROPERTIES] if gpu else ["name", "operator"]
+    length = pl.col("duration")
+    cells = [
+        _yes(pl.col("tensor").any()).alias("tensor"), pl.len().cast(pl.Int64).alias("calls"), length.sum().alias("total"),
+        length.mean().alias("mean"), length.max().alias("max"), length.min().alias("min"), _weighted("blocks_per_sm"),
+        _weighted("occupancy"),
+    ]  # fmt: skip
+    frame = rows.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+    frame = frame.with_columns(eligible=_yes(can_use(pl.col("operator")).fill_null(False))) if "operator" in by else frame
+    return Listing(frame, tuple(_columns(by, gpu)), (("total", True),))
+
+
+def _columns(by: list[str], gpu: bool) -> list[Shown]:
+    shown = [Shown("name", "Name"), *(Shown(key, _PROPERTIES[key]) for key in by[1:])]
+    if gpu and len(by) > 1:
+        shown += [Shown("tensor", "Kernel Uses Tensor Cores"), Shown("eligible", "Op is Tensor Cores eligible")]
+    elif gpu:
+        shown.append(Shown("tensor", "Tensor Cores Used"))
+    shown += [
+        Shown("calls", "Calls", "Number of kernels.", summed=True),
+        Shown("total", "Total Duration (us)", "Sum of the durations.", summed=True),
+        Shown("mean", "Mean Duration (us)"),
+        Shown("max", "Max Duration (us)"),
+        Shown("min", "Min Duration (us)"),
+    ]
+    if gpu:
+        shown += [
+            Shown("blocks_per_sm", "Mean Blocks Per SM", "Mean weighted by duration."),
+            Shown("occupancy", "Mean Est. Achieved Occupancy (%)", "Mean weighted by duration."),
+        ]
+    return shown
+
+
+def _weighted(name: str) -> pl.Expr:
+    """Mean over the kernels that say it, weighted by their duration."""
+    whole = pl.col("duration").filter(pl.col(name).is_not_null()).sum()
+    return pl.when(whole > 0).then((pl.col(name) * pl.col("duration")).sum() / whole).alias(name)
+
+
+def _every(opened: Opened, rows: pl.DataFrame) -> Listing:
+    frame = rows.select(
+        "name", "step", "device", "stream", "kind", *_PROPERTIES, "blocks_per_sm", "occupancy", "duration",
+        start_ms=(pl.col("start_ns") - opened.base_ns) / 1e6, slice=_slices(opened, rows),
+    )  # fmt: skip
+    gpu = {**_PROPERTIES, "blocks_per_sm": "Blocks Per SM", "occupancy": "Est. Achieved Occupancy (%)"}
+    titles = {
+        "name": "Name", "step": "Step Id", "device": "Device", "stream": "Stream", "kind": "Kind",
+        **(gpu if opened.kind != "cpu" else {"operator": "Operator"}), "start_ms": "Start Time (ms since capture start)",
+        "duration": "Duration (us)", "slice": "Slice",
+    }  # fmt: skip
+    columns = tuple(Shown(key, title, shown=key != "slice", summed=key == "duration") for key, title in titles.items())
+    return Listing(frame, columns, (("start_ms", False),))
+
+
+def _slices(opened: Opened, rows: pl.DataFrame) -> pl.Series:
+    place = opened.trace.places.get("kernels")
+    numbers = place[rows["row"].to_numpy()].astype(np.int64) if place is not None else np.zeros(rows.height, dtype=np.int64)
+    return pl.Series("slice", numbers)
+
+
+def pies(opened: Opened, query: Query, top: int) -> dict[str, Any]:
+    rows = _chosen(opened, query)
+    by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration").sum())
+    found = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
+    if opened.kind != "cpu":
+        label = pl.when("tensor").then(pl.lit("Using Tensor Cores")).otherwise(pl.lit("Not Using Tensor Cores"))
+        by_core = rows.group_by(name=label).agg(value=pl.col("duration").sum())
+        found.append({"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)})
+    return {"pies": found, "cores": []}
+
+
+def calls(opened: Opened, name: str) -> pl.DataFrame:
+    """Every kernel of one name."""
+    rows = _rows(opened).filter(pl.col("name") == name)
+    return rows.select(
+        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration", wait_us=pl.lit(None, pl.Float64), step="step",
+        slice=_slices(opened, rows), op=pl.col("operator").cast(pl.String),
+    ).sort("start_ns")  # fmt: skip
