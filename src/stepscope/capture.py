@@ -226,6 +226,8 @@ def _read_records(
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         parts = list(pool.map(lambda read: read(), reads))
     notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
+    if files.framework and any(part.marks.height for part in parts[1:]):
+        parts[0] = parts[0].but(marks=parts[0].marks.clear())  # the device's files have the same ones, with their part on the device
     # What the device's own files say (session, host) goes before what the framework noted beside them.
     tables = stacked([*_told_apart(parts), Tables({"meta": facts.table()})])
     known = tables.facts

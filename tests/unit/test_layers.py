@@ -25,6 +25,7 @@ ALLOWED = {
     "simnpu": {"native"},
     "collect": {"formats", "native"},
     "profiler": {"analyser", "collect"},
+    "mstx": {"collect"},
     "compat": {"collect", "profiler"},
     "frameworks": {"collect", "formats", "profiler"},
     "mindspore": {"frameworks"},

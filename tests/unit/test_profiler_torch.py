@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import profiler
+from stepscope import mstx, profiler
 from stepscope.collect import messages
 from stepscope.profiler import _ExperimentalConfig, _KinetoProfile, profile, schedule, tensorboard_trace_handler
 from stepscope.report import top
@@ -162,11 +162,15 @@ def test_exports_say_what_they_need(tier, capsys):
     assert not Path("s.log").exists()
 
 
-def test_level_none_still_writes_the_framework(tier):
-    with profile(experimental_config=_ExperimentalConfig(profiler_level="Level_none", mstx=True)) as prof:
+@pytest.mark.parametrize("shapes", [False, True])
+def test_level_none_writes_marks_and_operators_only_if_details_are_wanted(tier, shapes):
+    config = _ExperimentalConfig(profiler_level="Level_none", mstx=True)
+    with profile(experimental_config=config, record_shapes=shapes) as prof:
+        mstx.mark("here")
         torch.ones(2).add(1)
     prof.export_chrome_trace("t.json")
-    assert any(event.get("name") == "aten::add" for event in json.loads(Path("t.json").read_text()))
+    names = [event.get("name") for event in json.loads(Path("t.json").read_text())]
+    assert ("here" in names, "aten::add" in names) == (True, shapes)
 
 
 def test_kineto_profile_removes_its_capture(tier):

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, termination, tiers
+from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, stages, termination, tiers
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.guard import tolerated
 from stepscope.collect.host_sampler import HostSampler
+from stepscope.collect.marks import Marks, range_end, range_start
 from stepscope.collect.os_calls import OsCalls
 from stepscope.collect.settings import Place, Settings, Switches
 
@@ -48,6 +49,8 @@ class Recording:
         self._tier: tiers.Tier | None = None
         self._report = tiers.TierReport()
         self._beside: list[GcPauses | HostSampler | OsCalls | budget.Watch] = []
+        self._marks: Marks | None = None
+        self._step_mark = 0
         self._began: Moment | None = None
         self._recording = False
         self._analysing = False
@@ -104,6 +107,7 @@ class Recording:
                 return
             self._recording = False
             loader_workers.close()
+            self._end_marks()  # before the tier: open ranges end on the device too
             assert self._tier is not None
             self._report = self._tier.stop()
         # When the folder is gone nothing is kept, and closing the capture will say so.
@@ -129,6 +133,7 @@ class Recording:
         """Give back what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
         loader_workers.close()
+        self._end_marks()
         beside, self._beside = self._beside, []
         for item in beside:
             item.stop()
@@ -156,9 +161,11 @@ class Recording:
     def push_step(self, name: str) -> None:
         if self._recording and self._tier is not None:
             self._tier.push(name)
+            self._step_mark = range_start(name, stages.current_stream())
 
     def pop_step(self) -> None:
         if self._recording and self._tier is not None:
+            range_end(self._step_mark)
             self._tier.pop()
 
     def heed_limit(self) -> None:
@@ -178,12 +185,12 @@ class Recording:
 
     def forget(self) -> None:
         """Nothing here belongs to this process any more: it was forked from the one that records."""
-        self._recording, self._tier, self._folder, self._beside = False, None, None, []
+        self._recording, self._tier, self._folder, self._beside, self._marks = False, None, None, [], None
 
     def _begin_beside(self, folder: Path) -> None:
         framework = folder / "FRAMEWORK"
         threshold, host_sys = self.settings.gc_threshold_ms, self.settings.host_sys
-        if threshold is not None or host_sys:
+        if threshold is not None or host_sys or self.settings.marks:
             paths.make_folder(framework)
         if threshold is not None:
             self._beside.append(GcPauses(framework, threshold))
@@ -191,6 +198,9 @@ class Recording:
             self._beside.append(HostSampler(framework, host_sys))
         if "osrt" in host_sys:
             self._beside.append(OsCalls(framework))
+        if self.settings.marks:
+            self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
+            self._marks.start()
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
         for item in self._beside:
@@ -200,6 +210,11 @@ class Recording:
         beside, self._beside = self._beside, []
         for item in beside:
             item.stop()
+
+    def _end_marks(self) -> None:
+        ended, self._marks = self._marks, None
+        if ended is not None:
+            ended.stop()
 
     def _on_limit(self, limit: str) -> None:
         """On the watching thread. What only the thread that started it may stop, `heed_limit` does at the next step."""

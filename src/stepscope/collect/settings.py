@@ -47,6 +47,26 @@ class Settings:
         return None if value is None or "CPU" not in self.activities else float(value)
 
     @property
+    def marks(self) -> bool:
+        """Whether marks and ranges of the user are recorded."""
+        return bool(self.experimental.get("_mstx") or self.experimental.get("_msprof_tx"))
+
+    @property
+    def ranges_only(self) -> bool:
+        """Marks and steps, but no operators: Level_none, and nothing asks for details of operators."""
+        return self.marks and self.experimental.get("_profiler_level") == "Level_none" and self.switches == Switches()
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The only domains whose marks are recorded; empty for all."""
+        return tuple(self.experimental.get("_mstx_domain_include") or ())
+
+    @property
+    def other_domains(self) -> tuple[str, ...]:
+        """Domains whose marks are not recorded."""
+        return tuple(self.experimental.get("_mstx_domain_exclude") or ())
+
+    @property
     def host_sys(self) -> tuple[str, ...]:
         return tuple(self.experimental.get("_host_sys") or ())
 

@@ -46,6 +46,7 @@ def choose(settings: Settings) -> Tier:
     """The tier for these settings; `STEPSCOPE_COLLECTOR` or `settings.tier` forces one."""
     from stepscope.collect import ascend
     from stepscope.collect.kineto_tier import KinetoTier
+    from stepscope.collect.marks_tier import MarksTier
     from stepscope.collect.native_tier import NativeTier
 
     wanted = settings.tier or os.environ.get("STEPSCOPE_COLLECTOR") or None
@@ -54,6 +55,8 @@ def choose(settings: Settings) -> Tier:
         wanted = None
     if wanted == "ascend" or (wanted is None and "NPU" in settings.activities and ascend.available()):
         return ascend.AscendTier(settings)
+    if settings.ranges_only:
+        return MarksTier()
     if wanted == "kineto":
         return KinetoTier(settings)
     if "CUDA" in settings.activities:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The FRAMEWORK folder with what our own collector may leave beside the records: a Kineto trace, samples of the host,
-fetches of data loaders."""
+fetches of data loaders, marks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats import framework, host_counters, kineto, loader_fetches, os_calls
+from stepscope.formats import framework, host_counters, kineto, loader_fetches, mark_lines, os_calls
 from stepscope.formats.framework.clock import Clock
 from stepscope.formats.plain_lines import read_lines
 from stepscope.tables import Facts, Tables, lost
@@ -22,7 +22,7 @@ KINETO_FLOPS = "x.kineto_flops.csv"
 def read(folder: Path, clock: Clock) -> Tables:
     """Everything of the framework's side; see `framework.read`."""
     parts = [framework.read(folder, clock), host_counters.read(folder, clock), loader_fetches.read(folder, clock)]
-    parts.append(os_calls.read(folder, clock))
+    parts += [os_calls.read(folder, clock), mark_lines.read(folder, clock)]
     trace = folder / KINETO_TRACE
     if trace.is_file() and not trace.is_symlink():
         parts.append(_trace(trace))
