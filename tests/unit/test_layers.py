@@ -26,17 +26,20 @@ ALLOWED = {
     "collect": {"formats", "native"},
     "profiler": {"analyser", "collect"},
     "mstx": {"collect"},
-    "compat": {"collect", "profiler"},
-    "frameworks": {"collect", "formats", "profiler"},
+    "control": {"collect"},
+    "dynamic_profile": {"collect", "control", "profiler"},
+    "mstx": {"collect"},
+    "compat": {"collect", "frameworks", "profiler"},
+    "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "web": {"analysis", "capture", "export", "formats", "report", "tables"},
-    "cli": {"analyser", "analysis", "capture", "export", "report", "tables", "web"},
+    "cli": {"analyser", "analysis", "capture", "control", "export", "report", "tables", "web"},
     "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
 }
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
-INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "compat", "frameworks"}
+INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "dynamic_profile", "compat", "frameworks"}
 # Imported by its neighbours only, once the framework is there.
 AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/npu.py"}
 

@@ -5,22 +5,40 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+# Scripts that know nothing of a profiler keep their standard output to themselves.
+to_stderr = False
+_listeners: list[Callable[[str, str], None]] = []
+
+
+@contextlib.contextmanager
+def heard_by(listener: Callable[[str, str], None]) -> Iterator[None]:
+    """Inside, every line goes to `listener(level, text)` too, also those that this rank does not print."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 def info(text: str) -> None:
+    _tell("INFO", text)
     _print("INFO", text)
 
 
 def warning(text: str) -> None:
     """Shown by the first rank only: a thousand ranks say the same thing."""
+    _tell("WARNING", text)
     muted = os.environ.get("TORCH_NPU_WARNING_DISABLE", os.environ.get("TORCH_NPU_DISABLED_WARNING")) == "1"
     if os.environ.get("RANK", "0") == "0" and not muted:
         _print("WARNING", text)
 
 
 def error(text: str) -> None:
+    _tell("ERROR", text)
     _print("ERROR", text)
 
 
@@ -34,6 +52,12 @@ def once(say: Callable[[str], None], text: str) -> None:
         say(text)
 
 
+def _tell(level: str, text: str) -> None:
+    for listener in _listeners:
+        listener(level, text)
+
+
 def _print(level: str, text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # standard output is closed or full: nobody to tell
-        print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", flush=True)
+        file = sys.stderr if to_stderr else sys.stdout
+        print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", file=file, flush=True)

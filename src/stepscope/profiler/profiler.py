@@ -237,6 +237,7 @@ class profile(_KinetoProfile):
         self._observer = execution_trace_observer
         self._has_steps = self._schedule is not None
         self.step_num = 0
+        self.first_step = 0  # what the steps' names count from
         super().__init__(**others)
         self.current_action = tolerated("the schedule", self._action, 0) or ProfilerAction.NONE
         self._step_open = False
@@ -319,7 +320,7 @@ class profile(_KinetoProfile):
 
     def _open_step(self) -> None:
         if self._has_steps:
-            self.prof_if.push_step(f"ProfilerStep#{self.step_num}")
+            self.prof_if.push_step(f"ProfilerStep#{self.first_step + self.step_num}")
             self._step_open = True
 
     def _close_step(self) -> None:

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""profiler_config.json: what a running job is asked to record (api.md 17.6)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepscope.errors import CaptureError
+
+CONFIG_FILE = "profiler_config.json"
+LARGEST = 1 << 20
+ACTIVITIES = ("CPU", "NPU", "CUDA")
+SWITCHES = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+NEVER, NEXT_STEP = 0, -1
+
+TEMPLATE: dict[str, Any] = {
+    "activities": ["CPU", "NPU"],
+    "prof_dir": "./",
+    "analyse": False,
+    "async_mode": False,
+    **dict.fromkeys(SWITCHES, False),
+    "active": 1,
+    "warmup": 0,
+    "start_step": NEVER,
+    "is_rank": False,
+    "rank_list": [],
+    "experimental_config": {
+        "profiler_level": "Level0",
+        "aic_metrics": "AiCoreNone",
+        "l2_cache": False,
+        "op_attr": False,
+        "gc_detect_threshold": None,
+        "data_simplification": True,
+        "record_op_args": False,
+        "export_type": ["text"],
+        "msprof_tx": False,
+        "mstx": False,
+        "host_sys": [],
+        "mstx_domain_include": [],
+        "mstx_domain_exclude": [],
+        "sys_io": False,
+        "sys_interconnection": False,
+    },
+}
+# Ours: who asked, to know the answers by; whether to end what runs now.
+REQUEST_ID, STOP = "request_id", "stop"
+KEYS = (*TEMPLATE, "metadata", REQUEST_ID, STOP)
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """One capture that a job is asked for.
+
+    `activities` is None for all that the machine has, `ranks` is None for all ranks. `notes` says what was wrong in the file
+    and what is used instead.
+    """
+
+    start_step: int = NEVER
+    active: int = 1
+    warmup: int = 0
+    activities: tuple[str, ...] | None = None
+    prof_dir: str = "./"
+    analyse: bool = False
+    async_mode: bool = False
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    ranks: tuple[int, ...] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    experimental: Mapping[str, Any] = field(default_factory=dict)
+    request_id: str | None = None
+    stop: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        return self.warmup + self.active
+
+    def wants(self, rank: int) -> bool:
+        return self.ranks is None or rank in self.ranks
+
+
+def template() -> bytes:
+    """The file that is made where there is none: it asks for nothing."""
+    return written(TEMPLATE)
+
+
+def written(config: Mapping[str, Any]) -> bytes:
+    return (json.dumps(config, indent=4, ensure_ascii=False) + "\n").encode()
+
+
+def parse(content: bytes) -> CaptureRequest:
+    """What a file asks for; single wrong values are noted and replaced by their defaults.
+
+    Raises:
+        CaptureError: it is not a JSON object.
+    """
+    given = _loaded(content)
+    notes: list[str] = []
+    for name in given:
+        if name not in KEYS:
+            near = difflib.get_close_matches(name, KEYS, 1)
+            notes.append(f"{name} is no key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
+    values = _Values(given, notes)
+    ranks = values.ranks() if values.flag("is_rank") else None
+    asynchronous = values.flag("async_mode")
+    analyse = values.flag("analyse")
+    if analyse and ranks is not None and not asynchronous:
+        notes.append("analyse has no effect with is_rank unless async_mode is true; analyse afterwards")
+        analyse = False
+    return CaptureRequest(
+        start_step=values.number("start_step", NEXT_STEP),
+        active=values.number("active", 1),
+        warmup=values.number("warmup", 0),
+        activities=values.activities(),
+        prof_dir=values.text("prof_dir"),
+        analyse=analyse,
+        async_mode=asynchronous,
+        switches={name: values.flag(name) for name in SWITCHES},
+        ranks=ranks,
+        metadata=values.mapping("metadata"),
+        experimental=values.mapping("experimental_config"),
+        request_id=str(given[REQUEST_ID]) if given.get(REQUEST_ID) else None,
+        stop=given.get(STOP) is True,
+        notes=tuple(notes),
+    )
+
+
+def _loaded(content: bytes) -> dict[str, Any]:
+    if len(content) > LARGEST:
+        raise CaptureError(f"{CONFIG_FILE} has {len(content)} bytes", cause=f"more than {LARGEST} are not read", fix="shorten it")
+    if not content.strip():
+        raise CaptureError(f"{CONFIG_FILE} is empty", fix="write the whole file, or delete it and restart for a new template")
+    try:
+        given = json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise CaptureError(f"{CONFIG_FILE} is not JSON", cause=str(problem), fix="correct it; it is read again") from problem
+    if not isinstance(given, dict):
+        raise CaptureError(f"{CONFIG_FILE} holds no object", cause=f"it is a {type(given).__name__}", fix="begin with {")
+    return given
+
+
+class _Values:
+    """Values of one file; what is wrong gives a note and the template's value."""
+
+    def __init__(self, given: Mapping[str, Any], notes: list[str]):
+        self._given, self._notes = given, notes
+
+    def flag(self, name: str) -> bool:
+        value = self._given.get(name, TEMPLATE[name])
+        return value if isinstance(value, bool) else bool(self._default(name, "true or false"))
+
+    def number(self, name: str, least: int) -> int:
+        value = self._given.get(name, TEMPLATE[name])
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return int(value if good else self._default(name, f"a whole number from {least}"))
+
+    def text(self, name: str) -> str:
+        value = self._given.get(name, TEMPLATE[name])
+        return value if isinstance(value, str) and value else str(self._default(name, "a text"))
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        value = self._given.get(name, {})
+        if isinstance(value, dict):
+            return value
+        self._notes.append(f"{name}={value!r} is not an object; it is left out")
+        return {}
+
+    def activities(self) -> tuple[str, ...] | None:
+        """None for the default: nobody is warned that a machine lacks what nobody asked for."""
+        value = self._given.get("activities", TEMPLATE["activities"])
+        if value == TEMPLATE["activities"] or value == []:
+            return None
+        if not isinstance(value, list):
+            self._default("activities", "a list")
+            return None
+        named = [str(item).upper() for item in value]
+        for item in named:
+            if item not in ACTIVITIES:
+                self._notes.append(f"activities: {item} is not among {', '.join(ACTIVITIES)} and is left out")
+        return tuple(dict.fromkeys(item for item in named if item in ACTIVITIES)) or None
+
+    def ranks(self) -> tuple[int, ...]:
+        value = self._given.get("rank_list", [])
+        if not isinstance(value, list):
+            self._notes.append(f"rank_list={value!r} is not a list; no rank collects")
+            return ()
+        good = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+        if len(good) < len(value):
+            self._notes.append(f"rank_list={value!r} holds more than whole numbers from 0; the others are left out")
+        return tuple(dict.fromkeys(good))
+
+    def _default(self, name: str, wanted: str) -> Any:
+        self._notes.append(f"{name}={self._given[name]!r} is not {wanted}; {json.dumps(TEMPLATE[name])} is used")
+        return TEMPLATE[name]

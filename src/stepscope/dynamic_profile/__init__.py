@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record steps of a job that runs already: it watches profiler_config.json and does what that asks for.
+
+from stepscope import dynamic_profile as dp
+
+dp.init("folder")             # profiler_config.json appears there; edit it, or use `stepscope ctl folder start`
+for batch in batches:
+    train(batch)
+    dp.step()
+
+With PROF_CONFIG_PATH in the environment neither call is needed: steps are those of the optimizer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any
+
+from stepscope.collect import messages
+from stepscope.collect.guard import quietly, tolerated
+from stepscope.dynamic_profile import optimizer_steps
+from stepscope.dynamic_profile.session import Session
+
+__all__ = ["init", "set_state", "start", "step"]
+
+_session: Session | None = None
+_by_optimizer = False
+_tried = False  # what PROF_CONFIG_PATH names is opened once, well or not
+
+
+def init(path: Any) -> None:
+    """Watch profiler_config.json in a folder; it is made when there is none.
+
+    Args:
+        path: the folder. With several machines it should be one that all of them see.
+    """
+    if _by_optimizer:
+        messages.once(messages.warning, "dynamic_profile.init has no effect: PROF_CONFIG_PATH is set and used")
+    elif _session is not None:
+        messages.warning("dynamic_profile is in use already; this init has no effect")
+    else:
+        tolerated("dynamic_profile.init", _open, path)
+
+
+def step() -> None:
+    """A step of training or inference has ended."""
+    if _by_optimizer:
+        messages.once(messages.warning, "dynamic_profile.step has no effect: steps are the optimizer's, PROF_CONFIG_PATH is set")
+    elif _session is not None:
+        _session.step()
+
+
+def start(config_path: Any = None) -> None:
+    """Record from here on, as the file says, until as many calls of `step` as it has active and warm-up steps.
+
+    Args:
+        config_path: a file like profiler_config.json, read once; when it is not given or wrong the one of `init` is used.
+    """
+    if _session is None:
+        tolerated("dynamic_profile.start", _open, None)
+    if _session is not None:
+        tolerated("dynamic_profile.start", _session.start, config_path)
+
+
+def set_state(state: Any) -> None:
+    """Continue counting steps where a resumed job stands: `{"cur_step": n}`."""
+    number = state.get("cur_step") if isinstance(state, dict) else None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        messages.error(f'dynamic_profile.set_state needs {{"cur_step": n}} with n from 0, not {state!r}')
+    elif _session is None:
+        messages.error("dynamic_profile.set_state comes after dynamic_profile.init")
+    else:
+        _session.worker.cur_step = number
+
+
+def watch_optimizers() -> None:
+    """Do what PROF_CONFIG_PATH asks for; nothing is made before the first optimizer, so launchers stay out of it."""
+    global _by_optimizer
+    if os.environ.get("PROF_CONFIG_PATH") and not _by_optimizer:
+        _by_optimizer = True
+        optimizer_steps.watch(_open_from_environment, _count)
+
+
+def _open(path: Any) -> None:
+    global _session
+    _session = Session(path)
+
+
+def _open_from_environment() -> None:
+    global _tried
+    if not _tried:
+        _tried = True
+        tolerated("dynamic_profile (PROF_CONFIG_PATH)", _open, os.environ.get("PROF_CONFIG_PATH"))
+
+
+def _count() -> None:
+    if _session is not None:
+        _session.step()
+
+
+def _at_exit() -> None:
+    if _session is not None:
+        quietly(_session.end)
+
+
+def _in_child() -> None:
+    """The watching thread did not come along; a child that trains opens its own."""
+    global _session, _tried
+    _session, _tried = None, False
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)
+tolerated("dynamic_profile (PROF_CONFIG_PATH)", watch_optimizers)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One capture that was asked for while training runs: a request becomes a profiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from stepscope.collect import active, messages
+from stepscope.control.config import CaptureRequest
+from stepscope.profiler import AiCMetrics, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
+
+_EXPERIMENTAL = (
+    "profiler_level", "aic_metrics", "l2_cache", "op_attr", "gc_detect_threshold", "data_simplification", "record_op_args",
+    "export_type", "msprof_tx", "mstx", "host_sys", "mstx_domain_include", "mstx_domain_exclude", "sys_io", "sys_interconnection",
+)  # fmt: skip
+
+
+class Capture:
+    """Records `request.steps` steps from the one that begins now.
+
+    Args:
+        request: what to record.
+        first_step: number of the step that begins now.
+        say: takes level and text of everything that the profiler says.
+    """
+
+    def __init__(self, request: CaptureRequest, first_step: int, say: Callable[[str, str], None]):
+        self.request, self.first_step = request, first_step
+        self.taken = 0
+        self.path: str | None = None
+        self.complaint: str | None = None  # what the profiler warned of last
+        self._say = say
+        with messages.heard_by(self._hear):
+            self._profiler = _profiler(request, first_step)
+            self.complaint = None  # wrong settings are replaced by defaults; they stop nothing
+            self._profiler.start()
+        self.path = self._profiler.prof_if.prof_path or None
+
+    @property
+    def running(self) -> bool:
+        return active.running() is self._profiler
+
+    @property
+    def limit(self) -> str | None:
+        """Why it ended early: space, time or size."""
+        return self._profiler.prof_if.limit
+
+    def step(self) -> bool:
+        """A step has ended; whether that was the last one."""
+        self.taken += 1
+        with messages.heard_by(self._hear):
+            self._profiler.step()
+            if self.taken >= self.request.steps and self.running:
+                self._profiler.stop()
+        return self.taken >= self.request.steps
+
+    def end(self) -> None:
+        """End before the last step; what was recorded is saved as if it were all."""
+        with messages.heard_by(self._hear):
+            self._profiler.stop()
+
+    def end_with_process(self) -> None:
+        """Keep what there is, without analysis: the interpreter ends."""
+        if self.running:
+            with messages.heard_by(self._hear):
+                self._profiler.end_with_process()
+            active.release(self._profiler)
+
+    def _hear(self, level: str, text: str) -> None:
+        if level != "INFO":
+            self.complaint = text
+        self._say(level, text)
+
+
+def _profiler(request: CaptureRequest, first_step: int) -> profile:
+    made = profile(
+        activities=None if request.activities is None else [ProfilerActivity[name] for name in request.activities],
+        schedule=schedule(wait=0, warmup=request.warmup, active=request.active, repeat=1),
+        on_trace_ready=tensorboard_trace_handler(request.prof_dir, analyse_flag=request.analyse, async_mode=request.async_mode),
+        experimental_config=_experimental(request.experimental),
+        **request.switches,
+    )
+    made.first_step = first_step
+    for key, value in request.metadata.items():
+        made.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
+    return made
+
+
+def _experimental(given: Any) -> _ExperimentalConfig | None:
+    """Settings by the names that the file uses; a null is what is not there."""
+    settings = {name: given[name] for name in _EXPERIMENTAL if given.get(name) is not None}
+    unknown = sorted(set(given) - set(_EXPERIMENTAL))
+    if unknown:
+        messages.warning(f"experimental_config: {', '.join(unknown)} is unknown and has no effect")
+    if settings.get("data_simplification", True) is True and given.get("data_simplification", True) is None:
+        settings["data_simplification"] = None  # here a null means off
+    name = settings.get("aic_metrics")
+    if name is not None:
+        settings["aic_metrics"] = getattr(AiCMetrics, name, name) if isinstance(name, str) else name
+    return _ExperimentalConfig(**settings) if settings else None

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two logs of a process beside profiler_config.json: what it did, and what became of the file (api.md 17.1).
+
+Lines are kept until the watching thread writes them: a folder that hangs or is full holds nobody else up.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import logging.handlers
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from stepscope.collect import messages, paths
+
+LOG_FOLDER = "log"
+LARGEST, MOST_UNWRITTEN = 200 * 1024, 1000
+
+
+class Journal:
+    """Logs `dp_*` (doings) and `monitor_dp_*` (the file) of one process.
+
+    Args:
+        folder: where profiler_config.json is; None keeps nothing.
+        rank: shown in the files' names; -1 when not known.
+        wake: called when there is something to write.
+    """
+
+    def __init__(self, folder: Path | None, rank: int, wake: Callable[[], None] = lambda: None):
+        self._unwritten: deque[tuple[bool, float, str, str]] = deque(maxlen=MOST_UNWRITTEN)
+        self._wake = wake
+        self._files = None
+        if folder is not None:
+            name = f"dp_{socket.gethostname()}_{os.getpid()}_rank_{rank}.log"
+            self._files = (_LogFile(folder / LOG_FOLDER / name), _LogFile(folder / LOG_FOLDER / f"monitor_{name}"))
+
+    def did(self, level: str, text: str) -> None:
+        self._unwritten.append((False, time.time(), level, text))
+        self._wake()
+
+    def watched(self, level: str, text: str) -> None:
+        self._unwritten.append((True, time.time(), level, text))
+
+    def flush(self) -> None:
+        while self._unwritten:
+            of_file, moment, level, text = self._unwritten.popleft()
+            if self._files is not None:
+                self._files[of_file].add(moment, level, text)
+
+
+class _LogFile(logging.handlers.RotatingFileHandler):
+    def __init__(self, path: Path):
+        paths.make_folder(path.parent)
+        super().__init__(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s [%(levelname)s] [%(process)d] dynamic_profile: %(message)s"))
+
+    def add(self, moment: float, level: str, text: str) -> None:
+        record = logging.LogRecord("", logging.getLevelName(level), "", 0, " ".join(text.split()), None, None)
+        record.created, record.msecs = moment, moment % 1 * 1000
+        self.handle(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        messages.once(messages.warning, f"{self.baseFilename} cannot be written; what it would say is lost")
+
+    def _open(self) -> io.TextIOWrapper:
+        number = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.FILE_MODE)
+        return io.TextIOWrapper(os.fdopen(number, "ab"), encoding=self.encoding)

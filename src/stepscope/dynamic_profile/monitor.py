@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches profiler_config.json for one process and keeps its answer up to date (api.md 17.3).
+
+A thread of the training process, because a process of its own would have to be forked from a threaded one, found again, and
+buried: a thread cannot be left behind. It shares nothing with other ranks or jobs but the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from stepscope.collect import messages
+from stepscope.collect.guard import Fuse, quietly
+from stepscope.control import board
+from stepscope.control.config import CONFIG_FILE, LARGEST, CaptureRequest, parse
+from stepscope.dynamic_profile.journal import Journal
+from stepscope.dynamic_profile.worker import Progress
+from stepscope.errors import CaptureError
+
+FIRST_SECONDS, LEAST_SECONDS, MOST_SECONDS = 2.0, 1.0, 50.0
+LAST_WORDS_SECONDS = 5.0  # what the end of the process waits at most for a folder that hangs
+
+
+class Watched(Protocol):
+    """What the watching thread sees of the worker."""
+
+    cur_step: int
+    progress: Progress
+    step_interval: float | None
+
+    def deliver(self, request: CaptureRequest) -> None: ...
+
+
+class Monitor:
+    """Looks at the file again and again, hands requests to the worker and writes the worker's progress down.
+
+    Args:
+        folder: where profiler_config.json is.
+        worker: takes requests.
+        journal: the logs.
+        answer: who we are.
+        since_ns: a file found at first counts as edited when it is younger than this.
+        clock: seconds.
+        poll_seconds: a fixed time between two looks.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        worker: Watched,
+        journal: Journal,
+        answer: Callable[[], board.Answer],
+        *,
+        since_ns: int,
+        clock: Callable[[], float] = time.monotonic,
+        poll_seconds: float | None = None,
+    ):
+        self.problem: str | None = None
+        self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
+        self._clock, self._since_ns, self._fixed = clock, since_ns, poll_seconds
+        self._seen: tuple[int, int, int] | None = None
+        self._first = True
+        self._written: tuple[Progress, str | None] | None = None
+        self._written_at = float("-inf")
+        self._pace = _Pace()
+        self._wake, self._ended = threading.Event(), False
+        self._fuse = Fuse(self._give_up)
+        self._thread = threading.Thread(target=self._run, name="stepscope-dynamic-profile", daemon=True)
+
+    @property
+    def poll_seconds(self) -> float:
+        """The time of a step once it is known, in whole seconds; two before."""
+        if self._fixed is not None:
+            return self._fixed
+        interval = self._worker.step_interval
+        return FIRST_SECONDS if interval is None else min(max(float(int(interval)), LEAST_SECONDS), MOST_SECONDS)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def end(self) -> None:
+        """The process ends: say so."""
+        self._ended = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(LAST_WORDS_SECONDS)
+
+    def turn(self) -> None:
+        """One look and what follows from it."""
+        self.look()
+        self.answer()
+        self._journal.flush()
+
+    def look(self) -> None:
+        """Read the file if it is another one than before."""
+        first, self._first = self._first, False
+        try:
+            found = self._read()
+        except FileNotFoundError:
+            self._seen = None
+            self._report(f"{CONFIG_FILE} is missing; write it again to ask for a capture")
+            return
+        except OSError as problem:
+            self._report(f"{CONFIG_FILE} cannot be read: {problem.strerror}")
+            return
+        if found is None:
+            return
+        if first and self._seen is not None and self._seen[0] <= self._since_ns:
+            self._journal.watched("INFO", f"{CONFIG_FILE} is from before this job; the next change counts")
+            return
+        self._hand_over(found)
+
+    def answer(self) -> None:
+        """Write our answer when it has changed, and now and then to show that we live."""
+        progress, now = self._worker.progress, self._clock()
+        news = (progress, self.problem)
+        quiet = board.HEARTBEAT_SECONDS if self._pace.seconds is not None else 0.0  # our speed is worth telling at once
+        if news == self._written and now - self._written_at < max(quiet, self.poll_seconds):
+            return
+        self._pace.note(self._worker.cur_step, now)
+        self._write(progress)
+        self._written, self._written_at = news, now
+
+    def _write(self, progress: Progress, *, ended: bool = False) -> None:
+        state, text = progress.state, progress.text
+        if self.problem and state not in (board.WAITING, board.COLLECTING):
+            state, text = board.REFUSED, self.problem
+        told = replace(
+            self._answer(),
+            step=self._worker.cur_step,
+            step_seconds=self._pace.seconds,
+            poll_seconds=self.poll_seconds,
+            state=board.ENDED if ended else state,
+            text=f"{state}, {text}" if ended else text,
+            request_id=progress.request_id,
+            queued_id=progress.queued_id,
+            late=progress.late,
+            capture=progress.capture,
+            problem=self.problem,
+        )
+        try:
+            board.write(self._folder, told)
+        except (OSError, CaptureError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else problem.cause
+            text = f"the state of this rank cannot be written below {self._folder}: {why}; `stepscope ctl status` shows an old one"
+            messages.once(messages.warning, text)
+            self._journal.watched("ERROR", text)
+
+    def _read(self) -> bytes | None:
+        """The content when it is new, else None. Opened each time, because shared folders answer a plain stat from memory."""
+        with open(self._folder / CONFIG_FILE, "rb") as file:
+            identity = _identity(file.fileno())
+            if identity == self._seen:
+                return None
+            content = file.read(LARGEST + 1)
+            # Written to while we read: the next look finds it whole.
+            self._seen = identity if identity == _identity(file.fileno()) else None
+        return content if self._seen else None
+
+    def _hand_over(self, content: bytes) -> None:
+        try:
+            request = parse(content)
+        except CaptureError as problem:
+            self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what)
+            return
+        self.problem = None
+        self._journal.watched("INFO", f"load json success: start_step {request.start_step}, active {request.active}")
+        self._worker.deliver(request)
+
+    def _report(self, text: str) -> None:
+        """A problem that lasts is written once."""
+        if text != self.problem:
+            self.problem = text
+            self._journal.watched("ERROR", text)
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._fuse.run("watching profiler_config.json", self.turn)
+            if self._fuse.blown:
+                return
+            self._wake.wait(self.poll_seconds)
+            self._wake.clear()
+        self._journal.watched("INFO", "done")
+        quietly(self._write_last)
+
+    def _write_last(self) -> None:
+        self._write(self._worker.progress, ended=True)
+        self._journal.flush()
+
+    def _give_up(self) -> None:
+        self._report("the watching thread failed; the reason is in the output of the job")
+        self._write(self._worker.progress)
+        self._journal.flush()
+
+
+class _Pace:
+    """Seconds per step: the fastest of the last few stretches, since too early a guess of the step harms and a late one not."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        self._last: tuple[int, float] | None = None
+        self._recent: list[float] = []
+
+    def note(self, step: int, now: float) -> None:
+        if self._last is not None and step > self._last[0] and now > self._last[1]:
+            self._recent = [*self._recent[-2:], (now - self._last[1]) / (step - self._last[0])]
+            self.seconds = min(self._recent)
+        if self._last is None or step != self._last[0]:
+            self._last = step, now
+
+
+def _identity(number: int) -> tuple[int, int, int]:
+    status = os.fstat(number)
+    return status.st_mtime_ns, status.st_size, status.st_ino

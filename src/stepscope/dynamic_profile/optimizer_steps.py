@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of a script that knows nothing of us: the calls of Optimizer.step (api.md 17.9)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+# Steps of another optimizer without one of the leading one's: training has gone on to another phase.
+PATIENCE = 16
+_MARK = "_counted_by_stepscope"
+
+
+class Iterations:
+    """Tells iterations from calls of step: with several optimizers only those of one count, the first that stepped.
+
+    Args:
+        count: called once per iteration.
+    """
+
+    def __init__(self, count: Callable[[], None]):
+        self._count = count
+        self._leader: weakref.ref[Any] | None = None
+        self._without_leader: Counter[int] = Counter()
+
+    def stepped(self, optimizer: Any) -> None:
+        leader = self._leader() if self._leader is not None else None
+        if leader is not optimizer:
+            self._without_leader[id(optimizer)] += 1
+            if leader is not None and self._without_leader[id(optimizer)] <= PATIENCE:
+                return
+            self._leader = weakref.ref(optimizer)
+        self._without_leader.clear()
+        self._count()
+
+
+def watch(made: Callable[[], None], count: Callable[[], None]) -> None:
+    """Call `made` when an optimizer is made, and `count` after each iteration."""
+    from torch.optim import Optimizer
+
+    iterations = Iterations(count)
+    inside = threading.local()
+    prepare = Optimizer._patch_step_function
+
+    def wrap(kind: Any) -> None:
+        if not getattr(kind.step, _MARK, False):
+            kind.step = _counted(kind.step, made, iterations, inside)
+
+    @functools.wraps(prepare)
+    def prepare_and_wrap(self: Any) -> None:
+        prepare(self)
+        wrap(type(self))
+        made()
+
+    Optimizer._patch_step_function = prepare_and_wrap
+    for kind in _kinds(Optimizer):
+        if getattr(vars(kind).get("step"), "hooked", False):  # there are optimizers of this kind already
+            wrap(kind)
+
+
+def _counted(step: Any, made: Callable[[], None], iterations: Iterations, inside: threading.local) -> Any:
+    from torch.compiler import is_compiling
+
+    @functools.wraps(step)
+    def step_and_count(self: Any, *arguments: Any, **options: Any) -> Any:
+        # A step may call another one: of the class above, or of an optimizer that it wraps.
+        if is_compiling() or getattr(inside, "step", False):
+            return step(self, *arguments, **options)
+        inside.step = True
+        try:
+            result = step(self, *arguments, **options)
+        finally:
+            inside.step = False
+        made()
+        iterations.stepped(self)
+        return result
+
+    setattr(step_and_count, _MARK, True)
+    return step_and_count
+
+
+def _kinds(kind: Any) -> list[Any]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _kinds(child))]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic profiling of one process: its worker, its watching thread and its logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import messages, metadata, paths
+from stepscope.control import board, config
+from stepscope.dynamic_profile.capture import Capture
+from stepscope.dynamic_profile.journal import Journal
+from stepscope.dynamic_profile.monitor import Monitor
+from stepscope.dynamic_profile.worker import Worker
+from stepscope.errors import CaptureError
+
+
+class Session:
+    """Made by `init`, or by `start` with a file when there was no `init`.
+
+    Args:
+        path: the folder of profiler_config.json; None watches nothing.
+    """
+
+    def __init__(self, path: Any = None):
+        self._folder = None if path is None else _folder(path)
+        self._monitor: Monitor | None = None
+        self._journal = Journal(self._folder, _rank(), self._wake)
+        self.worker = Worker(lambda request, step: Capture(request, step, self._journal.did), self._journal.did, _rank)
+        self.step = self.worker.step
+        if self._folder is not None:
+            self._watch(self._folder)
+
+    def start(self, path: Any) -> None:
+        request = self._request(path)
+        if request is not None:
+            self.worker.start(replace(request, ranks=None))
+
+    def end(self) -> None:
+        self.worker.finish()
+        if self._monitor is not None:
+            self._monitor.end()
+
+    def _watch(self, folder: Path) -> None:
+        made = make_template(folder)
+        with contextlib.suppress(OSError):
+            board.clear_leftovers(folder)
+        self._journal.did("INFO", f"init: {folder / config.CONFIG_FILE} {'made' if made else 'is there'}")
+        who = board.of_this_process(_rank(), metadata.world_size())
+        self._monitor = Monitor(
+            folder,
+            self.worker,
+            self._journal,
+            lambda: replace(who, rank=_rank(), world_size=metadata.world_size()),
+            since_ns=_process_start_ns(),
+            poll_seconds=_fixed_poll(),
+        )
+        # At once, so that a file written for this job counts from its first step on.
+        self._monitor.look()
+        self._monitor.start()
+
+    def _request(self, path: Any) -> config.CaptureRequest | None:
+        """From the given file; when that cannot be used from the file of `init`."""
+        for given in (path, self._folder):
+            if given is None:
+                continue
+            try:
+                return _read(given)
+            except CaptureError as problem:
+                self._journal.did("ERROR", f"dp.start: {problem}")
+                messages.error(f"dp.start: {problem}")
+        if path is None and self._folder is None:
+            messages.error("dp.start needs a file, or dp.init before it")
+        return None
+
+    def _wake(self) -> None:
+        if self._monitor is not None:
+            self._monitor.wake()
+
+
+def make_template(folder: Path) -> bool:
+    """Whether profiler_config.json was missing and is there now; never replaces one."""
+    target = folder / config.CONFIG_FILE
+    if target.exists():
+        return False
+    partial = folder / f".{config.CONFIG_FILE}.{board.of_this_process(-1, 1).file_name()}"
+    try:
+        paths.write_file(partial, config.template())
+        try:
+            os.link(partial, target)  # unlike a rename it leaves a file alone that another rank has just made
+        except FileExistsError:
+            return False
+        finally:
+            partial.unlink()
+    except OSError as problem:
+        raise CaptureError(
+            f"cannot make {config.CONFIG_FILE}",
+            where=str(folder),
+            cause=problem.strerror,
+            fix="free space, or choose another folder",
+        ) from problem
+    return True
+
+
+def _folder(path: Any) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise CaptureError(f"{path!r} is not a path", fix="give the folder for profiler_config.json")
+    given = Path(os.path.expanduser(path))
+    return paths.writable_folder(given.parent if given.name == config.CONFIG_FILE else given)
+
+
+def _read(path: Any) -> config.CaptureRequest:
+    """
+    Raises:
+        CaptureError: there is no such file, or it is no JSON object.
+    """
+    file = paths.accepted(path)
+    if file.is_dir():
+        file = file / config.CONFIG_FILE
+    try:
+        return config.parse(file.read_bytes())
+    except OSError as problem:
+        raise CaptureError("cannot read the file", where=str(file), cause=problem.strerror, fix="check the path") from problem
+
+
+def _rank() -> int:
+    text = str(metadata.rank())
+    return int(text) if text.isdigit() else -1
+
+
+def _process_start_ns() -> int:
+    """When this process began, on the clock of the day; now where the system does not tell."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        up = float(Path("/proc/uptime").read_text().split()[0])
+    except OSError:
+        return time.time_ns()
+    return time.time_ns() - int((up - ticks / os.sysconf("SC_CLK_TCK")) * 1e9)
+
+
+def _fixed_poll() -> float | None:
+    text = os.environ.get("STEPSCOPE_POLL_SECONDS")
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds > 0:
+        return seconds
+    messages.warning(f"STEPSCOPE_POLL_SECONDS={text} is not a positive number; it has no effect")
+    return None
