@@ -79,6 +79,18 @@ def rank() -> str | int | None:
     return int(distributed.get_rank()) if distributed else None
 
 
+def global_rank() -> int:
+    """The initialised group's, else RANK, else 0."""
+    distributed = _distributed()
+    return int(distributed.get_rank() if distributed else os.environ.get("RANK") or 0)
+
+
+def world_size() -> int:
+    """The initialised group's, else WORLD_SIZE, else 1."""
+    distributed = _distributed()
+    return int(distributed.get_world_size() if distributed else os.environ.get("WORLD_SIZE") or 1)
+
+
 def process_groups() -> dict[str, dict[str, Any]]:
     """Every communicator of this rank with its ranks, of whatever backend."""
     distributed = _distributed()
