@@ -62,3 +62,39 @@ def test_static(tmp_path):
     assert settings["_profiler_level"] == "Level1"
     assert (capture / "FRAMEWORK").is_dir()
     assert (capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").is_file()
+
+
+# Edits the file twice while the sample trains: once it is there, and again when the first capture is finished.
+EDITING = """
+import json, time
+from pathlib import Path
+config, deadline = Path("watched/profiler_config.json"), time.monotonic() + 120
+wanted = {"start_step": -1, "active": 2, "prof_dir": "./first"}
+def finished(folder):
+    return any(Path(folder).glob("*_ascend_pt/profiler_metadata.json"))
+def more(step):
+    global wanted
+    assert time.monotonic() < deadline, "no capture"
+    if step > 0 and wanted and config.exists() and (wanted["prof_dir"] == "./first" or finished("first")):
+        config.write_text(json.dumps({**json.loads(config.read_text()), **wanted}))
+        wanted = {"start_step": -1, "active": 1, "prof_dir": "./second"} if wanted["prof_dir"] == "./first" else None
+    time.sleep(0.01)  # the work of a step
+    return not finished("second")
+"""
+
+
+def test_dynamic(tmp_path):
+    assert keys("--config_path") == ["config_path"]
+    (tmp_path / "watched").mkdir()
+    before = TRAINING + EDITING + "train = Training(more)\n"
+    before += (
+        "prof_config = {'enable': True, 'profile_type': 'dynamic', 'ranks': -1, 'dynamic_param': {'config_path': './watched'}}"
+    )
+    run(tmp_path, block(DOCUMENT, "Profiler(prof_config)"), before=before)
+    recorded = {}
+    for folder in ("first", "second"):
+        (capture,) = (tmp_path / folder).glob("*_ascend_pt")
+        recorded[folder] = stepscope.open(capture).steps["step"].to_list()
+    assert [len(steps) for steps in recorded.values()] == [2, 1]
+    assert recorded["first"][-1] < recorded["second"][0]
+    assert list((tmp_path / "watched" / "log").glob("dp_*.log"))
