@@ -2,6 +2,7 @@
 // The control panel: Runs, Views, Workers, Spans; or the two captures of a comparison.
 
 import type { JSX } from "preact";
+import { address } from "./api";
 import { panelOpen, panelWidth } from "./settings";
 import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, type SpanEntry, view, views } from "./state";
 import { IconButton, Select } from "./ui/controls";
@@ -61,12 +62,12 @@ function NormalBoxes(): JSX.Element {
       {(worker?.spans.length ?? 0) > 1 && (
         <Select wide label="Spans" testid="select-spans" value={span?.name ?? ""} options={named(worker?.spans ?? [])} onChange={(value) => openCapture({ ...(worker ? { worker: worker.name } : {}), span: value })} />
       )}
-      {span && <State span={span} />}
+      {span && run && <State span={span} run={run.name} />}
     </>
   );
 }
 
-function State({ span }: { span: SpanEntry }): JSX.Element {
+function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
   const percent = Math.round(span.progress * 100);
   const text = span.state === "loading" ? `reading ${percent} %` : span.state.replace("_", " ");
   return (
@@ -86,6 +87,9 @@ function State({ span }: { span: SpanEntry }): JSX.Element {
         </button>
       )}
       <p class="path" title={span.path}>{span.path}</p>
+      <a class="button quiet report" href={address("report", { run })} download="report.html" data-testid="btn-report" title={t("The whole run as one HTML file that opens offline")}>
+        <Icon name="download" /> {t("HTML report")}
+      </a>
     </div>
   );
 }

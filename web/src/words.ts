@@ -175,6 +175,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "zoom": "缩放",
   "whole time": "全部时间",
   "All views": "所有视图",
+  "HTML report": "HTML 报告",
+  "The whole run as one HTML file that opens offline": "整个 run 导出为可离线打开的单个 HTML 文件",
   "simulated": "模拟",
   "simulated NPU · modelled times": "模拟 NPU · 时间为模型值",
   "What ran is real; the times and counters of the device are modelled, not measured.": "执行内容真实；设备时间与计数器为模型值，并非实测。",

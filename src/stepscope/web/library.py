@@ -179,8 +179,8 @@ class Library:
         entry.moved("", 1.0)
         return opened
 
-    def opened(self, entry: Entry, wait: float = 0.0) -> Opened:
-        """The capture when it is ready; else the problem that says how far it is."""
+    def opened(self, entry: Entry, wait: float | None = 0.0) -> Opened:
+        """The capture when it is ready in so many seconds (None: however long); else the problem that says how far it is."""
         if entry.state == "not_analysed":
             raise Problem(
                 409, "not_analysed", "this capture has not been analysed yet", detail=entry.found.path,

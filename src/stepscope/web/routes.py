@@ -12,6 +12,7 @@ from typing import Any
 from stepscope import __version__
 from stepscope.web import binary_columns
 from stepscope.web.asked import Asked
+from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.library import REFRESH_S
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
@@ -91,6 +92,12 @@ def load(asked: Asked) -> Answer:
     entry = asked.library.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
     asked.library.load(entry)
     return asked.library.described(entry)
+
+
+@_get("report")
+def report(asked: Asked) -> Answer:
+    text = html([of_entries(asked.library, asked.entry().found.run)])
+    return Download(text.encode("utf-8", "replace"), "text/html; charset=utf-8", "report.html")
 
 
 @_get("overview")

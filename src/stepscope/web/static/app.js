@@ -1,1 +1,1 @@
-export{t as render}from"./app-cKTxuhRM.js";
+export{t as render}from"./app-DtLThMc4.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-cKTxuhRM.js";e();
+import{t as e}from"./app-DtLThMc4.js";e();

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import polars as pl
@@ -38,7 +39,9 @@ def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
 
 def _configuration(opened: Opened, workers: int) -> list[dict[str, Any]]:
     facts, tables = opened.facts, opened.tables
-    devices = ", ".join(facts.device_names.values()) or ", ".join(map(str, facts.device_ids))
+    named = Counter(facts.device_names.values())
+    devices = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in named.items())
+    devices = devices or ", ".join(map(str, facts.device_ids))
     steps = tables.steps["step"].drop_nulls().to_list()
     said = {
         "Number of Worker(s)": workers,

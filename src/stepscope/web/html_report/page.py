@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the parts of the report together: one run after the other, each with its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from stepscope import __version__
+from stepscope.errors import CaptureError
+from stepscope.web.html_report import sections
+from stepscope.web.html_report.markup import EMPTY, Markup, joined, tag
+from stepscope.web.library import Entry, Library
+from stepscope.web.opened import Opened
+from stepscope.web.problems import Problem
+
+MOST_WORKERS = 8  # shown in detail; the pictures of all workers hold every one
+# Should a text ever pass for markup, it still can load and run nothing.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+STYLE = (Path(__file__).with_name("style.css")).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The captures of one run: those that could be read, and why the others could not."""
+
+    name: str
+    ready: dict[str, Opened]
+    missing: list[tuple[str, str]]
+
+
+def runs(paths: Sequence[Path]) -> list[Run]:
+    """Reads every capture below some folders, as the page would.
+
+    Raises:
+        CaptureError: there is none, or none can be read.
+    """
+    library = Library(paths)
+    try:
+        library.scan()
+        made = [of_entries(library, name) for name in dict.fromkeys(entry.found.run for entry in library.entries())]
+        empty = library.listing()["empty"]
+    finally:
+        library.close()
+    if empty:
+        raise CaptureError(empty["title"], cause=empty["detail"], fix=f"{empty['hint']}: {'; '.join(empty['layouts'])}")
+    if not any(run.ready for run in made):
+        worker, why = made[0].missing[0]
+        raise CaptureError("no capture can be read", where=f"{made[0].name}: {worker}", cause=why, fix="stepscope info says more")
+    return made
+
+
+def of_entries(library: Library, name: str) -> Run:
+    """All captures of one run; waits until they are read."""
+    run = Run(name, {}, [])
+    entries: list[Entry] = [entry for entry in library.entries() if entry.found.run == name]
+    for entry in entries:
+        library.load(entry)
+    for entry in entries:
+        several = sum(other.found.worker == entry.found.worker for other in entries) > 1
+        worker = f"{entry.found.worker} · {entry.found.span}" if several else entry.found.worker
+        try:
+            run.ready[worker] = library.opened(entry, None)
+        except Problem as problem:
+            run.missing.append((worker, ". ".join(part for part in (problem.title, problem.detail, problem.hint) if part)))
+    return run
+
+
+def html(made: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime | None = None) -> str:
+    """The whole file."""
+    title = ", ".join(run.name for run in made)
+    body = [_run_section(run, f"r{place}", most_workers) for place, run in enumerate(made)]
+    when = (now or datetime.now(timezone.utc)).strftime("%Y-%m-%d %H:%M UTC")
+    contents = [
+        tag(
+            "li",
+            tag("a", run.name, href=f"#r{place}"),
+            tag(
+                "ul",
+                *(
+                    tag("li", tag("a", worker, href=f"#r{place}w{number}"))
+                    for number, worker in enumerate([*run.ready][:most_workers])
+                ),
+            ),
+        )
+        for place, run in enumerate(made)
+    ]
+    head = joined(
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", **{"http-equiv": "Content-Security-Policy"}, content=POLICY),
+        tag("title", f"{title} · stepscope"),
+        tag("style", Markup(STYLE)),
+    )
+    page = joined(
+        tag("header", tag("h1", title), tag("p", f"stepscope {__version__} · {when}")),
+        tag("nav", tag("ul", *contents), aria_label="Contents"),
+        tag("main", *body),
+    )
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', page), lang='en')}\n"
+
+
+def _run_section(run: Run, anchor: str, most: int) -> Markup:
+    shown = list(run.ready.items())[:most]
+    left = len(run.ready) - len(shown)
+    simulated = any(opened.simulated for opened in run.ready.values())
+    several = len(run.ready) > 1
+    return tag(
+        "article",
+        tag("h2", run.name, tag("span", "simulated NPU · modelled times", class_="simulated") if simulated else EMPTY),
+        *(tag("p", tag("b", worker), f": {why}", class_="note") for worker, why in run.missing),
+        tag("section", tag("h3", "All workers"), sections.workers(run.ready, []), id=f"{anchor}-all") if several else EMPTY,
+        *(
+            tag(
+                "details",
+                tag("summary", tag("h2", f"Worker {worker}")),
+                sections.capture(opened, f"{anchor}w{number}", len(run.ready)),
+                id=f"{anchor}w{number}",
+                open="",
+            )
+            for number, (worker, opened) in enumerate(shown)
+        ),
+        tag("p", f"{left} more workers are in the pictures above only: --workers {len(run.ready)}", class_="note")
+        if left
+        else EMPTY,
+        id=anchor,
+    )

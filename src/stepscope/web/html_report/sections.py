@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the report says about one capture and about all workers of a run: the views' own numbers, most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepscope.web.html_report import drawing
+from stepscope.web.html_report.markup import EMPTY, Markup, joined, number, table, tag, time_text
+from stepscope.web.opened import Opened
+from stepscope.web.paging import Listing, page
+from stepscope.web.problems import Problem
+from stepscope.web.query import Query
+from stepscope.web.view_list import views_of
+from stepscope.web.views import distributed, findings, kernels, memory, modules, operators, overview
+
+MOST_ROWS = 25
+_NPU_PARTS = ("Computing", "Communication(Not Overlapped)", "Free")  # what adds up to a step; the others are parts of them
+Section = Callable[[Opened], Markup]
+
+
+def capture(opened: Opened, anchor: str, workers: int) -> Markup:
+    """Everything about one worker; a part that cannot be had says why and leaves the others."""
+    views = views_of(opened)
+    kernel = next((view for view in views if view.endswith(" Kernel")), "")
+    parts: list[tuple[str, str, Section]] = [
+        ("Overview", "Where the time goes", lambda one: _overview(one, workers)),
+        ("Findings", "Findings", _findings),
+        ("Trace", "Timeline", _timeline),
+        ("Operator", "Operator", _operators),
+        (kernel, kernel, _kernels),
+        ("Memory", "Memory", _memory),
+        ("Module", "Module", _modules),
+        ("Files", "What was lost while reading", _quality),
+    ]
+    return joined(*(_part(title, section, opened, f"{anchor}-{view}") for view, title, section in parts if view and view in views))
+
+
+def _part(title: str, section: Section, opened: Opened, anchor: str) -> Markup:
+    try:
+        inside = section(opened)
+    except Problem as problem:
+        inside = tag("p", ". ".join(part for part in (problem.title, problem.detail, problem.hint) if part), class_="note")
+    return tag("section", tag("h3", title), inside, id=anchor.replace(" ", "-")) if inside else EMPTY
+
+
+def _overview(opened: Opened, workers: int) -> Markup:
+    data = overview.overview(opened, workers)
+    steps, rows = data["steps"], data["execution"]["rows"]
+    shown = [name for name in steps["categories"] if not opened.is_npu or name in _NPU_PARTS]
+    places = [steps["categories"].index(name) for name in shown]
+    bars = [(str(row["step"]), [row["values"][place] for place in places]) for row in steps["rows"]]
+    slow = [str(row["step"]) for row in steps["rows"] if row["slow"]]
+    notes = [f"slow steps: {', '.join(slow)}"] if slow else []
+    notes += [f"the first {drawing.MOST_BARS} of {len(bars)} steps are drawn"] if len(bars) > drawing.MOST_BARS else []
+    average = data["average_step_us"]
+    return joined(
+        tag("p", tag("b", time_text(average)), " average step time", class_="headline") if average else EMPTY,
+        *(tag("p", note, class_="note") for note in data["notes"]),
+        table(data["execution"]["columns"], rows, bars=1) if rows else EMPTY,
+        tag("h4", "Step Time Breakdown"),
+        drawing.stacked(shown, bars, "Time of each step by what it went to"),
+        *(tag("p", note, class_="note") for note in notes),
+        *(
+            table([title, ""], [[fact["name"], _fact(fact)] for fact in data[key]])
+            for title, key in (
+                ("Configuration", "configuration"),
+                ("Device Summary", "device_summary"),
+                ("GPU Summary", "gpu_summary"),
+            )
+            if data[key]
+        ),
+    )
+
+
+def _fact(fact: Mapping[str, Any]) -> str:
+    value = fact["value"]
+    text = ", ".join(map(str, value)) if isinstance(value, list) else number(value, 2)
+    return f"{text} {fact.get('unit') or ''}".strip()
+
+
+def _findings(opened: Opened) -> Markup:
+    found = findings.findings(opened)
+    rows = [
+        [hit["severity"], joined(tag("b", hit["title"]), tag("br"), hit["detail"]), hit["action"], hit["gain_us"]]
+        for hit in found["findings"]
+    ]
+    silent = "; ".join(f"{one['rule']}: {one['because']}" for one in found["not_applicable"])
+    if not rows:
+        return tag("p", f"No findings. Not applicable: {silent or 'none'}", class_="note")
+    note = f"Not applicable: {silent}" if silent else ""
+    return table(["Severity", "Finding", "What to do", "Estimated gain (us)"], rows, bars=3, note=note)
+
+
+def _listing(listing: Listing, bars: str, leave: tuple[str, ...] = ()) -> Markup:
+    """The first rows of a table of the page, with the sums of all."""
+    data = page(listing, Query(limit=MOST_ROWS))
+    places = [place for place, column in enumerate(data["columns"]) if column["shown"] and column["key"] not in leave]
+    rows = [[row[place] for place in places] for row in data["rows"]]
+    keys = [data["columns"][place]["key"] for place in places]
+    note = [f"the first {len(rows)} of {data['total']:,} rows"] if data["total"] > len(rows) else []
+    sums = [
+        f"{data['columns'][place]['name']} {number(data['totals'][key])}"
+        for place, key in zip(places, keys, strict=True)
+        if key in data["totals"]
+    ]
+    note += [f"total: {', '.join(sums)}"] if sums else []
+    titles = [data["columns"][place]["name"] for place in places]
+    return table(titles, rows, bars=keys.index(bars) if bars in keys else None, note="; ".join([*note, *data["notes"]]))
+
+
+def _timeline(opened: Opened) -> Markup:
+    drawn = drawing.timeline(opened.trace)
+    return (
+        joined(drawn, tag("p", "The three fullest rows of each track; stepscope view shows every slice.", class_="note"))
+        if drawn
+        else EMPTY
+    )
+
+
+def _operators(opened: Opened) -> Markup:
+    listing = operators.operators(opened, Query())
+    device = any(column.key == "device_self" for column in listing.columns)
+    return _listing(listing, "device_self" if device else "host_self", ("call_stack",))
+
+
+def _kernels(opened: Opened) -> Markup:
+    return _listing(kernels.kernels(opened, Query()), "total")
+
+
+def _memory(opened: Opened) -> Markup:
+    data = memory.curve(opened, Query(px=drawing.WIDTH))
+    series = [one for one in data["series"] if one["name"] in ("Allocated (MB)", "Reserved (MB)")] or data["series"]
+    return joined(*(tag("p", title) for title in data["titles"]), drawing.curves(series, "Memory over time"))
+
+
+def _modules(opened: Opened) -> Markup:
+    data = modules.modules(opened, Query())
+    rows = [
+        [joined(Markup("&emsp;" * row["depth"]), row["cells"][0]), *row["cells"][1:]]
+        for row in data["rows"]
+        if row["depth"] < 4
+    ][: 4 * MOST_ROWS]  # fmt: skip
+    left = len(data["rows"]) - len(rows)
+    titles = [f"{title} (us)" if title.endswith("Time") else title for title in data["columns"]]
+    return table(titles, rows, bars=3, note=f"{left} deeper or later modules are left out" if left else "")
+
+
+def _quality(opened: Opened) -> Markup:
+    rows = opened.tables.quality.select("source", "issue", "count", "detail").rows()
+    return table(["Source", "Issue", "Count", "Detail"], rows) if rows else tag("p", "Nothing.", class_="note")
+
+
+def workers(ready: dict[str, Opened], missing: list[dict[str, Any]]) -> Markup:
+    """All workers of a run beside each other."""
+    data = distributed.overview(ready, missing, Query())
+    parts = []
+    for block in (data["computation"], data["synchronizing"]):
+        bars = [(worker, row) for worker, row in zip(data["workers"], block["rows"] if block else [], strict=bool(block)) if row]
+        if bars:
+            # Bubbles and preparing are no part of the bar's length.
+            places = [place for place, name in enumerate(block["series"]) if name not in ("Bubble", "Preparing")]
+            drawn = [(worker, [row[place] for place in places]) for worker, row in bars]
+            parts += [
+                tag("h4", block["title"]),
+                drawing.stacked([block["series"][place] for place in places], drawn, block["title"]),
+                table(["Worker", *block["series"]], [[worker, *row] for worker, row in bars]),
+            ]
+    slow = distributed.slow(ready)["rows"] if len(ready) > 1 else []
+    if slow:
+        rows = [
+            [
+                row["worker"],
+                row["step_us"],
+                row["behind_us"],
+                row["cause"] or "",
+                ", ".join(one["name"] for one in row["operators"]),
+            ]
+            for row in slow
+        ]
+        parts += [
+            tag("h4", "Slow ranks"),
+            table(["Worker", "Step (us)", "behind the fastest (us)", "Cause", "Operators"], rows, bars=2),
+        ]
+    return joined(*parts)
