@@ -34,6 +34,7 @@ class Log(Protocol):
 
 
 _log: Log | None = None
+_vendor: Any = None
 
 
 def _never() -> bool:
@@ -202,6 +203,8 @@ class Marks:
     def stop(self) -> None:
         stages.end()
         take(None)
+        if _vendor is not None:
+            forward_to(_vendor)
         if isinstance(self.log, MarkLog):
             self.log.stop()
 
@@ -211,6 +214,15 @@ def take(log: Log | None) -> None:
     global _log, _compiling
     _log = log
     _compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", _never)
+
+
+def forward_to(vendor: Any) -> None:
+    """Hand all marks to the vendor's library, whenever no capture of ours takes them."""
+    global _vendor
+    _vendor = vendor
+    log = VendorMarks(vendor)
+    take(log)
+    stages.begin(log)
 
 
 def current() -> Log | None:

@@ -11,10 +11,12 @@ import functools
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.collect.guard import tolerated
+from stepscope.collect.forward_marks import ForwardMarks
+from stepscope.collect.guard import quietly, tolerated
 from stepscope.collect.mark_log import DEFAULT_DOMAIN, MarkLog
 
 _log: Any = None
@@ -44,16 +46,30 @@ class Patch:
 def begin(log: Any) -> None:
     """A capture begins whose marks go to `log`."""
     global _log
+    if _log is not None:
+        end()
     _log = log
     if isinstance(log, MarkLog) and "torch" in sys.modules:  # the vendor's torch_npu marks these itself
         tolerated("marking data loaders", _mark_loaders)
         tolerated("marking checkpoints", _mark_checkpoints)
+    for stage in _asked:
+        tolerated(f"marking {stage.name}", stage.begin)
 
 
 def end() -> None:
     global _log
+    for stage in _asked:
+        quietly(stage.end)
     _log = None
     _patches[:] = [patch for patch in _patches if not patch.restore()]
+
+
+def ask_for_forward_and_steps() -> None:
+    """Mark the forward pass and steps too, in this capture and all later ones."""
+    if not _asked:
+        _asked.extend((_Forward(), _Steps()))
+        if _log is not None:
+            begin(_log)
 
 
 def current_stream() -> Any:
@@ -131,6 +147,88 @@ def _around_save(save: Callable[..., Any]) -> Callable[..., Any]:
             log.end(number, DEFAULT_DOMAIN)
 
     return saved
+
+
+class _Forward:
+    name = "the forward pass"
+
+    def __init__(self) -> None:
+        import torch
+
+        self._marks = ForwardMarks(lambda: _log, current_stream, put)
+        self._compiles = False
+        # Code that was compiled, or is going to be. Few programs call this often, so it may stay.
+        Patch(torch, "compile", self._around_compile)
+
+    def begin(self) -> None:
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        self._marks.start(compiled=self._compiles or bool(counters and counters["frames"]["total"]))
+
+    def end(self) -> None:
+        self._marks.stop()
+
+    def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile(*arguments: Any, **options: Any) -> Any:
+            if not self._compiles:
+                self._compiles = True
+                if _log is not None:
+                    quietly(self._marks.wrap)
+            return original(*arguments, **options)
+
+        return compile
+
+
+class _Steps:
+    """`step n` lasts from the end of the optimizers' step n to the end of the next; n counts from the first one that was seen.
+
+    A step is over when an optimizer that has stepped in it steps again, so several optimizers make one step. A capture that
+    begins inside a step shows the rest of it.
+    """
+
+    name = "steps"
+
+    def __init__(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        self._count = self._open = 0
+        self._stepping: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        register_optimizer_step_pre_hook(self._before)
+        register_optimizer_step_post_hook(self._after)
+
+    def begin(self) -> None:
+        self._open = 0
+        if self._count and _log is not None:
+            self._open = _log.begin(f"step {self._count}", current_stream(), DEFAULT_DOMAIN)
+
+    def end(self) -> None:
+        """The log ends the range that is open."""
+        self._open = 0
+
+    def _before(self, optimizer: Any, arguments: Any, options: Any) -> None:
+        self._stepping.add(optimizer)
+
+    def _after(self, optimizer: Any, arguments: Any, options: Any) -> None:
+        # A step that calls that of the class above ends twice.
+        if optimizer not in self._stepping:
+            return
+        self._stepping.discard(optimizer)
+        if not self._stepped or optimizer in self._stepped:
+            self._stepped.clear()
+            quietly(self._next)
+        self._stepped.add(optimizer)
+
+    def _next(self) -> None:
+        self._count += 1
+        log = _log
+        if log is not None:
+            if self._open:
+                log.end(self._open, DEFAULT_DOMAIN)
+            self._open = log.begin(f"step {self._count}", current_stream(), DEFAULT_DOMAIN)
+
+
+_asked: list[_Forward | _Steps] = []
 
 
 def _forget_in_child() -> None:

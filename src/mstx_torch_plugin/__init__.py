@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks the stages of a training loop: `dataloader`, `forward`, `step n` and `save_checkpoint`. Import it after torch.
+
+They are recorded while a profiler with mstx on runs; without one nothing is patched and nothing costs.
+"""
+
+from stepscope.collect import plugin
+
+plugin.apply()
