@@ -91,7 +91,7 @@ struct Reporter final : torch::profiler::impl::ProfilerStateBase {
   }
   void reportMemoryUsage(void* address, int64_t size, size_t allocated, size_t reserved, c10::Device device) override {
     Stream* stream = current_stream();
-    if (!stream || !(stream->options & kMemory))
+    if (!stream || !(stream->options & kMemory) || ((stream->options & kHostMemoryOnly) && !device.is_cpu()))
       return;
     Busy busy(stream);
     if (!busy.recording)

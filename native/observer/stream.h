@@ -25,6 +25,7 @@ enum Option : uint32_t {
   kModules = 8,
   kFlops = 16,
   kAllThreads = 32,
+  kHostMemoryOnly = 64,  // the device's own recorder writes its memory
 };
 
 inline bool wants_inputs(uint32_t options) {

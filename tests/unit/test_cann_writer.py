@@ -91,7 +91,6 @@ def test_names_come_back_even_when_nothing_closes_the_folder(tmp_path: Path):
     writer = ProfWriter(tmp_path, SESSION)
     host = HostWriter(writer)
     host.calls(level=20000, type=writer.acl_type("aclnnAdd"), tid=1, start_ns=T0, end_ns=T0 + 5, item="Größe: a\nb")
-    writer.flush()
     words = read_dictionaries(open_prof(writer.path).host)
     call = read_records(open_prof(writer.path).host, layouts.API_EVENT).rows
     assert words.hashes.text(call["item"]).to_list() == ["Größe: a b"]

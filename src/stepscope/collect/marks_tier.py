@@ -16,11 +16,13 @@ class MarksTier:
     streams = True
     stops_anywhere = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, folder: bool = True) -> None:
         self._steps: list[int] = []
+        self._folder = folder  # False: nothing is recorded here at all
 
     def prepare(self, capture: Path) -> None:
-        paths.make_folder(capture / "FRAMEWORK")
+        if self._folder:
+            paths.make_folder(capture / "FRAMEWORK")
 
     def start(self) -> None:
         self._steps.clear()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from stepscope.collect import messages, paths
+from stepscope.collect import messages, paths, simulated
 from stepscope.collect.observer import Observer, ObserverOptions, StopReport, load_observer
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers import TierReport
@@ -83,6 +83,7 @@ class NativeTier:
             with_modules=switches.with_modules,
             with_flops=switches.with_flops,
             all_threads=self._settings.all_threads,
+            host_memory_only=simulated.selected(self._settings),
             max_bytes=self._settings.budget.max_bytes,
         )
 

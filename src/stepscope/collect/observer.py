@@ -39,11 +39,15 @@ class ObserverOptions:
     with_modules: bool = False
     with_flops: bool = False
     all_threads: bool = False
+    host_memory_only: bool = False  # the device's own recorder writes its memory
     max_bytes: int | None = None
 
     @property
     def bits(self) -> int:
-        switches = (self.record_shapes, self.profile_memory, self.with_stack, self.with_modules, self.with_flops, self.all_threads)
+        switches = (
+            self.record_shapes, self.profile_memory, self.with_stack, self.with_modules, self.with_flops, self.all_threads,
+            self.host_memory_only,
+        )  # fmt: skip
         return sum(1 << place for place, on in enumerate(switches) if on)
 
     @property

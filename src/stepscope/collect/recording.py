@@ -5,24 +5,37 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import budget, info_file, loader_workers, messages, metadata, paths, spool, stages, termination, tiers
+from stepscope.collect import (
+    budget,
+    info_file,
+    loader_workers,
+    messages,
+    metadata,
+    paths,
+    simulated,
+    spool,
+    stages,
+    termination,
+    tiers,
+)
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
+from stepscope.collect.current_capture import CurrentCapture
 from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.guard import tolerated
 from stepscope.collect.host_sampler import HostSampler
 from stepscope.collect.marks import Marks, range_end, range_start
 from stepscope.collect.os_calls import OsCalls
 from stepscope.collect.settings import Place, Settings, Switches
+from stepscope.collect.simulated import SimulatedDevice
 
 
-class Recording:
+class Recording(CurrentCapture):
     """Makes captures: `init` opens one, `start` and `stop` bound what is recorded, `finalize` closes it.
 
     Args:
@@ -39,31 +52,21 @@ class Recording:
         user_metadata: metadata.Metadata,
         trace_id_callback: Callable[[], Any] | None = None,
     ):
+        super().__init__()
         self.settings = settings
         self.trace_id = ""
         self.trace_id_callback = trace_id_callback
         self.limit: str | None = None
         self._place, self._metadata = place, user_metadata
         self._where: Place | None = None
-        self._folder: Path | None = None
         self._tier: tiers.Tier | None = None
         self._report = tiers.TierReport()
-        self._beside: list[GcPauses | HostSampler | OsCalls | budget.Watch] = []
+        self._beside: list[GcPauses | HostSampler | OsCalls | SimulatedDevice | budget.Watch] = []
+        self._simulated: SimulatedDevice | None = None
         self._marks: Marks | None = None
         self._step_mark = 0
         self._began: Moment | None = None
-        self._recording = False
         self._analysing = False
-        self._stopping = threading.Lock()
-
-    @property
-    def prof_path(self) -> str:
-        """The folder of the current capture, or of the last one."""
-        return str(self._folder) if self._folder else ""
-
-    @property
-    def recording(self) -> bool:
-        return self._recording
 
     def init(self) -> None:
         given = self._place()
@@ -185,7 +188,7 @@ class Recording:
 
     def forget(self) -> None:
         """Nothing here belongs to this process any more: it was forked from the one that records."""
-        self._recording, self._tier, self._folder, self._beside, self._marks = False, None, None, [], None
+        self._recording, self._tier, self._folder, self._beside, self._marks, self._simulated = False, None, None, [], None, None
 
     def _begin_beside(self, folder: Path) -> None:
         framework = folder / "FRAMEWORK"
@@ -201,6 +204,9 @@ class Recording:
         if self.settings.marks:
             self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
             self._marks.start()
+        if simulated.selected(self.settings):
+            self._simulated = SimulatedDevice(folder, self.settings)
+            self._beside.append(self._simulated)
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
         for item in self._beside:
@@ -232,11 +238,15 @@ class Recording:
         assert self._tier is not None
         collector: dict[str, Any] = {"tier": self._tier.name, "device": self._device(), "pid": os.getpid(), "complete": complete}
         collector |= self._report.collector
+        dropped = dict(self._report.dropped)
+        if simulated.selected(self.settings):
+            collector |= simulated.about()
+            dropped |= self._simulated.dropped if self._simulated else {}
         if self.limit:
             collector["limit"] = self.limit
         content = info_file.info(self.settings, self._began, now(), collector)
-        if self._report.dropped:
-            content["dropped"] = self._report.dropped
+        if dropped:
+            content["dropped"] = dropped
         info_file.write_info(self._folder, {**content, **self._report.info})
 
     def _device(self) -> str:

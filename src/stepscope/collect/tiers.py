@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stepscope.collect import messages
+from stepscope.collect import messages, simulated
 from stepscope.collect.settings import Settings, Switches
 
 NAMES = ("native", "kineto", "ascend")
@@ -55,8 +55,8 @@ def choose(settings: Settings) -> Tier:
         wanted = None
     if wanted == "ascend" or (wanted is None and "NPU" in settings.activities and ascend.available()):
         return ascend.AscendTier(settings)
-    if settings.ranges_only:
-        return MarksTier()
+    if settings.ranges_only or (simulated.selected(settings) and "CPU" not in settings.activities):
+        return MarksTier(folder=settings.marks)  # the device's records come from the device itself
     if wanted == "kineto":
         return KinetoTier(settings)
     if "CUDA" in settings.activities:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import os
 
-from stepscope.collect import ascend
+from stepscope.collect import ascend, simulated
 
 
 class ProfilerActivity(enum.Enum):
@@ -74,7 +74,7 @@ def supported_activities() -> set[ProfilerActivity]:
 
         if torch.cuda.is_available():
             found.add(ProfilerActivity.CUDA)
-    if ascend.available() or os.environ.get("STEPSCOPE_COLLECTOR") == "ascend":
+    if simulated.available() or ascend.available() or os.environ.get("STEPSCOPE_COLLECTOR") == "ascend":
         found.add(ProfilerActivity.NPU)
     return found
 

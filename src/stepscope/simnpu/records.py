@@ -59,10 +59,33 @@ MEMORY = np.dtype(
         ("component", "u1"),
     ]
 )
+TRANSFER = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("connection", "<u8"),
+        ("bytes", "<u8"),
+        ("notify", "<u8"),
+        ("task", "<u4"),
+        ("device", "<i4"),
+        ("stream", "<i4"),
+        ("src_rank", "<i4"),
+        ("dst_rank", "<i4"),
+        ("plane", "<u2"),
+        ("kind", "u1"),
+        ("transport", "u1"),
+        ("link", "u1"),
+        ("data_type", "u1"),
+        ("reduce_op", "u1"),
+        ("flags", "u1"),
+        ("reserved", "<u4"),
+    ]
+)
 CALL = np.dtype([("start", "<i8"), ("end", "<i8"), ("value", "<u8"), ("thread", "<u4"), ("call", "<u2"), ("device", "<i2")])
 
-KERNEL, COPY_H2D, COPY_D2H, COPY_D2D, EVENT_RECORD, EVENT_WAIT, COLLECTIVE = range(7)
+KERNEL, COPY_H2D, COPY_D2H, COPY_D2D, EVENT_RECORD, EVENT_WAIT, COLLECTIVE, MARK = range(8)
 FAILED, AWAITED = 1, 2
+TRANSFER_NAMES = ("Memcpy", "Reduce_Inline", "Notify_Wait", "Notify_Record")
 CALL_NAMES = {
     1: "aclrtSynchronizeStream",
     2: "aclrtSynchronizeDevice",
@@ -99,6 +122,17 @@ class Records:
     def stop(self) -> None:
         """Tasks that are still queued are not recorded: synchronise before."""
         self._library.simnpu_record(0)
+
+    def wait_idle(self) -> None:
+        """Wait until all that was queued has run."""
+        import torch
+
+        for number in range(torch.npu.device_count()):
+            torch.npu.synchronize(number)
+
+    def transfers(self) -> npt.NDArray[Any]:
+        """The link-level tasks of collectives."""
+        return np.empty(0, TRANSFER)
 
     def tasks(self) -> npt.NDArray[Any]:
         return _drained(self._library.simnpu_drain_tasks, TASK)

@@ -30,12 +30,18 @@ def read_facts(prof: Prof) -> Facts:
         host_uid=str(first.info.get("hostUid", "")),
         cann_version=str(first.info.get("cannVersion") or ""),
         device_ids=tuple(part.device for part in prof.devices if part.device is not None),
-        device_names={str(part.device): CHIPS[part.chip] for part in prof.devices if part.chip in CHIPS},
+        device_names={str(part.device): name for part in prof.devices if (name := _name(part))},
         level=_level(settings.setting("prof_level", "profLevel")),
         aic_metrics=settings.setting("ai_core_metrics"),
         session_start_ns=_ns(first.start, "collectionTimeBegin"),
         session_end_ns=_ns(first.end, "collectionTimeEnd"),
     )
+
+
+def _name(part: Part) -> str:
+    """What the device is called; a simulated one says its own name."""
+    said = part.device_info.get("name")
+    return said if isinstance(said, str) and said else CHIPS.get(part.chip, "") if part.chip is not None else ""
 
 
 def _rank(parts: tuple[Part, ...]) -> int:

@@ -37,6 +37,7 @@ class Chip:
     core_mhz: int = 1650
     ai_cores: int = 20
     vector_cores: int = 40
+    name: str = ""  # shown instead of the platform's
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def _device_info(chip: Chip, device: int) -> dict[str, Any]:
         "ctrl_cpu_core_num": 1,
         "ctrl_cpu_endian_little": 1,
         "ts_cpu_core_num": 0,
+        **({"name": chip.name} if chip.name else {}),
     }
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a raw `PROF_*` folder: settings, records in slices, dictionaries (cann-raw.md 1, 8).
 
-Records go to their file as they come, so memory does not grow with the session and a killed process loses only what
-was not yet flushed. One lock guards everything: any thread may call, one at a time gets through.
+Records go to their file as they come, so memory does not grow with the session and a killed process loses nothing that
+was appended. One lock guards everything: any thread may call, one at a time gets through.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -61,10 +63,10 @@ class ProfWriter:
         self._acl: dict[str, int] = {}
         self._lock = threading.RLock()
         self._closed = False
+        parent.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o750)
         for device in (None, *session.devices):
-            (self._part(device) / "data").mkdir(parents=True)
-            for name, data in start_files(session, device).items():
-                _put(self._part(device) / name, data)
+            self._begin_part(device)
         lines = (f"{level}_{number}:{name}\n" for level, types in WRITTEN.items() for number, name in types.items())
         self._text("type_info_dic", "".join(lines))
 
@@ -73,6 +75,13 @@ class ProfWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def add_device(self, device: int) -> None:
+        """Make the folder of a device that joins later; nothing when it is there."""
+        with self._lock:
+            if device not in self.session.devices:
+                self.session = replace(self.session, devices=(*self.session.devices, device))
+                self._begin_part(device)
 
     def clock(self, device: int | None = None) -> Clock:
         """The clock of the host's records or of a device's."""
@@ -118,13 +127,6 @@ class ProfWriter:
                 self._text("type_info_dic", f"{ACL}_{known}:{name}\n")
             return known
 
-    def flush(self) -> None:
-        """Hand all that was appended to the operating system."""
-        with self._lock:
-            self._flush_texts()
-            for file in self._files.values():
-                file.flush()
-
     def close(self, end_ns: int | None = None) -> None:
         """Close all files and write `end_info`; the end is now unless it is given. A second call does nothing."""
         with self._lock:
@@ -138,6 +140,12 @@ class ProfWriter:
             for device in (None, *self.session.devices):
                 name, data = end_file(self.session, device, end_ns)
                 _put(self._part(device) / name, data)
+
+    def _begin_part(self, device: int | None) -> None:
+        for folder in (self._part(device), self._part(device) / "data"):
+            folder.mkdir(mode=0o750)
+        for name, data in start_files(self.session, device).items():
+            _put(self._part(device) / name, data)
 
     def _part(self, device: int | None) -> Path:
         return self.path / ("host" if device is None else f"device_{device}")
@@ -172,13 +180,9 @@ class _SliceFile:
                 continue
             now, data = data[: max(room, record)], data[max(room, record) :]
             if self._open is None:
-                self._open = self._slice.open("wb")
-            self._open.write(now.data)
+                self._open = _created(self._slice)
+            _write(self._open, now.data)
             self._size += len(now)
-
-    def flush(self) -> None:
-        if self._open:
-            self._open.flush()
 
     def close(self) -> None:
         """End the slice; what comes later begins the next one."""
@@ -194,9 +198,21 @@ class _SliceFile:
 
 
 def _put(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+    with _created(path) as file:
+        _write(file, memoryview(data))
     _done(path, f"filesize:{len(data)}\n")
 
 
 def _done(path: Path, text: str) -> None:
-    path.with_name(f"{path.name}.done").write_text(text)
+    with _created(path.with_name(f"{path.name}.done")) as file:
+        _write(file, memoryview(text.encode()))
+
+
+def _created(path: Path) -> IO[bytes]:
+    """Mode 0640, and no buffer: a forked child must not write it out a second time, a killed process loses nothing."""
+    return open(path, "wb", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o640))
+
+
+def _write(file: IO[bytes], data: memoryview) -> None:
+    while len(data):
+        data = data[file.write(data) :]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated NPU's part of a capture: a thread that writes what the device did, from start to stop.
+
+The thread and `stop` are all that touches the device capture; the training thread only waits for its device once, at the
+end, as hardware's collector lets it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import metadata
+from stepscope.collect.clocks import now, raw_ns
+from stepscope.collect.guard import tolerated
+from stepscope.collect.settings import Settings
+from stepscope.formats.mark_lines import read_raw
+from stepscope.simnpu import loaded
+
+INTERVAL_SECONDS = 0.25
+DEVICE = "npu_sim"
+_LEVELS = {"Level_none": -1, "Level0": 0, "Level1": 1, "Level2": 2}
+_METRICS = {
+    "ACL_AICORE_PIPE_UTILIZATION": "PipeUtilization",
+    "ACL_AICORE_ARITHMETIC_UTILIZATION": "ArithmeticUtilization",
+    "ACL_AICORE_MEMORY_BANDWIDTH": "Memory",
+    "ACL_AICORE_L0B_AND_WIDTH": "MemoryL0",
+    "ACL_AICORE_MEMORY_UB": "MemoryUB",
+    "ACL_AICORE_RESOURCE_CONFLICT_RATIO": "ResourceConflictRatio",
+    "ACL_AICORE_L2_CACHE": "L2Cache",
+    "ACL_AICORE_MEMORY_ACCESS": "MemoryAccess",
+}
+
+
+def available() -> bool:
+    """Whether this process has the simulated device."""
+    return loaded()
+
+
+def selected(settings: Settings) -> bool:
+    """Whether a capture with these settings holds what the simulated device does."""
+    return "NPU" in settings.activities and loaded()
+
+
+def about() -> dict[str, Any]:
+    """What profiler_info.json says of the device: that it is simulated, and which of its data are no measurements."""
+    from stepscope.simnpu.capture import CHIP, MODELLED
+
+    # With a model of time, kernels last at least as long as it says.
+    times = ["kernel times"] if os.environ.get("STEPSCOPE_SIM_KERNEL_TIME", "0") not in ("", "0") else []
+    return {"device": DEVICE, "device_name": CHIP.name, "modelled": [*times, *MODELLED]}
+
+
+class SimulatedDevice:
+    """Writes the PROF folder of one capture, and the device's records in FRAMEWORK."""
+
+    def __init__(self, capture: Path, settings: Settings):
+        from stepscope.simnpu.capture import DeviceCapture
+        from stepscope.simnpu.records import Records
+
+        self._records = Records()
+        self._device = DeviceCapture(capture, _wanted(settings), self._records)
+        self._framework, self._marks = capture / "FRAMEWORK", settings.marks
+        self._end = threading.Event()
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name="stepscope-device", daemon=True)
+
+    def start(self) -> None:
+        import torch
+
+        begin = now()
+        # Of a device that nobody used there is nothing to tell; others join when their first task comes.
+        current = torch.npu.current_device()
+        held = {number: torch.npu.memory_reserved(number) for number in range(torch.npu.device_count())}
+        self._device.start(begin.raw_ns, begin.unix_ns, {n: size for n, size in held.items() if size or n == current})
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for the device, write what is left and close the folder; a second call does nothing."""
+        if self._end.is_set():
+            return
+        self._records.wait_idle()
+        self._records.stop()
+        self._end.set()
+        if self._thread.ident is None:
+            return  # never started
+        self._thread.join()
+        self._write(self._finish)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Records for which there was no room, for profiler_info.json."""
+        lost = self._records.lost()
+        return {"device records": lost} if lost else {}
+
+    def _run(self) -> None:
+        while not self._end.wait(INTERVAL_SECONDS):
+            self._write(self._take)
+
+    def _write(self, work: Callable[[], bool]) -> None:
+        """A fault of ours ends the device's part of the capture; what was written stays."""
+        self._failed = self._failed or not tolerated("writing the device's records", work)
+
+    def _take(self) -> bool:
+        self._device.take(raw_ns())
+        return True
+
+    def _finish(self) -> bool:
+        self._device.take(raw_ns(), last=True)
+        if self._marks:
+            self._device.marks(read_raw(self._framework).to_dicts())
+        self._device.close(now().unix_ns)
+        return True
+
+
+def _wanted(settings: Settings) -> Any:
+    from stepscope.simnpu.capture import Wanted
+
+    said = settings.experimental
+    rank = metadata.rank()
+    return Wanted(
+        level=_LEVELS.get(str(said.get("_profiler_level", "Level0")), 0),
+        metrics=_METRICS.get(str(said.get("_aic_metrics", "")), ""),
+        l2_cache=bool(said.get("_l2_cache")),
+        memory=settings.switches.profile_memory,
+        framework="CPU" in settings.activities,
+        marks_only=settings.ranges_only,
+        rank=int(rank) if rank is not None and str(rank).isdecimal() else None,
+    )

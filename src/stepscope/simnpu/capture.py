@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated device does while a capture runs, written as hardware's collector writes it: a `PROF_*` folder, and the
+task queue and device memory in FRAMEWORK.
+
+`take` drains what was recorded since the last call and writes it, so memory stays bounded and a killed process leaves all
+that was taken. One thread calls it at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.formats.cann.host_writer import HostWriter
+from stepscope.formats.cann.write_settings import Chip, Session
+from stepscope.formats.cann.writer import ProfWriter
+from stepscope.simnpu import framework_records
+from stepscope.simnpu.descriptions import AI_CPU, Descriptions
+from stepscope.simnpu.device_records import DeviceRecords, Ran
+from stepscope.simnpu.host_records import HostRecords
+from stepscope.simnpu.launches import Launches, LaunchTimes
+from stepscope.simnpu.memory_samples import MemorySamples
+from stepscope.simnpu.records import AWAITED, MARK, Records
+from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, queued
+
+# A counter of nanoseconds: times are kept as they were measured.
+CHIP = Chip(counter_mhz=1000.0, name="Simulated NPU")
+MODELLED = (
+    "kernel names, cores and block numbers",
+    "counters of cores and caches",
+    "core frequency",
+    "link-level times of collectives",
+)
+# A kernel is described anew right after its first run, and transfers follow their collective: what ended just now waits.
+RIPE_NS = 20_000_000
+
+# Type in task_track and in the device's records, by kind of task and by core.
+_RUNTIME_TYPES = np.array([0, 5, 5, 5, 2, 3, 0, 26])
+_SQE_TYPES = np.array([0, 17, 17, 11, 4, 5, 0, 3])
+_KERNEL_TYPES = np.array([0, 1, 66, 0, 108, 109, 0, 0, 0, 0])
+_TRANSFER_TYPES, _TRANSFER_SQES = np.array([5, 92, 14, 15]), np.array([11, 11, 7, 6])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to write; the levels are -1 (none), 0, 1 and 2."""
+
+    level: int = 1
+    metrics: str = ""  # name of a set of counters, empty for none
+    l2_cache: bool = False
+    memory: bool = False
+    framework: bool = True  # the host's operators are recorded too
+    marks_only: bool = False
+    rank: int | None = None
+    switches: Mapping[str, Any] = field(default_factory=dict)  # further keys of sample.json
+
+
+class DeviceCapture:
+    """One capture of this process's devices, from `start` to `close`."""
+
+    def __init__(self, capture: Path, wanted: Wanted, records: Records) -> None:
+        self._capture, self._wanted, self._records = capture, wanted, records
+        self._devices: dict[int, DeviceRecords] = {}
+        self._samples: dict[int, MemorySamples] = {}
+        self._late = np.empty(0)
+        self._late_transfers = NO_TRANSFERS
+        self.tasks = 0
+
+    def start(self, raw_ns: int, unix_ns: int, devices: Mapping[int, int]) -> None:
+        """Begin to record at a moment that is given on both clocks; `devices` are in use, with the memory they hold."""
+        wanted, self._offset, self._start = self._wanted, unix_ns - raw_ns, raw_ns
+        session = Session(
+            os.getpid(), unix_ns, raw_ns, rank=wanted.rank, devices=tuple(devices), level=max(wanted.level, 0),
+            metrics=wanted.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
+            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP, switches=wanted.switches,
+        )  # fmt: skip
+        self._writer = ProfWriter(self._capture, session)
+        self._host = HostWriter(self._writer)
+        self._descriptions = Descriptions(self._writer, self._records.description)
+        self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset)
+        self._times = LaunchTimes(self._offset)
+        self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
+        for device, held in devices.items():
+            self._device(device, held)
+        self._records.start()
+
+    @property
+    def path(self) -> Path:
+        return self._writer.path
+
+    def take(self, now_raw_ns: int, *, last: bool = False) -> None:
+        """Write what was recorded up to now; with `last` also what ended a moment ago."""
+        tasks, calls = self._ripe(self._records.tasks(), now_raw_ns, last), self._records.calls()
+        memory = self._records.memory()
+        transfers = np.concatenate([self._late_transfers, self._records.transfers()])
+        self._times.see(calls)
+        if self._wanted.level < 0 or self._wanted.marks_only:
+            tasks, calls = tasks[tasks["kind"] == MARK], calls[:0]
+        elif len(calls):
+            self._host_records.calls(calls)
+        if len(tasks):
+            self._write_tasks(tasks, transfers)
+        if self._wanted.memory and not self._wanted.marks_only:
+            self._write_memory(memory, now_raw_ns)
+
+    def marks(self, rows: list[dict[str, Any]]) -> None:
+        """Host parts of marks: pid, tid, start and end on the clock of the records, mark_id, message, domain, kind."""
+        for row in rows:
+            self._host.marks(
+                pid=row["pid"], tid=row["tid"], start_ns=row["start"] + self._offset, end_ns=row["end"] + self._offset,
+                mark=row["mark_id"], message=row["message"], domain=row["domain"], event=0 if row["kind"] == "marker" else 2,
+            )  # fmt: skip
+
+    def close(self, unix_ns: int | None = None) -> None:
+        self._writer.close(unix_ns)
+
+    def _ripe(self, fresh: npt.NDArray[Any], now_raw_ns: int, last: bool) -> npt.NDArray[Any]:
+        tasks = np.concatenate([self._late, fresh]) if len(self._late) else fresh
+        ripe = np.ones(len(tasks), bool) if last else tasks["end"] < now_raw_ns - RIPE_NS
+        self._late = tasks[~ripe]
+        return np.asarray(tasks[ripe])
+
+    def _write_tasks(self, tasks: npt.NDArray[Any], transfers: npt.NDArray[Any]) -> None:
+        launches = self._times.of(tasks)
+        tasks = launches.tasks
+        kernels = self._descriptions.rows(tasks["description"], anew=(tasks["flags"] & AWAITED) != 0)
+        self._host_records.launches(launches, kernels)
+        collective = launches.collectives
+        chosen = launches.where(collective)
+        parts = queued(transfers, chosen)
+        self._late_transfers = transfers[~np.isin(transfers["connection"], chosen.tasks["connection"])]
+        if len(chosen):
+            self._host_records.collectives(chosen, kernels[collective], parts)
+        for device in np.unique(tasks["device"]).tolist():
+            self._write_device(device, launches, kernels, chosen, parts)
+        self.tasks += len(tasks)
+        if self._wanted.framework:
+            framework_records.write_marks(self._capture / "FRAMEWORK", tasks, self._descriptions.marks)
+
+    def _write_device(
+        self, device: int, launches: Launches, kernels: npt.NDArray[Any], collectives: Launches, parts: Transfers
+    ) -> None:
+        """Tasks of one device, and the transfers of its collectives in their place, in the order of their stamps."""
+        own = (launches.tasks["device"] == device) & ~launches.collectives  # hardware has no task for a whole collective
+        mine, rows = launches.where(own), kernels[own]
+        moved = parts.rows["device"] == device
+        small, of = parts.rows[moved], parts.of[moved]
+        stamp = np.concatenate([mine.stamp, parts.stamp[moved]])
+        order = np.argsort(stamp, kind="stable")
+
+        def joined(large: npt.NDArray[Any], tiny: Any) -> npt.NDArray[Any]:
+            return np.concatenate([large, np.broadcast_to(tiny, len(small))])[order]
+
+        kind = mine.tasks["kind"]
+        types = np.where(mine.kernels, _KERNEL_TYPES[rows["core"]], _RUNTIME_TYPES[kind])
+        sqes = np.where(mine.kernels & (rows["core"] == AI_CPU), 1, _SQE_TYPES[kind])
+        stream = joined(mine.tasks["stream"], small["stream"])
+        given = self._host.tasks(
+            device=device, stream=stream, tid=joined(mine.tid, collectives.tid[of]), at_ns=stamp[order],
+            task_type=joined(types, _TRANSFER_TYPES[small["kind"]]), kernel=joined(np.where(mine.kernels, rows["name"], 0), 0),
+        )  # fmt: skip
+        ran = Ran(
+            stream=stream,
+            start=joined(mine.tasks["start"], small["start"]) + self._offset,
+            end=joined(mine.tasks["end"], small["end"]) + self._offset,
+            sqe=joined(sqes, _TRANSFER_SQES[small["kind"]]),
+            kernels=np.concatenate([rows, np.zeros(len(small), rows.dtype)])[order],
+            is_kernel=joined(mine.kernels, False),
+            mark=joined(np.where(mine.marks, mine.tasks["bytes"], 0), 0),
+            mark_side=joined(np.where(mine.marks, np.minimum(mine.tasks["event"], 2), 0), 0),
+        )
+        self._device(device).write(ran, given.task, given.batch)
+
+    def _write_memory(self, memory: npt.NDArray[Any], now_raw_ns: int) -> None:
+        if self._wanted.framework and len(memory):
+            framework_records.write_memory(self._capture / "FRAMEWORK", memory)
+        if self._wanted.level < 0:
+            return
+        for device in np.unique(memory["device"]).tolist():
+            self._device(device)
+        for device, samples in self._samples.items():
+            samples.write(memory[memory["device"] == device], now_raw_ns)
+
+    def _device(self, device: int, held: int = 0) -> DeviceRecords:
+        known = self._devices.get(device)
+        if known is None:
+            self._writer.add_device(device)
+            start = self._start + self._offset
+            known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._wanted.l2_cache, start_ns=start)
+            self._samples[device] = MemorySamples(known.writer, self._start, held, self._offset)
+        return known

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels are, as columns: the descriptions of the device, asked for once and kept by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.formats.cann.codes import CORES, DATA_TYPES, FORMATS
+from stepscope.formats.cann.writer import ProfWriter
+
+AI_CORE, AI_CPU, AI_VECTOR_CORE, MIX_AIC, MIX_AIV, COMMUNICATION = 0, 1, 2, 4, 5, 9
+_CORE_NUMBERS = {name: number for number, name in CORES.items()}
+_DTYPE_NUMBERS = {name: number for number, name in DATA_TYPES.items() if number < 200}
+_FORMAT_NUMBERS = {name: number for number, name in FORMATS.items() if number < 200}
+_UNDEFINED_TYPE, _PLAIN_FORMAT = 28, 2  # DT_UNDEFINED, ND
+_PLACES = 8  # of a shape
+
+KERNEL = np.dtype(
+    [
+        ("name", "<u8"),
+        ("type", "<u8"),
+        ("call", "<u4"),  # type of the acl call
+        ("core", "<u4"),
+        ("blocks", "<u4"),
+        ("mix_ratio", "<u4"),
+        ("flops", "<f8"),
+        ("read", "<f8"),  # bytes of inputs
+        ("written", "<f8"),  # bytes of outputs
+        ("modelled_ns", "<f8"),
+        ("half_floats", "?"),
+    ]
+)
+TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("shape", "<u4", _PLACES)])
+_ITEM_BYTES = {
+    "FLOAT": 4, "FLOAT16": 2, "DT_BF16": 2, "DOUBLE": 8, "INT64": 8, "INT32": 4, "INT16": 2, "INT8": 1, "UINT8": 1, "BOOL": 1,
+    "COMPLEX64": 8, "COMPLEX128": 16,
+}  # fmt: skip
+
+
+class Descriptions:
+    """Rows of kernels by their number; texts enter the folder's dictionaries when they are first seen."""
+
+    def __init__(self, writer: ProfWriter, ask: Callable[[int], Mapping[str, Any]]) -> None:
+        self._writer, self._ask = writer, ask
+        self._rows = np.zeros(1, KERNEL)
+        self._known = np.zeros(1, bool)
+        self._said: dict[int, Mapping[str, Any]] = {}
+        self._tensors: dict[int, npt.NDArray[Any]] = {}
+        self.marks: dict[int, str] = {}  # names in the task queue
+
+    def rows(self, numbers: npt.NDArray[Any], *, anew: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[Any]:
+        """One row of `KERNEL` per number; those in `anew` may have changed since they were asked for."""
+        self._make_room(int(numbers.max(initial=0)))
+        if anew is not None:
+            self._known[numbers[anew]] = False
+        for number in np.unique(numbers[~self._known[numbers]]).tolist():
+            self._learn(number)
+        return np.asarray(self._rows[numbers])
+
+    def said(self, number: int) -> Mapping[str, Any]:
+        """The description as it stands."""
+        return self._said.get(number, {})
+
+    def tensors(self, numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Tensors of operators one after the other: the row of the operator and the tensor's own fields."""
+        listed = [self._tensors.get(number, _NO_TENSORS) for number in numbers.tolist()]
+        count = np.fromiter(map(len, listed), np.int64, len(listed))
+        return np.repeat(np.arange(len(listed)), count), np.concatenate([_NO_TENSORS, *listed])
+
+    def _make_room(self, number: int) -> None:
+        missing = number + 1 - len(self._rows)
+        if missing > 0:
+            missing = max(missing, len(self._rows))
+            self._rows = np.concatenate([self._rows, np.zeros(missing, KERNEL)])
+            self._known = np.concatenate([self._known, np.zeros(missing, bool)])
+
+    def _learn(self, number: int) -> None:
+        said = self._ask(number) if number else {}
+        self._said[number] = said
+        self._known[number] = True
+        name, call = said.get("name", ""), said.get("api") or said.get("name", "")
+        inputs, outputs = said.get("inputs", []), said.get("outputs", [])
+        core = _CORE_NUMBERS.get(said.get("core", ""), AI_VECTOR_CORE)
+        blocks = max(1, int(said.get("blocks", 1)))
+        group = "HOST_HCCL" if core == COMMUNICATION else "ACL_NN"
+        self.marks[number] = call
+        self._rows[number] = (
+            self._writer.ids(name),
+            self._writer.ids(said.get("type", "")),
+            self._writer.acl_type(call, group) if call else 0,
+            core,
+            blocks,
+            int(said.get("mix_blocks", 0)) // blocks,
+            said.get("flops", 0),
+            sum(map(_bytes, inputs)),
+            sum(map(_bytes, outputs)),
+            said.get("modelled_ns", 0),
+            any(tensor.get("dtype") in ("FLOAT16", "DT_BF16") for tensor in inputs),
+        )
+        rows = [_tensor(tensor, kind) for kind, tensors in ((0, inputs), (1, outputs)) for tensor in tensors]
+        self._tensors[number] = np.array(rows, TENSOR) if rows else _NO_TENSORS
+
+
+_NO_TENSORS: npt.NDArray[Any] = np.empty(0, TENSOR)
+
+
+def _tensor(said: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:
+    # A shape ends at its first 0 (cann-raw.md 3.3): an empty tensor is told up to there.
+    shape = [min(max(int(size), 0), 0xFFFF_FFFF) for size in said.get("shape", [])][:_PLACES]
+    return (
+        kind,
+        _FORMAT_NUMBERS.get(said.get("format", ""), _PLAIN_FORMAT),
+        _DTYPE_NUMBERS.get(said.get("dtype", ""), _UNDEFINED_TYPE),
+        shape + [0] * (_PLACES - len(shape)),
+    )
+
+
+def _bytes(said: Mapping[str, Any]) -> int:
+    size = _ITEM_BYTES.get(said.get("dtype", ""), 4)
+    for length in said.get("shape", []):
+        size *= int(length)
+    return size
