@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analyse captures: raw or parsed data in, every documented file out, several captures side by side."""
+"""Analyse captures: raw or parsed data in, every documented file out, several captures side by side.
+
+Writers are imported when their files are wanted: all of them together take longer than a small capture.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,9 @@ import polars as pl
 from stepscope.analysis.window import only_steps
 from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
 from stepscope.errors import CaptureError
-from stepscope.export import mindspore
-from stepscope.export.analysis_db import write_analysis_db
-from stepscope.export.ascend_db import write_profiler_db
 from stepscope.export.json_text import indent
-from stepscope.export.msprof import write_msprof
-from stepscope.export.parquet import write_parquet
-from stepscope.export.perfetto import write_perfetto
-from stepscope.export.text_files import write_text
 from stepscope.simplify import simplify
-from stepscope.tables import Tables
+from stepscope.tables import Facts, Tables
 from stepscope.tables.whole_folder import building
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
@@ -124,15 +120,11 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
     if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
         tasks.append(lambda: _databases(tables, folder, progress))
     if "text" in wanted:
-        tasks.append(lambda: _said(progress, "writing json and csv", lambda: write_text(tables, folder)))
+        tasks.append(lambda: _text(tables, folder, progress))
     if "perfetto" in wanted:
-        tasks.append(
-            lambda: _said(
-                progress, "writing the Perfetto trace", lambda: [write_perfetto(tables, folder / "perfetto_trace.json.gz")]
-            )
-        )
+        tasks.append(lambda: _perfetto(tables, folder, progress))
     if "parquet" in wanted:
-        tasks.append(lambda: _said(progress, "writing Parquet", lambda: write_parquet(tables, folder / "parquet")))
+        tasks.append(lambda: _parquet(tables, folder, progress))
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
         return [path for files in pool.map(lambda task: task(), tasks) for path in files]
 
@@ -147,15 +139,40 @@ def _export_prof(
     wanted = set(exports)
     written = []
     if wanted & {"text", "db"}:
-        written = _said(progress, "writing the vendor's files", lambda: write_msprof(tables, folder, stamp))
+        from stepscope.export.msprof import write_msprof
+
+        progress("writing the vendor's files")
+        written = write_msprof(tables, folder, stamp)
     return [*written, *export(tables, wanted - {"text", "db"}, folder, progress, parallel=parallel)]
 
 
+def _text(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export.text_files import write_text
+
+    progress("writing json and csv")
+    return write_text(tables, folder)
+
+
+def _perfetto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export.perfetto import write_perfetto
+
+    progress("writing the Perfetto trace")
+    return [write_perfetto(tables, folder / "perfetto_trace.json.gz")]
+
+
+def _parquet(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export.parquet import write_parquet
+
+    progress("writing Parquet")
+    return write_parquet(tables, folder / "parquet")
+
+
 def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export.analysis_db import write_analysis_db
+    from stepscope.export.ascend_db import write_profiler_db
+
     progress("writing the databases")
-    rank, of_mindspore = tables.facts.rank, tables.facts.framework == "mindspore"
-    names = (f"ascend_pytorch_profiler_{rank}.db" if rank >= 0 else "ascend_pytorch_profiler.db"), "analysis.db"
-    profiler, analysis = (folder / name for name in (mindspore.database_names(rank) if of_mindspore else names))
+    profiler, analysis = (folder / name for name in _database_names(tables.facts))
     write_profiler_db(tables, profiler)
     written = [profiler]
     if write_analysis_db(tables, analysis):
@@ -163,9 +180,12 @@ def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     return written
 
 
-def _said(progress: Progress, stage: str, work: Callable[[], list[Path]]) -> list[Path]:
-    progress(stage)
-    return work()
+def _database_names(facts: Facts) -> tuple[str, str]:
+    if facts.framework == "mindspore":
+        from stepscope.export.mindspore import database_names
+
+        return database_names(facts.rank)
+    return (f"ascend_pytorch_profiler_{facts.rank}.db" if facts.rank >= 0 else "ascend_pytorch_profiler.db"), "analysis.db"
 
 
 def _guarded_path(path: str, request: Request) -> Result:

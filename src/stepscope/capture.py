@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a capture: choose its sources, read them, link the tables and keep them in the store."""
+"""Open a capture: choose its sources, read them, link the tables and keep them in the store.
+
+Readers are imported when their format is met: all of them together take longer than reading a small capture.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,10 @@ import polars as pl
 
 from stepscope.analysis.link import link
 from stepscope.errors import CaptureError
-from stepscope.formats import ascend_db, ascend_text, cann, collected, kineto, mindspore, msprof_output
+from stepscope.formats import cann, mindspore
 from stepscope.formats.cann.chips import obstacle
 from stepscope.formats.cann.folder import is_raw
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
-from stepscope.formats.framework.clock import read_clock
-from stepscope.formats.mindspore import runtime_trace
 from stepscope.formats.profiler_info import read_facts
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.stack import stacked
@@ -186,13 +187,10 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
         notes.append(lost(str(files.alias), "path is a symbolic link", 1, f"read from {files.root}"))
     if files.trace:
         progress(f"reading {files.trace.name}")
-        if runtime_trace.is_runtime_trace(files.trace):
-            return runtime_trace.read(files.trace).noting(*notes)
-        tables = ascend_text.read_trace(files.trace) if is_ascend_timeline(files.trace) else kineto.read(files.trace)
-        return tables.noting(*notes)
+        return _read_trace(files.trace).noting(*notes)
     if files.database:
         progress(f"reading {files.database.name}")
-        return ascend_db.read(files.database, Facts(source="ascend_db")).noting(*notes)
+        return _read_database(files.database, Facts(source="ascend_db")).noting(*notes)
     facts, lost_info = (Facts(), None) if files.is_prof else read_facts(files.root, raw=source in RECORDS)
     if files.framework and mindspore.is_mindspore(files.framework):
         facts = facts.but(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
@@ -202,12 +200,32 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
     progress(f"reading {files.output}")
     assert files.output is not None
     if source == "text":
+        from stepscope.formats import ascend_text
+
         return ascend_text.read(files.output, facts).noting(*notes)
     if len(files.databases) > 1:
         notes.append(
             lost(str(files.output), "further databases not read", len(files.databases) - 1, files.databases[0].name + " was read")
         )
-    return ascend_db.read(files.databases[0], facts).noting(*notes)
+    return _read_database(files.databases[0], facts).noting(*notes)
+
+
+def _read_trace(path: Path) -> Tables:
+    if mindspore.is_runtime_trace(path):
+        return mindspore.read_runtime_trace(path)
+    if is_ascend_timeline(path):
+        from stepscope.formats import ascend_text
+
+        return ascend_text.read_trace(path)
+    from stepscope.formats import kineto
+
+    return kineto.read(path)
+
+
+def _read_database(path: Path, facts: Facts) -> Tables:
+    from stepscope.formats import ascend_db
+
+    return ascend_db.read(path, facts)
 
 
 def _read_records(
@@ -227,7 +245,9 @@ def _read_records(
         parts = list(pool.map(lambda read: read(), reads))
     notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
     if files.framework and any(part.marks.height for part in parts[1:]):
-        parts[0] = parts[0].but(marks=parts[0].marks.clear())  # the device's files have the same ones, with their part on the device
+        parts[0] = parts[0].but(
+            marks=parts[0].marks.clear()
+        )  # the device's files have the same ones, with their part on the device
     # What the device's own files say (session, host) goes before what the framework noted beside them.
     tables = stacked([*_told_apart(parts), Tables({"meta": facts.table()})])
     known = tables.facts
@@ -240,6 +260,9 @@ def _framework_reader(folder: Path, prof: Path | None, facts: Facts) -> Callable
     if facts.framework == "mindspore":
         window = facts.session_start_ns, facts.session_end_ns
         return lambda: mindspore.read(folder, prof, facts.profiler_info, window)
+    from stepscope.formats import collected
+    from stepscope.formats.framework.clock import read_clock
+
     clock = read_clock(folder.parent, prof, facts.profiler_info)
     return lambda: collected.read(folder, clock)
 
@@ -282,7 +305,9 @@ def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool, alo
     database = prof_database(prof)
     if database and (databases_first or not prof_timeline(prof)):
         chosen = database
-        return lambda: ascend_db.read(chosen, facts)
+        return lambda: _read_database(chosen, facts)
+    from stepscope.formats import msprof_output
+
     return lambda: msprof_output.read(prof)
 
 

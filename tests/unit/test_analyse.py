@@ -17,6 +17,7 @@ from stepscope import analyser as module
 from stepscope.analyser import OUTPUT, Request, analyse, analyse_captures, jobs_within
 from stepscope.capture import open_all, with_recorded_device
 from stepscope.errors import CaptureError
+from stepscope.export import text_files
 from stepscope.formats.framework.records import write
 from stepscope.tables import Facts, Tables
 
@@ -177,7 +178,7 @@ def test_full_disk_keeps_the_old_results(tmp_path, monkeypatch):
     def full(*_args: object) -> list[Path]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "write_text", full)
+    monkeypatch.setattr(text_files, "write_text", full)
     (result,) = analyse(str(folder))
     assert not result.ok
     assert "no space left" in (result.error or "")
@@ -187,7 +188,7 @@ def test_full_disk_keeps_the_old_results(tmp_path, monkeypatch):
 
 def test_our_own_fault_is_a_result_with_the_traceback_in_the_log(tmp_path, monkeypatch):
     folder = capture(tmp_path)
-    monkeypatch.setattr(module, "write_text", lambda *_: 1 / 0)
+    monkeypatch.setattr(text_files, "write_text", lambda *_: 1 / 0)
     (result,) = analyse(str(folder))
     assert not result.ok
     assert "ZeroDivisionError" in (result.error or "")

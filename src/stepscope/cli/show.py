@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How results and progress appear: results on stdout, progress on stderr, nothing but results when piped."""
+"""How results and progress appear: results on stdout, progress on stderr, nothing but results when piped.
+
+What draws on a terminal is imported only there.
+"""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import polars as pl
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def note(text: str) -> None:
@@ -27,6 +30,9 @@ def show(frame: pl.DataFrame, *, as_json: bool, title: str = "") -> None:
     if not sys.stdout.isatty():
         print(frame.write_csv(separator="\t", float_precision=3), end="")
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for name, dtype in frame.schema.items():
         table.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
@@ -56,27 +62,37 @@ class Stages:
 
     def __init__(self, captures: int):
         self._many = captures > 1
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            *([BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if self._many else []),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task("starting", total=captures)
+        self._bar = _bar(captures) if sys.stderr.isatty() else None
 
     def stage(self, text: str) -> None:
-        if not self._many:
-            self._bar.update(self._task, description=text)
+        if self._bar and not self._many:
+            self._bar.update(self._bar.task_ids[0], description=text)
 
     def done(self, name: str) -> None:
-        self._bar.update(self._task, advance=1, description=f"analysed {name}")
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], advance=1, description=f"analysed {name}")
 
     def __enter__(self) -> Stages:
-        self._bar.start()
+        if self._bar:
+            self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        self._bar.stop()
+        if self._bar:
+            self._bar.stop()
+
+
+def _bar(captures: int) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        *([BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if captures > 1 else []),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("starting", total=captures)
+    return bar

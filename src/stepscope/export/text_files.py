@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from stepscope.errors import CaptureError
@@ -12,7 +13,6 @@ from stepscope.export import (
     hardware_csv,
     kernel_details,
     memory_csv,
-    mindspore,
     operator_details,
     statistics_csv,
     step_trace_time,
@@ -42,7 +42,7 @@ def write_text(tables: Tables, folder: Path) -> list[Path]:
     make_folder(folder)
     facts = tables.facts
     written: list[Path] = []
-    for output in mindspore.OUTPUTS if facts.framework == "mindspore" else OUTPUTS:
+    for output in _outputs(facts):
         if output.wanted(facts):
             try:
                 written += output.write(tables, folder)
@@ -51,6 +51,14 @@ def write_text(tables: Tables, folder: Path) -> list[Path]:
                 cause = "; ".join(part for part in (error.cause, f"complete files kept: {kept}") if part)
                 raise CaptureError(error.what, where=error.where, cause=cause, fix=error.fix) from error
     return written
+
+
+def _outputs(facts: Facts) -> Sequence[Output]:
+    if facts.framework == "mindspore":
+        from stepscope.export import mindspore
+
+        return mindspore.OUTPUTS
+    return OUTPUTS
 
 
 def _on_device(facts: Facts) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats import framework, host_counters, kineto, loader_fetches, mark_lines, os_calls
+from stepscope.formats import framework, host_counters, loader_fetches, mark_lines, os_calls
 from stepscope.formats.framework.clock import Clock
 from stepscope.formats.plain_lines import read_lines
 from stepscope.tables import Facts, Tables, lost
@@ -31,6 +31,9 @@ def read(folder: Path, clock: Clock) -> Tables:
 
 
 def _trace(trace: Path) -> Tables:
+    # Few captures have one.
+    from stepscope.formats import kineto
+
     try:
         tables = kineto.read(trace)
     except CaptureError as problem:

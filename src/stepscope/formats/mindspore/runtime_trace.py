@@ -14,13 +14,8 @@ from stepscope.formats.mindspore.records import NO_FLOW
 from stepscope.formats.trace_events import read_events
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
-_NAME = "RuntimeProfilerJson"
 _FLOW = "Default::Default::flow"
 _LONGEST_NS = float(1 << 60)
-
-
-def is_runtime_trace(path: Path) -> bool:
-    return path.name.startswith(_NAME)
 
 
 def read(path: Path) -> Tables:

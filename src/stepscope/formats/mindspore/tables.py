@@ -16,16 +16,7 @@ from stepscope.formats.mindspore.losses import note
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 from stepscope.tables.stack import stacked
 
-_SIGNS = (
-    "mindspore.op_range", "mindspore.memory_usage", "op_range_[0-9]*", "cpu_op_execute_timestamp_*", "cpu_ms_memory_record_*",
-    "pipeline_profiling_*.json",
-)  # fmt: skip
 _FOLDER = re.compile(r".*_(\d+)_\d{14,17}_ascend_ms")
-
-
-def is_mindspore(framework: Path) -> bool:
-    """Whether the records in a FRAMEWORK folder are MindSpore's."""
-    return not any(framework.glob("torch.*")) and any(next(framework.glob(sign), None) for sign in _SIGNS)
 
 
 def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tuple[int | None, int | None]) -> Tables:

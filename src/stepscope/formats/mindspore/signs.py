@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How files of MindSpore are told from those of other frameworks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_RECORDS = (
+    "mindspore.op_range", "mindspore.memory_usage", "op_range_[0-9]*", "cpu_op_execute_timestamp_*", "cpu_ms_memory_record_*",
+    "pipeline_profiling_*.json",
+)  # fmt: skip
+_RUNTIME_TRACE = "RuntimeProfilerJson"
+
+
+def is_mindspore(framework: Path) -> bool:
+    """Whether the records in a FRAMEWORK folder are MindSpore's."""
+    return not any(framework.glob("torch.*")) and any(next(framework.glob(sign), None) for sign in _RECORDS)
+
+
+def is_runtime_trace(path: Path) -> bool:
+    """Whether a trace is the one that MindSpore's runtime writes at exit."""
+    return path.name.startswith(_RUNTIME_TRACE)
