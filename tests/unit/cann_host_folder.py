@@ -16,8 +16,8 @@ from stepscope.formats.cann.layouts import API_EVENT, EVENT_END, HOST_MAGIC, NON
 ACL, MODEL, NODE, HCCL, RUNTIME = 20000, 15000, 10000, 5500, 5000
 LAUNCH, STEP_INFO, MASTER = 5, 0x10005, 0x10001
 TYPES = {
-    (ACL, 0x50000): "aclnnAdd", (ACL, 0x30001): "aclrtMemcpy", (MODEL, 1): "ModelExecute", (NODE, LAUNCH): "launch",
-    (NODE, STEP_INFO): "step_info", (HCCL, MASTER): "master", (HCCL, 0x10002): "slave",
+    (ACL, 0x50000): "aclnnAdd", (ACL, 0x30001): "aclrtMemcpy", (MODEL, 1): "ModelExecute", (MODEL, 2): "ModelLoad",
+    (NODE, LAUNCH): "launch", (NODE, STEP_INFO): "step_info", (HCCL, MASTER): "master", (HCCL, 0x10002): "slave",
     (RUNTIME, 0): "KERNEL_AICORE", (RUNTIME, 1): "KERNEL_AICPU", (RUNTIME, 5): "MEMCPY_ASYNC", (RUNTIME, 14): "NOTIFY_WAIT",
     (RUNTIME, 2): "EVENT_RECORD", (RUNTIME, 52): "FFTS_PLUS", (RUNTIME, 66): "KERNEL_AIVEC", (RUNTIME, 98): "FLIP_TASK",
     (RUNTIME, 108): "KERNEL_MIX_AIC", (RUNTIME, 1003): "KernelLaunch",

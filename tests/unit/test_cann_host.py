@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 from cann_host_folder import ACL, HCCL, LAUNCH, MASTER, MODEL, NODE, RUNTIME, STEP_INFO, HostFolder, tensor
 
+from stepscope.analysis.statistics import api_statistic
 from stepscope.formats.cann import operators
+from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.folder import Prof
 from stepscope.formats.cann.host import read_host
 from stepscope.formats.cann.layouts import (
@@ -22,6 +24,8 @@ from stepscope.formats.cann.layouts import (
     TASK_MEMORY_INFO,
     TENSOR_INFO,
 )
+from stepscope.formats.cann.tasks import Joined
+from stepscope.tables import Tables
 
 
 @pytest.fixture
@@ -96,6 +100,33 @@ def test_a_call_without_begin_swallows_nothing(folder):
     host = folder.apis((ACL, 0x50000, 0, 1000, 0), (ACL, 0x30001, 10, 20, 0)).tasks((15, 2, 0)).read()
     assert column(host.tasks, "connection_id") == [2]
     assert column(host.apis, "has_begin") == [False, True]
+
+
+def test_what_was_over_before_the_collection_is_left_out(folder):
+    load, execute = 2, 1
+    host = folder.apis(
+        (ACL, 0x50000, 0, 1000, 0), (MODEL, load, 10, 40, 4), (NODE, LAUNCH, 20, 30, "inside a load"),
+        (NODE, LAUNCH, 50, 60, "over"), (MODEL, execute, 90, 100, 4), (NODE, LAUNCH, 70, 500, "goes on"),
+    ).apis((NODE, LAUNCH, 20, 30, "other thread"), tid=2).read()  # fmt: skip
+    tasks = pl.DataFrame({"end_ns": [99, 100, 2000]})
+    begin = beginning(host.apis, tasks, 100)
+    calls = calls_of(host.apis, begin)
+    assert (begin, calls.over) == (100, 2)
+    assert column(calls.whole, "item_id") == ["4", "inside a load", "goes on", "4"]
+    assert column(calls.early, "name", "zero_ns", "end_ns") == [("aclnnAdd", 0, 1000)]
+    kept = since(Joined(tasks, ()), begin)
+    assert column(kept.rows, "end_ns") == [100, 2000]
+    assert [frame["count"].sum() for frame in kept.quality] == [1]
+    # Statistics count it from the counter's zero, as the vendor's do.
+    counted = api_statistic(Tables({"api_calls": calls.whole, "early_calls": calls.early}))
+    assert ("acl", "aclnnAdd", 1000, 1) in column(counted, "level", "name", "total_ns", "count")
+
+
+def test_a_beginning_after_everything_is_not_believed(folder):
+    host = folder.apis((NODE, LAUNCH, 20, 30, "A")).read()
+    assert calls_of(host.apis, beginning(host.apis, host.apis.clear(), 31)).whole.height == 1
+    assert beginning(host.apis, host.apis.clear(), 30) == 30
+    assert beginning(host.apis.clear(), host.apis.clear(), 5) < 0
 
 
 def test_threads_do_not_see_each_other(folder):

@@ -119,6 +119,9 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     level = pl.col("level").cast(pl.String)
     # Calls of the operating system have a table of their own (outputs.md 12.2).
     calls = tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT))).select("level", "name", spent)
+    # The vendor's tools count a call without a begin from the counter's zero.
+    early = tables.early_calls.select("level", "name", (pl.col("end_ns") - pl.col("zero_ns")).alias("length"))
+    calls = pl.concat([calls, early]) if early.height else calls
     length = pl.col("length")
     groups = (
         calls.group_by("level", "name")

@@ -98,6 +98,19 @@ API_CALLS = Table(
     ),
 )
 
+EARLY_CALLS = Table(
+    name="early_calls",
+    doc="One row per runtime API call of which only the end was recorded: it began before the collection.",
+    sorted_by=("end_ns",),
+    columns=(
+        *thread(),
+        Column("end_ns", pl.Int64(), "First instant after the call.", "ns"),
+        Column("zero_ns", pl.Int64(), "Where the host's counter stood at zero; the vendor's statistics count from there.", "ns"),
+        Column("level", TEXT, "As in `api_calls`."),
+        Column("name", TEXT, "As in `api_calls`."),
+    ),
+)
+
 MARKS = Table(
     name="marks",
     doc="One row per mark or range that the user set (mstx, NVTX, annotations), with its device part where there is one.",
@@ -198,6 +211,6 @@ DATA_BATCHES = Table(
 )
 
 HOST_TABLES = (
-    OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS, DATA_STAGES, DATA_PIPELINES,
-    DATA_BATCHES,
+    OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, EARLY_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS, DATA_STAGES,
+    DATA_PIPELINES, DATA_BATCHES,
 )  # fmt: skip

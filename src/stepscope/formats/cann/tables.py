@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.cann import chips, sampled
+from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.communication import communication
 from stepscope.formats.cann.device import DeviceSide, read_device
 from stepscope.formats.cann.facts import read_facts
@@ -38,11 +39,15 @@ def read(path: Path) -> Tables:
     devices = [read_device(part, host.wide) for part in prof.devices] if readable else []
     facts = read_facts(prof)
     joined = join(host, devices)
+    begin_ns = beginning(host.apis, joined.rows, facts.session_start_ns)
+    joined = since(joined, begin_ns)
     table = kernels(joined, host, prof.host.pid if prof.host else None)
     collectives, transfers, comm_lost = communication(joined, host, facts.session_start_ns)
     table = _without_parts_of(collectives, table)
+    calls = calls_of(host.apis, begin_ns)
     frames = {
-        "api_calls": ALL_TABLES["api_calls"].conform(host.apis.filter("has_begin")),
+        "api_calls": calls.whole,
+        "early_calls": calls.early,
         "kernels": table,
         "kernel_metrics": kernel_metrics(joined, table, devices),
         "collectives": collectives,
@@ -62,7 +67,8 @@ def read(path: Path) -> Tables:
         *comm_lost,
         samples.quality,
         *_not_read(prof),
-        lost("api_event", "calls without a begin", int((~host.apis["has_begin"]).sum()), "they began before the collection"),
+        lost("api_event", "calls without a begin", calls.early.height, "they began before the collection; in the statistics only"),
+        lost("api_event", "calls before the collection", calls.over, "left out"),
         lost(str(path), "raw device records not read", int(not readable), obstacle),
     ]
     tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*(row for row in quality if row.height))
