@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from stepscope import __version__
 from stepscope.collect import budget, messages, paths
 from stepscope.collect.analysis_process import analyse_capture
+from stepscope.collect.current_capture import CurrentCapture
 from stepscope.collect.guard import tolerated
 from stepscope.collect.settings import Place
 from stepscope.frameworks.mindspore import sources, ticks
@@ -23,7 +23,7 @@ from stepscope.frameworks.mindspore.step_marks import StepMarks
 ENDING = "_ascend_ms"
 
 
-class Recording:
+class Recording(CurrentCapture):
     """Makes captures: `init` opens one, `start` and `stop` bound what is recorded, `finalize` closes it.
 
     Args:
@@ -33,8 +33,8 @@ class Recording:
     """
 
     def __init__(self, parameters: Parameters, place: Callable[[], Place], metadata: Callable[[], Mapping[str, Any]]):
+        super().__init__()
         self._parameters, self._place, self._metadata = parameters, place, metadata
-        self._folder: Path | None = None
         self._sources: Sequence[sources.Source] = ()
         self._failed: list[str] = []
         self._opened: ticks.Anchor | None = None
@@ -43,17 +43,6 @@ class Recording:
         self._marks: StepMarks | None = None
         self._target = ""
         self._finished: list[Path] = []
-        self._recording = False
-        self._stopping = threading.Lock()
-
-    @property
-    def prof_path(self) -> str:
-        """The folder of the current capture, or of the last one."""
-        return str(self._folder) if self._folder else ""
-
-    @property
-    def recording(self) -> bool:
-        return self._recording
 
     def init(self) -> None:
         where = self._place()
