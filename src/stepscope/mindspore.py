@@ -4,35 +4,8 @@
 from typing import Any
 
 from stepscope.frameworks import mindspore as _framework
-from stepscope.frameworks.mindspore import (
-    AicoreMetrics,
-    ExportType,
-    HostSystem,
-    Profiler,
-    ProfilerAction,
-    ProfilerActivity,
-    ProfilerLevel,
-    _ExperimentalConfig,
-    profile,
-    schedule,
-    tensor_board_trace_handler,
-    tensorboard_trace_handler,
-)
-
-__all__ = [
-    "AicoreMetrics",
-    "ExportType",
-    "HostSystem",
-    "Profiler",
-    "ProfilerAction",
-    "ProfilerActivity",
-    "ProfilerLevel",
-    "_ExperimentalConfig",
-    "profile",
-    "schedule",
-    "tensor_board_trace_handler",
-    "tensorboard_trace_handler",
-]
+from stepscope.frameworks.mindspore import *  # noqa: F403
+from stepscope.frameworks.mindspore import __all__  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:

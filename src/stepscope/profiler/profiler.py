@@ -18,6 +18,7 @@ from stepscope.profiler._profiler_path_creator import ProfPathCreator, export_on
 from stepscope.profiler.constants import ExportType, ProfilerAction
 from stepscope.profiler.handlers import TraceHandler
 from stepscope.profiler.scheduling import always_record, schedule
+from stepscope.profiler.step_mark import StepMark
 from stepscope.profiler.transitions import AT_STOP, TRANSITIONS, Transition
 
 # The documents call analyse(export_type=text) with bare words.
@@ -240,7 +241,7 @@ class profile(_KinetoProfile):
         self.first_step = 0  # what the steps' names count from
         super().__init__(**others)
         self.current_action = tolerated("the schedule", self._action, 0) or ProfilerAction.NONE
-        self._step_open = False
+        self._step_mark = StepMark()
         self._started_once = False
         self._told_of_steps = False
 
@@ -285,13 +286,13 @@ class profile(_KinetoProfile):
             self._observer.start()
 
     def _end(self) -> None:
-        self._close_step()
+        self._step_mark.end(self.prof_if)
         self._run(AT_STOP[self.current_action], warn=self._has_steps)
         if self._observer is not None:
             self._observer.stop()
 
     def _step(self) -> None:
-        self._close_step()
+        self._step_mark.end(self.prof_if)
         self.prof_if.heed_limit()
         before = self.current_action
         self.step_num += 1
@@ -320,13 +321,7 @@ class profile(_KinetoProfile):
 
     def _open_step(self) -> None:
         if self._has_steps:
-            self.prof_if.push_step(f"ProfilerStep#{self.first_step + self.step_num}")
-            self._step_open = True
-
-    def _close_step(self) -> None:
-        if self._step_open:
-            self._step_open = False
-            self.prof_if.pop_step()
+            self._step_mark.begin(self.prof_if, self.first_step + self.step_num)
 
     def _choose_place(self) -> Place:
         if self._handler is None:
@@ -339,7 +334,7 @@ class profile(_KinetoProfile):
         return {name: value for name, value in getattr(self._schedule, "__dict__", {}).items() if isinstance(value, int)}
 
     def _keep_raw(self) -> bool:
-        self._close_step()
+        self._step_mark.end(self.prof_if)
         return super()._keep_raw()
 
 

@@ -20,6 +20,7 @@ from stepscope.frameworks.mindspore.recording import Recording
 from stepscope.frameworks.mindspore.scheduling import ProfilerAction
 from stepscope.profiler.constants import ProfilerAction as CommonAction
 from stepscope.profiler.handlers import TraceHandler
+from stepscope.profiler.step_mark import StepMark
 from stepscope.profiler.transitions import AT_STOP, TRANSITIONS, Transition
 
 
@@ -38,7 +39,7 @@ class Profiler:
         self._has_started = False
         self._refused = False
         self._in_handler = False
-        self._step_open = False
+        self._step_mark = StepMark()
         self._schedule_no_use_step: bool | None = True if self._parameters.schedule is not None else None
         self.step_num = 0
         self.current_action = self._action(0)
@@ -181,14 +182,14 @@ class Profiler:
         self._open_step()
 
     def _end(self) -> None:
-        self._close_step()
+        self._step_mark.end(self.prof_if)
         if self._parameters.schedule is None and not self._always_ready():
             self._do("stop", "finalize")
         else:
             self._run(AT_STOP[self._common(self.current_action)])
 
     def _step(self) -> None:
-        self._close_step()
+        self._step_mark.end(self.prof_if)
         before = self.current_action
         self.step_num += 1
         self.current_action = self._action(self.step_num)
@@ -219,13 +220,7 @@ class Profiler:
 
     def _open_step(self) -> None:
         if self._takes_steps():
-            self.prof_if.push_step(f"ProfilerStep#{self.step_num}")
-            self._step_open = True
-
-    def _close_step(self) -> None:
-        if self._step_open:
-            self._step_open = False
-            self.prof_if.pop_step()
+            self._step_mark.begin(self.prof_if, self.step_num)
 
     def _takes_steps(self) -> bool:
         return self._parameters.schedule is not None
