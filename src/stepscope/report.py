@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.flops import flops_by_operator, flops_by_step
+from stepscope.analysis.marks import mark_summary
 from stepscope.analysis.operators import operator_summary
 from stepscope.analysis.overlap import COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.analysis.statistics import kernel_summary
@@ -167,7 +168,14 @@ def _giga() -> pl.Expr:
     return (pl.col("flops_per_s") / 1e9).alias("GFLOP/s")
 
 
-TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {"op": _operators, "kernel": _kernels, "module": _modules, "step": _steps}
+def _marks(tables: Tables) -> pl.DataFrame:
+    frame = mark_summary(tables)
+    return _milliseconds(frame if frame["device_calls"].sum() else frame.drop("device_calls", "device_ns"))
+
+
+TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {
+    "op": _operators, "kernel": _kernels, "module": _modules, "step": _steps, "mark": _marks,
+}  # fmt: skip
 
 
 def verdict(tables: Tables) -> pl.DataFrame:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stepscope top`: where the time goes, by operator, kernel, module or step."""
+"""`stepscope top`: where the time goes, by operator, kernel, module, step or mark."""
 
 from __future__ import annotations
 

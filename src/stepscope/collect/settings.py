@@ -66,6 +66,9 @@ class Settings:
         """Domains whose marks are not recorded."""
         return tuple(self.experimental.get("_mstx_domain_exclude") or ())
 
+    def wants_domain(self, domain: str) -> bool:
+        return domain in self.domains if self.domains else domain not in self.other_domains
+
     @property
     def host_sys(self) -> tuple[str, ...]:
         return tuple(self.experimental.get("_host_sys") or ())

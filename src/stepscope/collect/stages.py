@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from stepscope.collect.communication_marks import mark_process_groups
 from stepscope.collect.forward_marks import ForwardMarks
 from stepscope.collect.guard import quietly, tolerated
 from stepscope.collect.mark_log import DEFAULT_DOMAIN, MarkLog
@@ -52,6 +53,7 @@ def begin(log: Any) -> None:
     if isinstance(log, MarkLog) and "torch" in sys.modules:  # the vendor's torch_npu marks these itself
         tolerated("marking data loaders", _mark_loaders)
         tolerated("marking checkpoints", _mark_checkpoints)
+        tolerated("marking communication", mark_process_groups, lambda: _log, put)
     for stage in _asked:
         tolerated(f"marking {stage.name}", stage.begin)
 
