@@ -29,19 +29,20 @@ ALLOWED = {
     "control": {"collect"},
     "dynamic_profile": {"collect", "control", "profiler"},
     "mstx": {"collect"},
-    "compat": {"collect", "frameworks", "profiler"},
+    "compat": {"collect", "dynamic_profile", "frameworks", "mstx", "profiler", "simnpu"},
     "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "web": {"analysis", "capture", "export", "formats", "report", "tables"},
-    "cli": {"analyser", "analysis", "capture", "control", "export", "report", "tables", "web"},
+    "cli": {"analyser", "analysis", "capture", "compat", "control", "export", "report", "tables", "web"},
     "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
 }
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
+_FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
 INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "dynamic_profile", "compat", "frameworks"}
 # Imported by its neighbours only, once the framework is there.
-AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/npu.py"}
+AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/npu.py", *_FUSED}
 
 
 def modules() -> list[Path]:

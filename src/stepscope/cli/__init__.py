@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Sequence
 
 from stepscope import __version__
-from stepscope.cli import analyse, ctl, info, report, top, view
+from stepscope.cli import analyse, ctl, info, report, run, top, view
 from stepscope.errors import CaptureError
 
-COMMANDS = {"analyse": analyse, "ctl": ctl, "info": info, "report": report, "top": top, "view": view}
+COMMANDS = {"analyse": analyse, "ctl": ctl, "info": info, "report": report, "run": run, "top": top, "view": view}
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets scripts that say `import torch_npu` run where the vendor's package is not installed.
 
-`import stepscope.compat` in a script, or `python -m stepscope.compat train.py ...` without touching it. The vendor's
-package always wins: ours is searched last.
+`stepscope run train.py ...` without touching the script, or `import stepscope.compat` in it. The vendor's package
+always wins: ours is searched last, and hands over when it finds another one.
 """
 
 from __future__ import annotations
@@ -10,25 +10,39 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
+from collections.abc import MutableMapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+# Holds `torch_npu`.
 STAND_IN_FOLDER = str(Path(__file__).parent / "path")
+# Holds an entry point that torch calls at the end of its import, in whatever process.
+HOOK_FOLDER = str(Path(__file__).parent / "hooks")
+
+
+def vendor_spec() -> ModuleSpec | None:
+    """Where the vendor's package would be imported from."""
+    return importlib.machinery.PathFinder.find_spec("torch_npu", [folder for folder in sys.path if folder != STAND_IN_FOLDER])
 
 
 def install() -> bool:
     """Make `import torch_npu` find our stand-in; False when the vendor's package is there and is used instead."""
-    others = [folder for folder in sys.path if folder != STAND_IN_FOLDER]
-    if importlib.machinery.PathFinder.find_spec("torch_npu", others) is not None:
-        return False
-    sys.path[:] = [*others, STAND_IN_FOLDER]
-    return True
+    stands_in = vendor_spec() is None
+    ours = (STAND_IN_FOLDER, HOOK_FOLDER) if stands_in else (HOOK_FOLDER,)
+    sys.path[:] = [*(folder for folder in sys.path if folder not in (STAND_IN_FOLDER, HOOK_FOLDER)), *ours]
+    return stands_in
 
 
-def install_in_children() -> None:
-    """For processes that this one starts (torchrun, data loaders); after `install` said True."""
-    before = os.environ.get("PYTHONPATH")
-    if STAND_IN_FOLDER not in (before or "").split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (before, STAND_IN_FOLDER) if part)
+def install_in_children(environment: MutableMapping[str, str] = os.environ) -> None:
+    """The same for processes started with this environment (spawn, torchrun, data loaders); after `install`."""
+    before = environment.get("PYTHONPATH", "").split(os.pathsep)
+    ours = [folder for folder in (STAND_IN_FOLDER, HOOK_FOLDER) if folder in sys.path and folder not in before]
+    environment["PYTHONPATH"] = os.pathsep.join([*filter(None, before), *ours])
 
 
 install()
+install_in_children()
+if "torch" in sys.modules:  # else at the end of its import
+    from stepscope.compat.after_torch import load
+
+    load()

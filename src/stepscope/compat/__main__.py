@@ -1,26 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m stepscope.compat SCRIPT [ARGUMENTS]`: run a script with the stand-in for torch_npu."""
+"""`python -m stepscope.compat SCRIPT [ARGUMENTS]`: the same as `stepscope run SCRIPT [ARGUMENTS]`."""
 
 from __future__ import annotations
 
-import runpy
 import sys
-from pathlib import Path
 
-from stepscope.compat import install, install_in_children
-
-
-def main() -> int:
-    if len(sys.argv) < 2:
-        print("usage: python -m stepscope.compat SCRIPT [ARGUMENTS]", file=sys.stderr)
-        return 2
-    if install():
-        install_in_children()
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
-    runpy.run_path(sys.argv[0], run_name="__main__")
-    return 0
-
+from stepscope.compat.launch import Launch
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) < 2:
+        print("usage: python -m stepscope.compat SCRIPT [ARGUMENTS]", file=sys.stderr)
+        sys.exit(2)
+    Launch(tuple(sys.argv[1:])).replace_this_process()

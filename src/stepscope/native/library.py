@@ -203,7 +203,8 @@ def _try(trial: str, made: Path) -> str:
         capture_output=True,
         text=True,
         timeout=_TRIAL_SECONDS,
-        env={**os.environ, "PYTHONPATH": path},
+        # Under `stepscope run` torch would load the very library that is tried, and wait for this build to end.
+        env={**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         check=False,
     )
     return "" if done.returncode == 0 else f"the library did not pass its trial: {_tail(done.stderr) or f'exit {done.returncode}'}"

@@ -28,7 +28,8 @@ def load() -> None:
     """
     if loaded():
         return
-    if "torch_npu" in sys.modules:
+    vendor = sys.modules.get("torch_npu")
+    if vendor is not None and not hasattr(vendor, "STEPSCOPE_STAND_IN"):
         raise CaptureError(
             "the simulated NPU cannot be used here",
             where="this process",

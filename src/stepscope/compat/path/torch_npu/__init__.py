@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-in for the vendor's torch_npu: its profiler is stepscope's; see stepscope.compat."""
-
-import sys
-
-from stepscope import __version__, profiler
-from stepscope.compat.npu import install
-from stepscope.profiler import _profiler_path_creator
+"""Stand-in for the vendor's torch_npu on the simulated NPU; see stepscope.compat."""
 
 STEPSCOPE_STAND_IN = True
 
-npu = install()
-for name, module in {
-    "npu": npu,
-    "profiler": profiler,
-    "profiler.profiler": profiler.profiler,
-    "profiler._profiler_path_creator": _profiler_path_creator,
-}.items():
-    sys.modules[f"{__name__}.{name}"] = module
+from stepscope import compat  # noqa: E402 - the line above says who this is to whoever asks while we load
 
-__all__ = ["STEPSCOPE_STAND_IN", "__version__", "npu", "profiler"]
+if compat.vendor_spec() is None:
+    from stepscope.compat.names import fill
+
+    fill(__name__)
+else:
+    import importlib
+    import sys
+
+    # Ours came first on the path, the vendor's is what was meant.
+    del sys.modules[__name__]
+    compat.install()
+    importlib.import_module(__name__)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepscope run`: run a training script on simulated NPUs, and profile it if asked.
+
+The script runs as `python train.py` would run it; `import torch_npu` and the device `npu` are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+# What is in stepscope.compat changes what a process imports, so only `run` itself imports it.
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] (SCRIPT | -m MODULE) [ARGUMENTS]"
+    parser.add_argument("--devices", type=_positive, metavar="N", help="number of simulated NPUs (default: 2)")
+    parser.add_argument("--nproc", type=_positive, metavar="N", default=1, help="start N processes, as torchrun does")
+    parser.add_argument(
+        "--profile",
+        type=_plan,
+        metavar="WHAT",
+        help="profile steps of a script without profiling code, such as steps=3:5,level=1,memory,stack,out=DIR",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="what follows names a module, not a file")
+    parser.add_argument("script", metavar="SCRIPT", help="script to run, or with -m module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+
+
+def run(args: argparse.Namespace) -> int:
+    from stepscope.compat.launch import Launch
+
+    command = (*(["-m"] if args.module else []), args.script, *args.arguments)
+    Launch(command, devices=args.devices, processes=args.nproc, profile=args.profile).replace_this_process()
+
+
+def _plan(text: str) -> str:
+    from stepscope.compat.automatic import parse
+
+    try:
+        parse(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)

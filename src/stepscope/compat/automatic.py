@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles a script that has no profiling code: `stepscope run --profile steps=3:5,level=1,memory,stack train.py`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepscope.collect import messages
+from stepscope.dynamic_profile import optimizer_steps
+from stepscope.profiler.constants import AiCMetrics, ExportType, ProfilerLevel
+from stepscope.profiler.experimental import _ExperimentalConfig
+from stepscope.profiler.handlers import TraceHandler, tensorboard_trace_handler
+from stepscope.profiler.profiler import profile
+from stepscope.profiler.scheduling import schedule
+
+_SWITCHES = {
+    "memory": "profile_memory", "stack": "with_stack", "shapes": "record_shapes", "modules": "with_modules",
+    "flops": "with_flops", "threads": "all_threads",
+}  # fmt: skip
+_EXTENDED = {"l2": "l2_cache", "mstx": "mstx", "io": "sys_io", "interconnection": "sys_interconnection"}
+_LEVELS = {
+    "none": ProfilerLevel.Level_none, "0": ProfilerLevel.Level0, "1": ProfilerLevel.Level1, "2": ProfilerLevel.Level2,
+}  # fmt: skip
+_METRICS = {name: value for name, value in vars(AiCMetrics).items() if not name.startswith("_")}
+_EXPORTS = (ExportType.Text, ExportType.Db)
+DEFAULT_FOLDER = "stepscope-profile"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to record of a training script, and where to put it."""
+
+    first: int = 3
+    last: int = 5
+    folder: str = DEFAULT_FOLDER
+    ranks: frozenset[int] | None = None  # None: all
+    switches: frozenset[str] = frozenset()
+    extended: dict[str, Any] = field(default_factory=dict)
+
+    def profiler(self, handler: TraceHandler) -> profile:
+        warmup = min(self.first, 1)
+        return profile(
+            schedule=schedule(wait=self.first - warmup, warmup=warmup, active=self.last - self.first + 1, repeat=1),
+            on_trace_ready=handler,
+            experimental_config=_ExperimentalConfig(**self.extended),
+            **dict.fromkeys(self.switches, True),
+        )
+
+
+def parse(text: str) -> Plan:
+    """The plan that a text such as `steps=3:5,level=1,memory,stack,out=runs` describes.
+
+    Raises:
+        ValueError: what is wrong with it, for the user to read.
+    """
+    values: dict[str, Any] = {}
+    switches: set[str] = set()
+    extended: dict[str, Any] = {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        key, given, value = word.partition("=")
+        if not given and key in _SWITCHES:
+            switches.add(_SWITCHES[key])
+        elif not given and key in _EXTENDED:
+            extended[_EXTENDED[key]] = True
+        elif key == "steps":
+            values["first"], values["last"] = _range(key, value)
+        elif key == "out" and value:
+            values["folder"] = value
+        elif key == "ranks":
+            values["ranks"] = frozenset(_numbers(key, value))
+        elif key == "level":
+            extended["profiler_level"] = _one_of(key, value, _LEVELS)
+        elif key == "metrics":
+            extended["aic_metrics"] = _one_of(key, value, _METRICS)
+        elif key == "export":
+            extended["export_type"] = [_one_of(key, name, {name: name for name in _EXPORTS}) for name in value.split("+")]
+        else:
+            raise ValueError(f"{word!r} is not understood; known are {_known()}")
+    return Plan(**values, switches=frozenset(switches), extended=extended)
+
+
+def prepare(text: str) -> None:
+    """Wait for a training loop in this process and profile it: it begins with the first optimizer that is made."""
+    plan = parse(text)
+    rank = os.environ.get("RANK", "0")
+    if plan.ranks is None or (rank.isdigit() and int(rank) in plan.ranks):
+        training = _Training(plan)
+        optimizer_steps.watch(training.begin, training.step)
+
+
+class _Training:
+    """The loop of a script: from its first optimizer to the end of the process, a step for each of the optimizer's."""
+
+    def __init__(self, plan: Plan):
+        self._plan = plan
+        self._handler = tensorboard_trace_handler(plan.folder, async_mode=True)
+        self._profiler: profile | None = None
+
+    def begin(self) -> None:
+        if self._profiler is None:
+            messages.to_stderr = True
+            self._profiler = self._plan.profiler(self._handler)
+            self._profiler.start()
+            atexit.register(self._end)
+
+    def step(self) -> None:
+        if self._profiler is not None:
+            self._profiler.step()
+
+    def _end(self) -> None:
+        assert self._profiler is not None
+        self._handler.background = False  # it is too late for a thread
+        steps, first = self._profiler.step_num, self._plan.first
+        if steps <= first:
+            messages.warning(f"training had {steps} steps; --profile waited for step {first}, counted from 0: nothing was recorded")
+        self._profiler.stop()
+        if steps > first:
+            messages.info(f"next: stepscope top {self._profiler.prof_if.prof_path}")
+
+
+def _range(key: str, text: str) -> tuple[int, int]:
+    first, between, last = text.partition(":")
+    if not first.isdigit() or (between and not last.isdigit()) or (between and int(last) < int(first)):
+        raise ValueError(f"{key}={text} is not first:last, such as {key}=3:5, counted from 0")
+    return int(first), int(last if between else first)
+
+
+def _numbers(key: str, text: str) -> Iterable[int]:
+    for part in text.split("+"):
+        first, last = _range(key, part)
+        yield from range(first, last + 1)
+
+
+def _one_of(key: str, text: str, known: dict[str, str]) -> str:
+    if text not in known:
+        raise ValueError(f"{key}={text} is not among {', '.join(known)}")
+    return known[text]
+
+
+def _known() -> str:
+    return ", ".join(["steps=FIRST:LAST", "level=0|1|2|none", "out=DIR", "ranks=0+2:3", "metrics=NAME", "export=text+db",
+                      *_SWITCHES, *_EXTENDED])  # fmt: skip

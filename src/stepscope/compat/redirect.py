@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets what a script sends to one kind of device go to another: `npu` to `cpu`, or `cuda` to `npu`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_FACTORIES = (
+    "arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "from_file", "full", "full_like", "linspace", "logspace",
+    "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+    "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "set_default_device",
+)  # fmt: skip
+_TENSOR_METHODS = ("to", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros")
+
+
+@dataclass(frozen=True)
+class Redirection:
+    """From the devices of one kind to those of another."""
+
+    source: str
+    target: str
+
+    def value(self, given: Any) -> Any:
+        """`given`, or what stands for it when it names a device of the source."""
+        import torch
+
+        if isinstance(given, str) and (given == self.source or given.startswith(f"{self.source}:")):
+            return self.target if self.target == "cpu" else given.replace(self.source, self.target, 1)
+        if isinstance(given, torch.device) and given.type == self.source:
+            return torch.device("cpu") if self.target == "cpu" or given.index is None else torch.device(self.target, given.index)
+        return given
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with its arguments redirected."""
+
+        @functools.wraps(function)
+        def redirected(*arguments: Any, **options: Any) -> Any:
+            return function(*map(self.value, arguments), **{name: self.value(given) for name, given in options.items()})
+
+        return redirected
+
+    def put_in_place(self) -> None:
+        """For factories, copies, modules, autocast, loss scaling and loading, in the whole process."""
+        import torch
+
+        for name in _FACTORIES:
+            setattr(torch, name, self.around(getattr(torch, name)))
+        for name in _TENSOR_METHODS:
+            setattr(torch.Tensor, name, self.around(getattr(torch.Tensor, name)))
+        torch.nn.Module.to = self.around(torch.nn.Module.to)
+        torch.nn.Module.to_empty = self.around(torch.nn.Module.to_empty)
+        for kind in (torch.autocast, torch.amp.GradScaler):
+            kind.__init__ = self.around(kind.__init__)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`torch_npu.contrib.transfer_to_npu`: what a script written for CUDA asks of `cuda` is done by `npu`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from stepscope import profiler
+from stepscope.compat import after_torch
+from stepscope.compat.redirect import Redirection
+
+_FROM_PROFILER = ("profile", "schedule", "tensorboard_trace_handler", "ProfilerAction", "_KinetoProfile")
+_done = False
+
+
+def put_in_place() -> None:
+    global _done
+    if _done:
+        return
+    _done = True
+    import torch
+
+    npu = after_torch.npu_module()
+    to_npu = Redirection("cuda", "npu")
+    to_npu.put_in_place()
+    for name in dir(npu):
+        if not name.startswith("_") and hasattr(torch.cuda, name):
+            setattr(torch.cuda, name, getattr(npu, name))
+    for holder in (torch.Tensor, torch.nn.Module):
+        holder.cuda = holder.npu
+    torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == "npu")
+    if torch.distributed.is_available():
+        torch.distributed.init_process_group = _with_hccl(torch.distributed.init_process_group)
+        torch.distributed.new_group = _with_hccl(torch.distributed.new_group)
+        torch.distributed.is_nccl_available = lambda: True
+    for name in _FROM_PROFILER:
+        setattr(torch.profiler, name, getattr(profiler, name))
+    torch.profiler.profile = _profile
+
+
+class _profile(profiler.profile):
+    """The profiler of a script that asks for CUDA's kernels and gets those of the NPU."""
+
+    def __init__(self, *, activities: Any = None, use_cuda: Any = None, **others: Any) -> None:
+        if activities is not None:
+            named = [getattr(activity, "name", None) for activity in activities]
+            activities = [profiler.ProfilerActivity["NPU" if name == "CUDA" else name] for name in named if name]
+        super().__init__(activities=activities, **others)
+
+
+def _with_hccl(function: Any) -> Any:
+    @functools.wraps(function)
+    def with_hccl(*arguments: Any, **options: Any) -> Any:
+        return function(*map(_backend, arguments), **{name: _backend(given) for name, given in options.items()})
+
+    return with_hccl
+
+
+def _backend(given: Any) -> Any:
+    return given.replace("nccl", "hccl").replace("cuda", "npu") if isinstance(given, str) else given
