@@ -248,7 +248,15 @@ const char* dtype_name(at::ScalarType dtype) {
   }
 }
 
-std::string json_of(const std::vector<Layout>& layouts, bool image) {
+std::mutex mutex;
+std::vector<std::string>& all() {
+  static auto* texts = new std::vector<std::string>;
+  return *texts;
+}
+
+}  // namespace
+
+std::string tensors_json(const std::vector<Layout>& layouts, bool image) {
   std::string out = "[";
   for (const Layout& layout : layouts) {
     if (!layout.defined)
@@ -264,14 +272,6 @@ std::string json_of(const std::vector<Layout>& layouts, bool image) {
   return out + "]";
 }
 
-std::mutex mutex;
-std::vector<std::string>& all() {
-  static auto* texts = new std::vector<std::string>;
-  return *texts;
-}
-
-}  // namespace
-
 uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number) {
   const FullNames names = names_of(call);
   const double flops = flops_of(call, names);
@@ -286,7 +286,7 @@ uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number)
       "\",\"api\":\"" + names.api + "\",\"type\":\"" + names.type + "\",\"core\":\"" + names.core + "\",\"blocks\":" + std::to_string(blocks) +
       ",\"mix_blocks\":" + std::to_string(names.core == kMixCube ? 2 * blocks : 0) + ",\"flops\":" +
       std::to_string(static_cast<int64_t>(flops)) + ",\"bytes\":" + std::to_string(bytes) + ",\"modelled_ns\":" +
-      std::to_string(*modelled_ns) + ",\"inputs\":" + json_of(call.inputs, image) + ",\"outputs\":" + json_of(call.outputs, image) + "}";
+      std::to_string(*modelled_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) + ",\"outputs\":" + tensors_json(call.outputs, image) + "}";
   return describe_as(text, number);
 }
 

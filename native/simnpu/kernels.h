@@ -21,6 +21,8 @@ struct KernelCall {
 uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number = 0);
 uint32_t describe_as(const std::string& json, uint32_t number = 0);
 
+std::string tensors_json(const std::vector<Layout>& layouts, bool image);  // shapes, dtypes and formats of a description
+
 uint32_t descriptions();
 std::string description(uint32_t number);
 

@@ -30,13 +30,14 @@ TORCH_LIBRARY(stepscope_npu, m) {
 extern "C" {
 
 EXPORTED int simnpu_abi() {
-  return 1;
+  return 2;
 }
 
 EXPORTED void simnpu_record(int on) {
   if (on && !simnpu::recording()) {
     simnpu::memory_records().clear();
     simnpu::call_records().clear();
+    simnpu::transfer_records().clear();
     for (int i = 0; i < simnpu::device_count(); i++)
       for (simnpu::Stream* stream : simnpu::device(i).streams())
         stream->records.clear();
@@ -53,12 +54,39 @@ EXPORTED size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room) {
   return count;
 }
 
+EXPORTED size_t simnpu_drain_transfers(simnpu::TransferRecord* to, size_t room) {
+  return simnpu::transfer_records().drain(to, room);
+}
+
 EXPORTED size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room) {
   return simnpu::memory_records().drain(to, room);
 }
 
 EXPORTED size_t simnpu_drain_calls(simnpu::CallRecord* to, size_t room) {
   return simnpu::call_records().drain(to, room);
+}
+
+EXPORTED void simnpu_wait_idle() {
+  if (simnpu::in_forked_child())
+    return;
+  for (int i = 0; i < simnpu::device_count(); i++)
+    for (simnpu::Stream* stream : simnpu::device(i).streams())
+      stream->finish();
+}
+
+EXPORTED int simnpu_mark(int32_t device, int64_t stream, uint64_t number, uint32_t side) {
+  if (!simnpu::recording() || simnpu::in_forked_child() || device < 0 || device >= simnpu::device_count())
+    return -1;
+  const int64_t called = simnpu::now_ns();
+  try {
+    auto task = simnpu::make_task("mark", simnpu::TaskKind::mark, [] {});
+    task->record.bytes = number;
+    task->record.event = side;
+    simnpu::device(device).stream(stream).submit(std::move(task), called);
+  } catch (const std::exception&) {  // no such stream
+    return -1;
+  }
+  return 0;
 }
 
 EXPORTED uint64_t simnpu_lost() {

@@ -14,7 +14,7 @@
 
 namespace simnpu {
 
-enum class TaskKind : uint8_t { kernel = 0, copy_h2d = 1, copy_d2h = 2, copy_d2d = 3, event_record = 4, event_wait = 5, collective = 6 };
+enum class TaskKind : uint8_t { kernel = 0, copy_h2d = 1, copy_d2h = 2, copy_d2d = 3, event_record = 4, event_wait = 5, collective = 6, mark = 7 };
 
 constexpr uint8_t kTaskFailed = 1;  // the kernel threw; its fault surfaces at the next synchronisation
 constexpr uint8_t kTaskAwaited = 2;  // the host waited for it: data-dependent result, or first sight of a signature
@@ -30,14 +30,14 @@ struct TaskRecord {
   int64_t start;  // on the device
   int64_t end;
   uint64_t connection;  // joins enqueue, dequeue, launch and device task; unique in the process, from 1
-  uint64_t bytes;  // moved by a copy, else 0
+  uint64_t bytes;  // moved by a copy or a collective; marks: number of the mark; else 0
   uint32_t description;  // kernels and collectives: number for simnpu_description, else 0
   uint32_t task;  // number of the task in its stream, from 1
   uint32_t host_thread;  // operating system's thread numbers
   uint32_t launch_thread;
   int32_t device;
   int32_t stream;  // number of the stream in its device, 0 is the default stream
-  uint32_t event;  // number of the event for event tasks, else 0
+  uint32_t event;  // events: number of the event; collectives: running number in its group, from 0; marks: which side; else 0
   TaskKind kind;
   uint8_t flags;  // kTask*
   uint16_t reserved;
@@ -45,6 +45,38 @@ struct TaskRecord {
   uint64_t correlation;  // left to an activity profiler that numbers operators
 };
 static_assert(sizeof(TaskRecord) == 128);
+
+enum class TransferKind : uint8_t { memcpy = 0, reduce_inline = 1, notify_wait = 2, notify_record = 3 };
+
+// The numbers that HCCL uses for them.
+enum class Transport : uint8_t { sdma = 0, local = 2 };
+enum class Link : uint8_t { on_chip = 0, hccs = 1 };
+
+constexpr uint8_t kTransferMaster = 1;  // on the plane that stands for the operator
+constexpr uint8_t kTransferModelled = 2;  // its times divide a measured span; else its end is measured
+
+// One link-level task of a collective: what hardware would run instead of the one task above.
+struct TransferRecord {
+  int64_t start;  // inside the collective's span; no two overlap on one stream
+  int64_t end;
+  uint64_t connection;  // of the collective
+  uint64_t bytes;
+  uint64_t notify;  // equal on both sides, 0 where nothing is notified
+  uint32_t task;  // numbered with the tasks of its stream
+  int32_t device;
+  int32_t stream;  // the collective's own for plane 0, else one on which only transfers run
+  int32_t src_rank;  // this rank, counted inside the group
+  int32_t dst_rank;  // the other side; -1 for a copy inside the device
+  uint16_t plane;
+  TransferKind kind;
+  Transport transport;
+  Link link;
+  uint8_t data_type;  // HCCL's number
+  uint8_t reduce_op;  // HCCL's number, 255 where nothing is reduced
+  uint8_t flags;  // kTransfer*
+  uint32_t reserved;
+};
+static_assert(sizeof(TransferRecord) == 72);
 
 enum class MemoryKind : uint8_t { malloc = 0, free = 1, block_free = 2 };
 
@@ -141,6 +173,7 @@ class RecordBuffer {
 
 RecordBuffer<MemoryRecord>& memory_records();
 RecordBuffer<CallRecord>& call_records();
+RecordBuffer<TransferRecord>& transfer_records();
 
 }  // namespace simnpu
 
@@ -148,9 +181,13 @@ RecordBuffer<CallRecord>& call_records();
 extern "C" {
 int simnpu_abi();  // changes with the structs
 void simnpu_record(int on);  // 1 forgets what was not drained and starts, 0 stops
-size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room);  // both return how many were copied; 0: none left
+size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room);  // all return how many were copied; 0: none left
+size_t simnpu_drain_transfers(simnpu::TransferRecord* to, size_t room);
 size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room);
 size_t simnpu_drain_calls(simnpu::CallRecord* to, size_t room);
+void simnpu_wait_idle();  // until all that was queued has run; a fault stays for the next synchronisation
+// Puts a mark into a stream, where it takes no time: side 0 is a moment, 1 and 2 are the ends of a range. -1: not recorded.
+int simnpu_mark(int32_t device, int64_t stream, uint64_t number, uint32_t side);
 uint64_t simnpu_lost();  // records for which there was no room, since the start
 uint32_t simnpu_descriptions();  // how many there are; numbers start at 1
 size_t simnpu_description(uint32_t number, char* to, size_t room);  // JSON; returns its length, copies what fits

@@ -104,6 +104,11 @@ RecordBuffer<CallRecord>& call_records() {
   return *buffer;
 }
 
+RecordBuffer<TransferRecord>& transfer_records() {
+  static auto* buffer = new RecordBuffer<TransferRecord>;
+  return *buffer;
+}
+
 const Settings& settings() {
   static const Settings once = read_settings();
   return once;
@@ -231,18 +236,26 @@ void Stream::launch(Task* task) {
   queue_.push(task, nullptr, timed ? &r.launch_end : nullptr);
 }
 
+void Stream::await(uint64_t ticket) {
+  if (done_.load() >= ticket)
+    return;
+  check_not_forked();
+  Waiting hurried;
+  device.queue_.hurry();
+  queue_.hurry();
+  std::unique_lock lock(done_mutex_);
+  waiters_.fetch_add(1);
+  done_changed_.wait(lock, [&] { return done_.load() >= ticket; });
+  waiters_.fetch_sub(1);
+}
+
 void Stream::wait(uint64_t ticket) {
-  if (done_.load() < ticket) {
-    check_not_forked();
-    Waiting hurried;
-    device.queue_.hurry();
-    queue_.hurry();
-    std::unique_lock lock(done_mutex_);
-    waiters_.fetch_add(1);
-    done_changed_.wait(lock, [&] { return done_.load() >= ticket; });
-    waiters_.fetch_sub(1);
-  }
+  await(ticket);
   device.throw_pending_fault();
+}
+
+void Stream::finish() {
+  await(issued_.load());
 }
 
 void Stream::synchronize() {
@@ -305,6 +318,7 @@ void Stream::execute(Task& task) {
     if (r.dequeue_start)
       r.dequeue_end = r.launch_end;  // nothing follows the launch
     records.add(r);
+    task.recorded();
   }
 }
 
@@ -336,6 +350,12 @@ int64_t Device::new_stream() {
   CallSpan span(Call::create_stream, number, static_cast<uint64_t>(wanted));
   stream(wanted);
   return wanted;
+}
+
+int64_t Device::reserve_stream() {
+  std::lock_guard lock(mutex_);
+  streams_.emplace_back();
+  return static_cast<int64_t>(streams_.size()) - 1;
 }
 
 std::vector<Stream*> Device::streams() {

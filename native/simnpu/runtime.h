@@ -49,6 +49,7 @@ struct Task {
   class Stream* stream = nullptr;
   virtual void run() = 0;
   virtual std::string name() const = 0;
+  virtual void recorded() {}  // after its record was kept
   virtual ~Task() = default;
 };
 
@@ -102,9 +103,15 @@ class Stream {
   // Returns the ticket to wait for.
   uint64_t submit(std::unique_ptr<Task> task, int64_t called_ns);
   void wait(uint64_t ticket);  // throws the device's pending fault
+  void finish();  // waits for all that was submitted and leaves the fault to others
   void synchronize();  // both are calls of the runtime
   void synchronize(uint64_t ticket);
   bool idle() const;
+  // For tasks that stand for several: numbers that follow the running task's. Called by its worker only.
+  uint32_t take_task_numbers(uint32_t count) {
+    launched_ += count;
+    return launched_ - count + 1;
+  }
 
   Device& device;
   const int number;
@@ -113,6 +120,7 @@ class Stream {
  private:
   friend class Device;
   void launch(Task* task);
+  void await(uint64_t ticket);
   void work();
   void execute(Task& task);
 
@@ -129,6 +137,7 @@ class Device {
   explicit Device(int number);
   Stream& stream(int64_t number);
   int64_t new_stream();  // from a pool, like on hardware
+  int64_t reserve_stream();  // a number outside the pool, for one purpose; its worker starts when it is first used
   void synchronize();
   std::vector<Stream*> streams();
   void fail(const std::string& what);  // keeps the first fault

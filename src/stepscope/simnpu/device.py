@@ -64,6 +64,10 @@ def load_library(path: Path) -> None:
     sys.modules["torch.npu.amp"] = npu.amp
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     torch.ops.stepscope_npu.register_operators()
+    if torch.distributed.is_available():
+        from stepscope.simnpu import hccl
+
+        hccl.register()
     _loaded = path
     atexit.register(_finish)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated device recorded, as structured arrays: one row per task, memory event or runtime call.
+"""What the simulated device recorded, as structured arrays: one row per task, transfer, memory event or runtime call.
 
 The layouts are those of native/simnpu/records.h, which says what each field means. Times are nanoseconds of
 CLOCK_MONOTONIC_RAW; 0 means that it did not happen.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepscope.simnpu.device import library_path
 
-_ABI = 1
+_ABI = 2
 
 TASK = np.dtype(
     [
@@ -86,6 +86,7 @@ CALL = np.dtype([("start", "<i8"), ("end", "<i8"), ("value", "<u8"), ("thread", 
 KERNEL, COPY_H2D, COPY_D2H, COPY_D2D, EVENT_RECORD, EVENT_WAIT, COLLECTIVE, MARK = range(8)
 FAILED, AWAITED = 1, 2
 TRANSFER_NAMES = ("Memcpy", "Reduce_Inline", "Notify_Wait", "Notify_Record")
+MASTER, MODELLED = 1, 2
 CALL_NAMES = {
     1: "aclrtSynchronizeStream",
     2: "aclrtSynchronizeDevice",
@@ -110,7 +111,8 @@ class Records:
         library.simnpu_description.restype = ctypes.c_size_t
         library.simnpu_descriptions.restype = ctypes.c_uint32
         library.simnpu_lost.restype = ctypes.c_uint64
-        for drain in (library.simnpu_drain_tasks, library.simnpu_drain_memory, library.simnpu_drain_calls):
+        for kind in ("tasks", "transfers", "memory", "calls"):
+            drain = getattr(library, f"simnpu_drain_{kind}")
             drain.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
             drain.restype = ctypes.c_size_t
         self._library = library
@@ -124,18 +126,15 @@ class Records:
         self._library.simnpu_record(0)
 
     def wait_idle(self) -> None:
-        """Wait until all that was queued has run."""
-        import torch
-
-        for number in range(torch.npu.device_count()):
-            torch.npu.synchronize(number)
-
-    def transfers(self) -> npt.NDArray[Any]:
-        """The link-level tasks of collectives."""
-        return np.empty(0, TRANSFER)
+        """Wait until all that was queued has run; a fault on the device stays for the script's own next wait."""
+        self._library.simnpu_wait_idle()
 
     def tasks(self) -> npt.NDArray[Any]:
         return _drained(self._library.simnpu_drain_tasks, TASK)
+
+    def transfers(self) -> npt.NDArray[Any]:
+        """The link-level tasks of collectives."""
+        return _drained(self._library.simnpu_drain_transfers, TRANSFER)
 
     def memory(self) -> npt.NDArray[Any]:
         return _drained(self._library.simnpu_drain_memory, MEMORY)
@@ -147,7 +146,7 @@ class Records:
         return int(self._library.simnpu_lost())
 
     def description(self, number: int) -> dict[str, Any]:
-        """Name, type, core, blocks, inputs and outputs of the kernels with this number."""
+        """What the kernels or collectives with this number are: names, core, tensors, or group and algorithm."""
         text = ctypes.create_string_buffer(4096)
         length = self._library.simnpu_description(number, text, len(text))
         if length > len(text):

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hccl` for `torch.distributed`: how the processes of a group find each other.
+
+Imported only by `device.load_library`, once torch and the library are there. What the backend does with tensors is
+native/simnpu/hccl.cpp; gloo carries the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_ops = torch.ops.stepscope_npu
+
+
+def register() -> None:
+    """Make `hccl` the backend of torch.distributed for npu tensors."""
+    dist.Backend.register_backend("hccl", _new_backend, extended_api=True, devices=["npu"])
+
+
+def _new_backend(options: Any, backend_options: Any = None) -> Any:
+    """The backend of one process in one group."""
+    rank, size, store = options.group_rank, options.group_size, options.store
+    name, file, token = _meet(store, rank, size, str(options.group_id))
+    try:
+        holder = dist.ProcessGroup(store, rank, size)
+        gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo/", store), rank, size, timeout=options.timeout)
+        holder._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+        ranks = list(options.global_ranks_in_group) or list(range(size))
+        _ops.attach_hccl(holder.boxed(), name, ranks, file, token, int(options.timeout.total_seconds() * 1000))
+    finally:
+        if file >= 0:
+            os.close(file)
+    return holder._get_backend(torch.device("npu"))
+
+
+def _meet(store: Any, rank: int, size: int, group: str) -> tuple[str, int, str]:
+    """A name for the group that no other has, and memory that its processes share (-1 if they cannot).
+
+    In that memory they note when they enter an operator: so each knows for whom it waited.
+    """
+    if rank == 0:
+        token = secrets.token_hex(16)
+        file = os.memfd_create("stepscope-hccl", os.MFD_CLOEXEC)
+        os.ftruncate(file, _ops.arrivals_bytes(size))
+        os.pwrite(file, token.encode(), 0)
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
+        name = f"{host}%sim_{os.getpid()}_{re.sub(r'[^A-Za-z0-9.-]', '-', group)}_{time.time_ns() // 1000}"
+        store.set("hccl", f"{name} {os.getpid()} {file} {token}")
+        return name, file, token
+    name, process, number, token = store.get("hccl").decode().split(" ")
+    try:
+        file = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # another machine or container: the wait is not known then
+        file = -1
+    return name, file, token
