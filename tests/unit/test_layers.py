@@ -42,7 +42,7 @@ FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 _FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
 INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "dynamic_profile", "compat", "frameworks"}
 # Imported by its neighbours only, once the framework is there.
-AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/npu.py", *_FUSED}
+AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/hccl.py", "simnpu/npu.py", *_FUSED}
 
 
 def modules() -> list[Path]:
