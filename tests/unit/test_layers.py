@@ -34,13 +34,14 @@ ALLOWED = {
     "mindspore": {"frameworks"},
     "web": {"analysis", "capture", "export", "formats", "report", "tables"},
     "cli": {"analyser", "analysis", "capture", "compat", "control", "export", "report", "tables", "web"},
+    "autoload": {"collect", "dynamic_profile"},
     "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
 }
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
 _FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
-INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "dynamic_profile", "compat", "frameworks"}
+INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "autoload", "dynamic_profile", "compat", "frameworks"}
 # Imported by its neighbours only, once the framework is there.
 AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/hccl.py", "simnpu/npu.py", *_FUSED}
 

@@ -81,8 +81,9 @@ def write(folder: Path, answer: Answer) -> None:
 
 def clear_leftovers(folder: Path) -> None:
     """Remove answers of processes of this machine that ended or were killed, when a new job begins."""
-    for seen, path in _files(folder):
-        if seen.answer.host == socket.gethostname() and seen.answer.state in _OVER:
+    # Only this machine's files are read: each of thousands of ranks comes here.
+    for seen, path in _files(folder, f"{socket.gethostname()}_*.json"):
+        if seen.answer.state in _OVER:
             path.unlink(missing_ok=True)
 
 
@@ -107,9 +108,9 @@ def folder_seconds(folder: Path) -> float:
         return time.time()  # a folder that may only be read
 
 
-def _files(folder: Path) -> list[tuple[Seen, Path]]:
+def _files(folder: Path, names_like: str = "*.json") -> list[tuple[Seen, Path]]:
     found = []
-    names = sorted((folder / STATUS_FOLDER).glob("*.json"))
+    names = sorted((folder / STATUS_FOLDER).glob(names_like))
     now = folder_seconds(folder) if names else 0.0
     for path in names:
         try:

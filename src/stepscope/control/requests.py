@@ -141,11 +141,12 @@ def _watch(folder: Path, outcome: Outcome, waiting: Waiting, enough: Callable[[S
     seconds = _patience(outcome.ranks) if waiting.seconds is None else waiting.seconds
     until = waiting.clock() + seconds
     while True:
+        began = waiting.clock()
         now = [seen for seen in board.read(folder) if (seen.answer.host, seen.answer.pid) in asked]
         outcome = Outcome(outcome.request_id, outcome.start_step, tuple(now))
         if all(enough(seen) or not seen.live for seen in now) or waiting.clock() >= until:
             return outcome
-        waiting.sleep(LOOK_SECONDS)
+        waiting.sleep(max(LOOK_SECONDS, waiting.clock() - began))  # thousands of files on a slow folder take their time
 
 
 def _patience(ranks: Sequence[Seen]) -> float:

@@ -14,9 +14,12 @@ With PROF_CONFIG_PATH in the environment neither call is needed: steps are those
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
+import stepscope
 from stepscope.collect import messages
 from stepscope.collect.guard import quietly, tolerated
 from stepscope.dynamic_profile import optimizer_steps
@@ -77,9 +80,15 @@ def set_state(state: Any) -> None:
 def watch_optimizers() -> None:
     """Do what PROF_CONFIG_PATH asks for; nothing is made before the first optimizer, so launchers stay out of it."""
     global _by_optimizer
-    if os.environ.get("PROF_CONFIG_PATH") and not _by_optimizer:
+    if os.environ.get("PROF_CONFIG_PATH") and not _by_optimizer and not _vendor_watches():
         _by_optimizer = True
         optimizer_steps.watch(_open_from_environment, _count)
+
+
+def _vendor_watches() -> bool:
+    """Where the vendor's torch_npu is installed the variable is its to heed."""
+    found = importlib.util.find_spec("torch_npu")
+    return found is not None and Path(stepscope.__file__).parent not in Path(found.origin or "/").parents
 
 
 def _open(path: Any) -> None:

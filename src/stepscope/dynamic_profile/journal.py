@@ -52,6 +52,11 @@ class Journal:
             if self._files is not None:
                 self._files[of_file].add(moment, level, text)
 
+    def close(self) -> None:
+        self.flush()
+        for file in self._files or ():
+            file.close()
+
 
 class _LogFile(logging.handlers.RotatingFileHandler):
     def __init__(self, path: Path):

@@ -62,6 +62,7 @@ class Monitor:
         poll_seconds: float | None = None,
     ):
         self.problem: str | None = None
+        self._unusable = False  # the problem is what the file says, so whoever wrote it is refused
         self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
         self._clock, self._since_ns, self._fixed = clock, since_ns, poll_seconds
         self._seen: tuple[int, int, int] | None = None
@@ -132,7 +133,7 @@ class Monitor:
 
     def _write(self, progress: Progress, *, ended: bool = False) -> None:
         state, text = progress.state, progress.text
-        if self.problem and state not in (board.WAITING, board.COLLECTING):
+        if self.problem and self._unusable and state not in (board.WAITING, board.COLLECTING):
             state, text = board.REFUSED, self.problem
         told = replace(
             self._answer(),
@@ -170,16 +171,16 @@ class Monitor:
         try:
             request = parse(content)
         except CaptureError as problem:
-            self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what)
+            self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what, unusable=True)
             return
         self.problem = None
         self._journal.watched("INFO", f"load json success: start_step {request.start_step}, active {request.active}")
         self._worker.deliver(request)
 
-    def _report(self, text: str) -> None:
+    def _report(self, text: str, *, unusable: bool = False) -> None:
         """A problem that lasts is written once."""
         if text != self.problem:
-            self.problem = text
+            self.problem, self._unusable = text, unusable
             self._journal.watched("ERROR", text)
 
     def _run(self) -> None:
@@ -194,12 +195,12 @@ class Monitor:
 
     def _write_last(self) -> None:
         self._write(self._worker.progress, ended=True)
-        self._journal.flush()
+        self._journal.close()
 
     def _give_up(self) -> None:
         self._report("the watching thread failed; the reason is in the output of the job")
         self._write(self._worker.progress)
-        self._journal.flush()
+        self._journal.close()
 
 
 class _Pace:

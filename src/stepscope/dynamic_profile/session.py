@@ -91,11 +91,11 @@ def make_template(folder: Path) -> bool:
     try:
         paths.write_file(partial, config.template())
         try:
-            os.link(partial, target)  # unlike a rename it leaves a file alone that another rank has just made
+            _place(partial, target)
         except FileExistsError:
             return False
         finally:
-            partial.unlink()
+            partial.unlink(missing_ok=True)
     except OSError as problem:
         raise CaptureError(
             f"cannot make {config.CONFIG_FILE}",
@@ -104,6 +104,17 @@ def make_template(folder: Path) -> bool:
             fix="free space, or choose another folder",
         ) from problem
     return True
+
+
+def _place(partial: Path, target: Path) -> None:
+    """Unlike a rename a link leaves a file alone that another rank has just made; not every folder knows links."""
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        if not target.exists():
+            os.replace(partial, target)
 
 
 def _folder(path: Any) -> Path:
