@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from page import Page, absent, chromium, serving
+from timeline import odd_trace
 from tiny_trace import write_trace
 
 
@@ -35,7 +37,11 @@ def samples(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("samples")
     for level in ("level0", "level2"):
         shutil.copytree(golden / "ascend_pt" / "text" / level, folder / f"npu_{level}", copy_function=shutil.copyfile)
-    shutil.copytree(golden / "kineto", folder / "gpu", copy_function=shutil.copyfile)
+    (folder / "gpu").mkdir()
+    for name in ("gpu_nccl", "gpu_train_control"):
+        shutil.copyfile(golden / "kineto" / f"{name}.pt.trace.json.gz", folder / "gpu" / f"{name}.pt.trace.json.gz")
+    (folder / "odd").mkdir()
+    (folder / "odd" / "w.pt.trace.json").write_text(json.dumps(odd_trace()))
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return folder

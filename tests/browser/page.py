@@ -21,6 +21,7 @@ AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" 
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--lang=en-US", "--window-size=1600,1000",
+    "--force-device-scale-factor=1",
 )  # fmt: skip
 
 
@@ -71,11 +72,52 @@ class Page:
 
     def open(self, view: str, wait: float = 60, **parameters: str) -> None:
         """Load a view from nothing and wait until it shows its data."""
+        self.leave()
+        self.driver.get(f"{self.address}#/{view}?{urlencode(parameters)}")
+        self.ready(view, wait)
+
+    def leave(self, width: int = 1600, height: int = 1000) -> None:
+        """An empty page in a window of that size; what the page kept in the browser and what was logged is gone."""
         self.driver.get("about:blank")
+        self.driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.address, "storageTypes": "local_storage"})
+        if self.driver.get_window_size() != {"width": width, "height": height}:
+            self.driver.set_window_size(width, height)
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(f"{self.address}#/{view}?{urlencode(parameters)}")
+
+    def ready(self, view: str, wait: float = 60) -> None:
         self.until(f"return !!document.querySelector('[data-testid=\"view-{view}\"][data-ready=true]')", f"view {view}", wait)
+
+    def views(self) -> list[str]:
+        """The views that the control panel offers."""
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll('[data-testid=select-views] option')].map(one => one.value)"
+        )
+
+    def flaws(self, *, also_dark: bool = True) -> list[str]:
+        """What is wrong with every view of the capture that is open: errors, accessibility, contrast in both themes.
+
+        Walks through the views as a reader does, so the page is loaded once.
+        """
+        if not AXE.exists():
+            absent("axe-core (make web)")
+        self.driver.execute_script(AXE.read_text())
+        found = []
+        for view in [*self.views(), "diff"]:
+            if view == "diff":
+                self.click("[data-testid=tab-diff]")
+            else:
+                self.choose("select-views", view)
+            self.ready(view)
+            found += [f"{view}: {flaw}" for flaw in self.accessibility()]
+            if also_dark:
+                for theme in ("dark", "light"):
+                    self.choose("select-theme", theme)
+                    self.until(f"return document.querySelector('.stepscope').dataset.theme === '{theme}'", theme)
+                    if theme == "dark":
+                        found += [f"{view}, dark: {flaw}" for flaw in self.accessibility("color-contrast")]
+            found += [f"{view}: {error}" for error in self.errors()]
+        return found
 
     def until(self, script: str, what: str, wait: float = 30) -> Any:
         from selenium.common.exceptions import TimeoutException
@@ -147,12 +189,12 @@ class Page:
     def text(self, selector: str) -> str:
         return self.driver.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
 
-    def accessibility(self) -> list[str]:
-        """What axe finds wrong, one line per rule."""
-        self.driver.execute_script(AXE.read_text())
+    def accessibility(self, *rules: str) -> list[str]:
+        """What axe finds wrong, one line per rule; it must be in the page."""
         script = """
           const done = arguments[arguments.length - 1];
           const told = one => `${one.id}: ${one.nodes.map(node => node.html.slice(0, 120)).join(' | ')}`;
-          axe.run(document).then(found => done(found.violations.map(told)));
+          const options = {resultTypes: ['violations'], ...(arguments[0].length ? {runOnly: arguments[0]} : {})};
+          axe.run(document, options).then(found => done(found.violations.map(told)));
         """
-        return self.driver.execute_async_script(script)
+        return self.driver.execute_async_script(script, list(rules))

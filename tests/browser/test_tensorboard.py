@@ -58,9 +58,7 @@ def opened(driver: Any, address: str, state: str, view: str) -> Page:
     from selenium.webdriver.common.by import By
 
     page = Page(driver, address)
-    driver.get("about:blank")
-    driver.get_log("browser")
-    driver.get_log("performance")
+    page.leave()
     driver.get(f"{address}#stepscope&p.stepscope.s={quote(state, safe='')}")
     page.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
     driver.switch_to.frame(driver.find_element(By.CSS_SELECTOR, "iframe"))
@@ -82,6 +80,14 @@ def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, samp
     page = opened(driver, tensorboard, "/operator?run=npu_level2&worker=0", "operator")
     assert page.rows("operators", keys)[:10] == wanted[:10]
     assert [line for line in page.errors() if "/data/plugin/stepscope/" in line] == []
+    assert page.foreign_requests() == []
+
+
+@pytest.mark.usefixtures("back")
+def test_every_view_is_clean_here_too(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/overview?run=npu_level2&worker=0", "overview")
+    assert len(page.views()) == 11
+    assert [flaw for flaw in page.flaws(also_dark=False) if "/data/plugin/stepscope/" in flaw or "http" not in flaw] == []
     assert page.foreign_requests() == []
 
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
-from page import Page, serving
+from page import AXE, Page, serving
 from tiny_trace import HOSTILE, write_trace
 
 pytestmark = pytest.mark.slow  # a real browser
@@ -132,6 +133,35 @@ def test_filter_of_a_column(tiny_page: Page) -> None:
     tiny_page.click(".filter-form button[type=submit]")
     tiny_page.until("return document.querySelector('[data-testid=table-operators]').dataset.filtered === '1'", "filtered rows")
     assert tiny_page.rows("operators", ["name", "calls"]) == [["inner", "4"]]
+
+
+def test_a_view_that_fails_leaves_the_others(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.driver.execute_script(
+        "const real = window.fetch, answer = () => new Response('{\"execution\": 7}', {headers: {'Content-Type': 'application/json'}});"
+        "window.fetch = async (url, options) => String(url).includes('/overview') ? answer() : real(url, options)"
+    )
+    tiny_page.choose("select-views", "overview")
+    tiny_page.until("return document.querySelector('.problem')?.innerText.includes('This view failed')", "what is wrong")
+    tiny_page.choose("select-views", "operator")
+    tiny_page.ready("operator")
+    assert [row[0] for row in tiny_page.rows("operators", ["name"])] == ["outer", "inner", HOSTILE]
+
+
+def test_report_opens_from_the_disk(tiny_page: Page, tmp_path: Path) -> None:
+    """What the page offers for download is a file that needs no server."""
+    tiny_page.open("operator")
+    link = tiny_page.driver.execute_script("return document.querySelector('[data-testid=btn-report]').href")
+    with urlopen(link) as answer:
+        (tmp_path / "report.html").write_bytes(answer.read())
+    tiny_page.leave()
+    tiny_page.driver.get((tmp_path / "report.html").as_uri())
+    cells = tiny_page.driver.execute_script("return [...document.querySelectorAll('td')].map(one => one.innerText)")
+    assert HOSTILE in cells
+    assert tiny_page.driver.execute_script("return document.querySelectorAll('img, script').length") == 0
+    assert tiny_page.errors() == []
+    tiny_page.driver.execute_script(AXE.read_text())
+    assert tiny_page.accessibility() == []
 
 
 def test_capture_that_changes_and_goes_while_open(driver: object, tmp_path: Path) -> None:

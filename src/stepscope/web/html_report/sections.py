@@ -63,7 +63,7 @@ def _overview(opened: Opened, workers: int) -> Markup:
         drawing.stacked(shown, bars, "Time of each step by what it went to"),
         *(tag("p", note, class_="note") for note in notes),
         *(
-            table([title, ""], [[fact["name"], _fact(fact)] for fact in data[key]])
+            table([title, "Value"], [[fact["name"], _fact(fact)] for fact in data[key]])
             for title, key in (
                 ("Configuration", "configuration"),
                 ("Device Summary", "device_summary"),

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Working with the Trace view: keys, search, links, tracks, theme and language."""
+
+from __future__ import annotations
+
+import pytest
+from timeline import NPU, Timeline, npu_events, spans
+
+pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
+
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+pytestmark = pytest.mark.slow  # a real browser
+
+
+def test_search_counts_walks_and_fades(sample_page, samples):
+    _, all_spans = spans(npu_events(samples))
+    wanted = sorted(start for _, start, _, name in all_spans if "conv" in name.lower())
+    page = Timeline(sample_page, NPU)
+    page.press("/")
+    active = page.browser.switch_to.active_element
+    assert active.get_attribute("data-testid") == "trace-search"
+    active.send_keys("conv")
+    assert page.until(lambda: page.find("[data-testid=trace-hits]").text.replace(",", "")) == f"{len(wanted)}"
+    active.send_keys(Keys.ENTER)
+    page.until(lambda: page.find("[data-testid=trace-hits]").text.startswith("1 / "))
+    first = page.until(lambda: page.stats["selected"])
+    page.press("n")
+    page.until(lambda: page.find("[data-testid=trace-hits]").text.startswith("2 / "))
+    page.until(lambda: page.stats["selected"] not in (None, first))
+    page.press("N")
+    page.until(lambda: page.stats["selected"] == first)
+    assert page.facts()["Start"] == f"{wanted[0] / 1000:,.3f} us"
+
+
+def test_keys_move_the_window(sample_page):
+    page = Timeline(sample_page, NPU)
+    low, high = page.stats["window"]
+    page.press("w")
+    page.until(lambda: page.stats["window"][1] - page.stats["window"][0] < (high - low) * 0.9)
+    page.settle()
+    before = page.stats["window"]
+    page.press("d")
+    page.until(lambda: page.stats["window"][0] > before[0])
+    page.settle()
+    page.press("a", "a")
+    page.until(lambda: page.stats["window"][0] < before[0])
+    page.press("s")
+    page.until(lambda: page.stats["window"][1] - page.stats["window"][0] > (before[1] - before[0]) * 1.05)
+    ActionChains(page.browser).key_down(Keys.CONTROL).send_keys("0").key_up(Keys.CONTROL).perform()
+    page.until(lambda: page.stats["window"] == [low, high])
+    page.press(Keys.BACKSPACE)
+    page.until(lambda: page.stats["window"] != [low, high])
+
+
+def test_keys_walk_mark_pin_and_fold(sample_page):
+    page = Timeline(sample_page, NPU)
+    page.press(".")
+    page.until(lambda: page.stats["selected"] is not None)
+    first = page.stats["selected"]
+    live = page.find("[data-testid=trace-live]").get_attribute("textContent")
+    assert live.count(",") >= 3, "name, start, duration and track are read out"
+    page.press(".")
+    page.until(lambda: page.stats["selected"] != first)
+    page.press(",")
+    page.until(lambda: page.stats["selected"] == first)
+    page.press("f")
+    page.settle()
+    page.press("m")
+    page.until(lambda: "range" in page.params)
+    page.press("m")
+    page.until(lambda: "range" not in page.params)
+    page.press("k")
+    page.until(lambda: "marks" in page.params)
+    page.press("p")
+    pinned = page.until(lambda: page.params.get("pins"))
+    assert pinned == page.stats["lanes"][0]["key"]
+    page.press("p")
+    page.until(lambda: "pins" not in page.params)
+    page.press("e")
+    page.until(lambda: page.params.get("fold"))
+    page.press("q")
+    page.until(lambda: not page.find(".trace-panel").is_displayed())
+    page.press(Keys.ESCAPE)
+    page.until(lambda: page.stats["selected"] is None)
+
+
+def test_a_link_restores_the_picture(sample_page):
+    page = Timeline(sample_page, NPU)
+    page.press(".")
+    page.until(lambda: page.stats["selected"] is not None)
+    page.press("p", "w")
+    page.settle()
+    page.until(lambda: page.params.get("pins") and page.params.get("slice"))
+    # The address is written when the hand has come to rest.
+    page.until(lambda: page.params.get("t") == "_".join(str(round(end)) for end in page.stats["window"]))
+    link, stats = page.browser.current_url, page.stats
+    again = Timeline(sample_page, link.partition("#/trace?")[2])
+    again.until(lambda: again.stats["selected"] == stats["selected"])
+    again.settle()
+    assert again.stats["window"] == pytest.approx(stats["window"], abs=1)
+    assert again.stats["lanes"][0]["key"] == stats["lanes"][0]["key"]
+    assert again.params.get("pins") == stats["lanes"][0]["key"]
+
+
+def test_an_unknown_slice_gives_a_notice(sample_page):
+    page = Timeline(sample_page, f"{NPU}&slice=99999999")
+    assert "slice" in page.until(lambda: page.find(".trace-message").text)
+    assert page.stats["rects"] > 0
+
+
+def test_processes_can_be_hidden_and_come_back(sample_page):
+    page = Timeline(sample_page, NPU)
+    page.find("[data-testid=trace-menu-processes]").click()
+    page.until(lambda: page.all(".trace-menu[open] .trace-check"))
+    next(one for one in page.all(".trace-menu[open] button") if one.text == "None").click()
+    page.until(lambda: not page.stats["lanes"])
+    next(one for one in page.until(lambda: page.all(".trace-menu[open] .trace-check")) if one.text.startswith("CANN")).click()
+    page.until(lambda: {lane["label"] for lane in page.stats["lanes"] if lane["kind"] == "process"} == {"CANN"})
+
+
+def test_slices_in_view_are_a_list_for_the_keyboard(sample_page):
+    page = Timeline(sample_page, NPU)
+    page.browser.execute_script("document.querySelector('[data-testid=trace-slices-in-view]').focus()")
+    options = page.until(lambda: page.all("[data-testid=trace-slices-in-view] [role=option]"))
+    text = options[0].text
+    ActionChains(page.browser).send_keys(Keys.ARROW_DOWN).perform()
+    page.until(lambda: page.stats["selected"] is not None)
+    assert page.until(lambda: page.facts().get("Title")) == text.split(",")[0]
+
+
+def test_theme_and_language_change_in_place(sample_page):
+    page = Timeline(sample_page, NPU)
+    page.press(".", "w")
+    page.until(lambda: page.stats["selected"] is not None and page.params.get("slice") is not None)
+    page.settle()
+    ground = "return [...document.querySelector('[data-testid=trace-canvas]').getContext('2d').getImageData(2, 60, 1, 1).data]"
+    before = sum(page.browser.execute_script(ground)[:3])
+    window = page.stats["window"]
+    choose = (
+        "const box = [...document.querySelectorAll('select')]"
+        ".find((one) => [...one.options].some((it) => it.value === arguments[0]));"
+        "box.value = arguments[0]; box.dispatchEvent(new Event('change', {bubbles: true}));"
+    )
+    page.browser.execute_script(choose, "dark")
+    page.until(lambda: abs(sum(page.browser.execute_script(ground)[:3]) - before) > 300)
+    page.browser.execute_script(choose, "light")
+    page.until(lambda: sum(page.browser.execute_script(ground)[:3]) == before)
+    page.browser.execute_script(choose, "zh")
+    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "进程")
+    page.settle()
+    assert page.stats["window"] == pytest.approx(window, abs=1)
+    page.browser.execute_script(choose, "en")
+    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "Processes")
+    # Reading pixels is what this test does, not the page.
+    assert not [error for error in page.errors() if "willReadFrequently" not in error]
+
+
+def test_tracks_can_be_moved(sample_page):
+    page = Timeline(sample_page, NPU, height=9000)
+
+    def labels() -> list[str]:
+        return [lane["label"] for lane in page.stats["lanes"] if lane["label"].startswith("Stream")]
+
+    assert labels() == ["Stream 0", "Stream 2", "Stream 3", "Stream 4"]
+    page.browser.execute_script("document.querySelector('[aria-label=\"Move down: Stream 0\"]').click()")
+    page.until(lambda: labels() == ["Stream 2", "Stream 0", "Stream 3", "Stream 4"])
+    groups = [lane["label"] for lane in page.stats["lanes"] if lane["kind"] == "process"]
+    page.browser.execute_script("document.querySelector('[aria-label=\"Move up: CANN\"]').click()")
+    page.until(lambda: next(lane["label"] for lane in page.stats["lanes"]) == "CANN")
+    assert page.until(lambda: page.params.get("order"))
+    again = Timeline(sample_page, page.browser.current_url.partition("#/trace?")[2], height=9000)
+    assert [lane["label"] for lane in again.stats["lanes"] if lane["kind"] == "process"] == ["CANN", "Python", *groups[2:]]
