@@ -138,7 +138,7 @@ def test_filter_of_a_column(tiny_page: Page) -> None:
 def test_a_view_that_fails_leaves_the_others(tiny_page: Page) -> None:
     tiny_page.open("operator")
     tiny_page.driver.execute_script(
-        "const real = window.fetch, answer = () => new Response('{\"execution\": 7}', {headers: {'Content-Type': 'application/json'}});"
+        "const real = window.fetch, answer = () => Response.json({execution: 7});"
         "window.fetch = async (url, options) => String(url).includes('/overview') ? answer() : real(url, options)"
     )
     tiny_page.choose("select-views", "overview")
