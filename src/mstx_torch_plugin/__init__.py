@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks the stages of a training loop: `dataloader`, `forward`, `step n` and `save_checkpoint`. Import it after torch.
 
-They are recorded while a profiler with mstx on runs; without one nothing is patched and nothing costs.
+They are recorded while a profiler with mstx on runs; without one nothing is patched and nothing costs. `remove()` ends it.
 """
 
-from stepscope.collect import plugin
+from stepscope.collect.plugin import apply, remove
 
-plugin.apply()
+__all__ = ["remove"]
+
+apply()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope.collect.guard import quietly
-from stepscope.formats.mark_lines import communication_message
+from stepscope.formats.communication_text import communication_message
 
 DOMAIN = "communication"
 # Methods of ProcessGroup: the operator, and which argument holds what is sent (what is received where nothing is sent).

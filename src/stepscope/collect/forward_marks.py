@@ -9,7 +9,6 @@ the compiled code.
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -72,7 +71,7 @@ class ForwardMarks:
 
         self._wraps = True
         self._hooks.pop(_KEY, None)
-        self._put(torch.nn.Module, "__call__", self._around)
+        self._put(torch.nn.Module, "__call__", self.around)
 
     def enter(self, module: Any) -> None:
         """The outermost call of a module begins."""
@@ -84,7 +83,7 @@ class ForwardMarks:
         _unhook(self._called)  # left by a call that ended in a way no hook sees, such as KeyboardInterrupt
         self._called = module
         _here.inside = True  # for the wrapper, if it has just been put in place
-        number = self._begin(module)
+        number = self.begin(module)
         module._forward_hooks_always_called[_KEY] = True
         module._forward_hooks[_KEY] = lambda *_: self._leave(number)
 
@@ -92,56 +91,56 @@ class ForwardMarks:
         _unhook(self._called)
         self._called = None
         _here.inside = False
-        log = self._current_log()
-        if log is None:
-            return
-        if not self._wraps:
+        if self._current_log() is not None and not self._wraps:
             self._hooks[_KEY] = _entering(self)
-        if number:
-            log.end(number, DEFAULT_DOMAIN)
+        self.end(number)
 
-    def _begin(self, module: Any) -> int:
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        global _marks, _call, _is_compiling
+        _marks, _call, _is_compiling = self, call, sys.modules["torch"].compiler.is_compiling
+        return _wrapper
+
+    def begin(self, module: Any) -> int:
+        """The number of the range of this outermost call; 0 when it is none to mark."""
         import torch
 
         log = self._current_log()
         # A backward pass that runs: activations are computed again.
         again = torch._C._current_graph_task_id() != -1
-        if log is None or again or isinstance(module, torch.nn.modules.loss._Loss):
+        if log is None or again or torch._C._get_tracing_state() or isinstance(module, torch.nn.modules.loss._Loss):
             return 0
         return int(log.begin(NAME, self._current_stream(), DEFAULT_DOMAIN))
 
-    def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        import torch
+    def end(self, number: int) -> None:
+        log = self._current_log()
+        if number and log is not None:
+            log.end(number, DEFAULT_DOMAIN)
 
-        is_compiling = torch.compiler.is_compiling
-        begin, current_log = self._begin, self._current_log
 
-        @functools.wraps(call)
-        def __call__(self: Any, *arguments: Any, **options: Any) -> Any:
-            if is_compiling() or _here.inside or torch._C._get_tracing_state():
-                return call(self, *arguments, **options)
-            number = begin(self)
-            _here.inside = True
-            try:
-                return call(self, *arguments, **options)
-            finally:
-                _here.inside = False
-                log = current_log()
-                if number and log is not None:
-                    log.end(number, DEFAULT_DOMAIN)
+# Not inside of the class: Dynamo looks at what a function encloses each time it runs code that it compiled with it, and would
+# compile again when the wrapper is gone.
+_marks: ForwardMarks
+_call: Callable[..., Any]
+_is_compiling: Callable[[], bool]
 
-        return __call__
+
+def _wrapper(self: Any, *arguments: Any, **options: Any) -> Any:
+    if _is_compiling() or _here.inside:
+        return _call(self, *arguments, **options)
+    number = _marks.begin(self)
+    _here.inside = True
+    try:
+        return _call(self, *arguments, **options)
+    finally:
+        _here.inside = False
+        _marks.end(number)
 
 
 def _entering(marks: ForwardMarks) -> Callable[[Any, Any], None]:
-    import torch
-
-    is_compiling, is_traced = torch.compiler.is_compiling, torch._C._get_tracing_state
+    is_compiling = sys.modules["torch"].compiler.is_compiling
 
     def entering(module: Any, arguments: Any) -> None:
-        if is_compiling():
-            return
-        if not is_traced():
+        if not is_compiling():
             quietly(marks.enter, module)
 
     return entering

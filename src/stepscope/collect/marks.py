@@ -37,11 +37,14 @@ _log: Log | None = None
 _vendor: Any = None
 
 
-def _never() -> bool:
+def _before_torch() -> bool:
+    """In the place of torch's function until torch is there."""
+    global _compiling
+    _compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", _before_torch)
     return False
 
 
-_compiling: Callable[[], bool] = getattr(sys.modules.get("torch.compiler"), "is_compiling", _never)
+_compiling: Callable[[], bool] = getattr(sys.modules.get("torch.compiler"), "is_compiling", _before_torch)
 
 
 def mark(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> None:
@@ -211,9 +214,9 @@ class Marks:
 
 def take(log: Log | None) -> None:
     """Let this log have the marks from here on; None ends that."""
-    global _log, _compiling
+    global _log
     _log = log
-    _compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", _never)
+    _before_torch()
 
 
 def forward_to(vendor: Any) -> None:

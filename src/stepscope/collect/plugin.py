@@ -17,6 +17,11 @@ def apply() -> None:
     tolerated("mstx_torch_plugin", _apply)
 
 
+def remove() -> None:
+    """Mark the forward pass and steps no longer."""
+    tolerated("mstx_torch_plugin", stages.forget_forward_and_steps)
+
+
 def _apply() -> None:
     stages.ask_for_forward_and_steps()
     vendor = ascend.vendor() if "torch_npu" in sys.modules else None

@@ -17,7 +17,6 @@ from stepscope.collect import metadata
 from stepscope.collect.clocks import now, raw_ns
 from stepscope.collect.guard import tolerated
 from stepscope.collect.settings import Settings
-from stepscope.formats.mark_lines import read_raw
 from stepscope.simnpu import loaded
 
 INTERVAL_SECONDS = 0.25
@@ -111,6 +110,9 @@ class SimulatedDevice:
     def _finish(self) -> bool:
         self._device.take(raw_ns(), last=True)
         if self._marks:
+            # Only now: the columnar engine takes longer to load than many a script.
+            from stepscope.formats.mark_lines import read_raw
+
             self._device.marks(read_raw(self._framework).to_dicts())
         self._device.close(now().unix_ns)
         return True

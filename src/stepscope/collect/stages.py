@@ -24,6 +24,11 @@ _log: Any = None
 _patches: list[Patch] = []
 
 
+def _compiling() -> bool:
+    """Whether this code is being compiled by torch, which puts its own function in the place of this one."""
+    return False
+
+
 class Patch:
     """One attribute of torch with ours in its place."""
 
@@ -72,6 +77,17 @@ def ask_for_forward_and_steps() -> None:
         _asked.extend((_Forward(), _Steps()))
         if _log is not None:
             begin(_log)
+
+
+def forget_forward_and_steps() -> None:
+    """Mark them no longer, and leave torch as it was."""
+    log, asked = _log, _asked[:]
+    end()
+    _asked.clear()
+    for stage in asked:
+        stage.remove()
+    if log is not None:
+        begin(log)
 
 
 def current_stream() -> Any:
@@ -160,7 +176,7 @@ class _Forward:
         self._marks = ForwardMarks(lambda: _log, current_stream, put)
         self._compiles = False
         # Code that was compiled, or is going to be. Few programs call this often, so it may stay.
-        Patch(torch, "compile", self._around_compile)
+        self._patch = Patch(torch, "compile", self._around_compile)
 
     def begin(self) -> None:
         counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
@@ -168,6 +184,9 @@ class _Forward:
 
     def end(self) -> None:
         self._marks.stop()
+
+    def remove(self) -> None:
+        self._patch.restore()
 
     def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -193,11 +212,12 @@ class _Steps:
     def __init__(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+        global _compiling
+        _compiling = sys.modules["torch"].compiler.is_compiling
         self._count = self._open = 0
         self._stepping: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
-        register_optimizer_step_pre_hook(self._before)
-        register_optimizer_step_post_hook(self._after)
+        self._hooks = (register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after))
 
     def begin(self) -> None:
         self._open = 0
@@ -208,12 +228,17 @@ class _Steps:
         """The log ends the range that is open."""
         self._open = 0
 
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
     def _before(self, optimizer: Any, arguments: Any, options: Any) -> None:
-        self._stepping.add(optimizer)
+        if not _compiling():
+            self._stepping.add(optimizer)
 
     def _after(self, optimizer: Any, arguments: Any, options: Any) -> None:
-        # A step that calls that of the class above ends twice.
-        if optimizer not in self._stepping:
+        # A step that calls that of the class above ends twice; in compiled code there are no marks.
+        if _compiling() or optimizer not in self._stepping:
             return
         self._stepping.discard(optimizer)
         if not self._stepped or optimizer in self._stepped:

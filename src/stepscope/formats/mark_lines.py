@@ -17,10 +17,6 @@ FILE = "x.mstx.jsonl"
 DEFAULT_DOMAIN = "default"
 STEP = "step"
 _STEP_NAME = "ProfilerStep#"
-_DATA_TYPES = {
-    **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
-    "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bfp16",
-}  # fmt: skip
 _COLUMNS: dict[str, pl.DataType] = {
     "id": pl.Int64(), "kind": pl.String(), "tid": pl.Int64(), "end_tid": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(),
     "domain": pl.String(), "message": pl.String(), "device": pl.Int32(), "stream": pl.Int64(),
@@ -49,22 +45,6 @@ def read_raw(framework: Path) -> pl.DataFrame:
     domain, message, device, stream (the last two only where a device part was asked for)."""
     rows, _ = _rows(framework)
     return rows.filter(pl.col("kind") != STEP)
-
-
-def communication_message(
-    *, stream: int, count: int, data_type: str, group: str, op: str, source: int | None = None, destination: int | None = None
-) -> str:
-    """The text of a communication mark (api.md 18.4); `data_type` as torch calls it."""
-    peers = {"srcRank": source, "destRank": destination}
-    parts = {
-        "streamId": stream, "count": count, "dataType": _DATA_TYPES.get(data_type, "na"),
-        **{name: rank for name, rank in peers.items() if rank is not None}, "groupName": group, "opName": op,
-    }  # fmt: skip
-    return "{" + ",".join(f"{_quoted(name)}: {_quoted(str(value))}" for name, value in parts.items()) + "}"
-
-
-def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
 
 
 def _rows(framework: Path) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
