@@ -34,36 +34,60 @@ def block(document: str, *holding: str) -> str:
     return only
 
 
+def fields(document: str, table: str) -> list[str]:
+    """First column of a table of a document, by the words in its title."""
+    (path,) = seeds_folder().glob(f"{document}_*.txt")
+    _, _, after = path.read_text(encoding="utf-8").partition(f"**  {table}<")
+    rows = [line for line in after.split("**")[0].splitlines() if line.startswith("|")]
+    return [row.split("|")[1].strip() for row in rows[2:]]
+
+
 # Names that the samples use without defining them.
 OPEN_ENDS = """
 import torch, json
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+model = network().to("npu")
 optimizer = torch.optim.AdamW(model.parameters())
 input_data = torch.rand(4, 8)
 steps = epochs = 5
 text, key, value = "text", "model", json.dumps({"layers": 2})
 def train_one_step():
     optimizer.zero_grad()
-    model(torch.rand(4, 8)).sum().backward()
+    model(torch.rand(4, 8).to("npu")).sum().backward()
     optimizer.step()
 train_model_step = train_one_step
 """
 
 
-def run(folder: Path, code: str, *arguments: str, before: str = "", after: str = "", **environment: str) -> str:
-    """Run a sample as its own script with the stand-in for torch_npu; its output. A warning of Python is an error."""
+def write(folder: Path, code: str, *, before: str = "", after: str = "") -> Path:
+    """A sample as a script of its own, with what it leaves open; only that is added."""
+    folder.mkdir(exist_ok=True)
     (folder / "opened.py").write_text(OPEN_ENDS)
     script = folder / "sample.py"
     script.write_text("from opened import *\n" + before + "\n" + code + "\n" + after)
-    done = subprocess.run(
-        [sys.executable, "-m", "stepscope.compat", str(script), *arguments],
+    return script
+
+
+def start(folder: Path, script: Path, *arguments: str, devices: int = 2, **environment: str) -> subprocess.Popen[str]:
+    """`stepscope run` of a script. A warning of Python is an error."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "stepscope", "run", f"--devices={devices}", str(script), *arguments],
         cwd=folder,
         env={**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+
+
+def output(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out
+    return out
+
+
+def run(folder: Path, code: str, *arguments: str, before: str = "", after: str = "", **environment: str) -> str:
+    """Run a sample on the simulated NPU; its output."""
+    return output(start(folder, write(folder, code, before=before, after=after), *arguments, **environment))
