@@ -91,8 +91,8 @@ class MarkLog:
         else:
             place = _HOST
         number, tid, now = next(_numbers), _here.tid, _now(_RAW)
-        if place is not _HOST:
-            self._tell_device(place, number, _AT_ONCE)
+        if place is not _HOST and not self._tell_device(place, number, _AT_ONCE):
+            place = _HOST
         self._add((number, MARK, tid, tid, now, now, domain, message, *place))
 
     def begin(self, message: Any, stream: Any, domain: Any, kind: str = START_END) -> int:
@@ -106,10 +106,10 @@ class MarkLog:
         if len(self._open) >= _MOST_OPEN:
             self._dropped += 1
             return 0
-        number = next(_numbers)
-        self._open[number] = (message, domain, kind, _here.tid, _now(_RAW), place)
-        if place is not _HOST:
-            self._tell_device(place, number, _BEGIN)
+        number, tid, now = next(_numbers), _here.tid, _now(_RAW)
+        if place is not _HOST and not self._tell_device(place, number, _BEGIN):
+            place = _HOST
+        self._open[number] = (message, domain, kind, tid, now, place)
         return number
 
     def end(self, number: int, domain: str) -> None:
@@ -228,9 +228,9 @@ class MarkLog:
             self._tell_device(place, number, _END)
         self._add((number, kind, tid, end_tid, start, now, domain, message, *place))
 
-    def _tell_device(self, place: Place, number: int, side: int) -> None:
-        if self._on_device is not None:
-            self._on_device(*place, number, side)
+    def _tell_device(self, place: Place, number: int, side: int) -> bool:
+        """Whether the device has taken it; not when it does not record, or has no such stream."""
+        return self._on_device is not None and self._on_device(*place, number, side) == 0
 
     def _checked(self, what: str, message: Any, stream: Any, domain: Any) -> Place | None:
         """Where the device part goes; None when the mark is wrong or its domain is not wanted."""
@@ -271,7 +271,7 @@ def _device_marks() -> Callable[..., Any] | None:
     device = sys.modules.get("stepscope.simnpu.device")
     if device is None or not device.loaded():
         return None
-    function = getattr(ctypes.PyDLL(str(device.library_path())), "simnpu_mark", None)
+    function = getattr(ctypes.CDLL(str(device.library_path())), "simnpu_mark", None)
     if function is None:
         return None
     function.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32]

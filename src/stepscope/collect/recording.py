@@ -201,9 +201,6 @@ class Recording(CurrentCapture):
             self._beside.append(HostSampler(framework, host_sys))
         if "osrt" in host_sys:
             self._beside.append(OsCalls(framework))
-        if self.settings.marks:
-            self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
-            self._marks.start()
         if simulated.selected(self.settings):
             self._simulated = SimulatedDevice(folder, self.settings)
             self._beside.append(self._simulated)
@@ -211,6 +208,9 @@ class Recording(CurrentCapture):
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
         for item in self._beside:
             item.start()
+        if self.settings.marks:  # after the device, which they are told of
+            self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
+            self._marks.start()
 
     def _end_beside(self) -> None:
         beside, self._beside = self._beside, []

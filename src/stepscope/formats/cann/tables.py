@@ -19,6 +19,7 @@ from stepscope.formats.cann.host import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.tasks import join, kernel_metrics, kernels
 from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables.ascend_db_schema import NO_DEVICE_MARK
 
 _FREQUENCY = "AI Core Freq"
 _DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")
@@ -91,7 +92,7 @@ def _without_parts_of(collectives: pl.DataFrame, table: pl.DataFrame) -> pl.Data
 
 
 def _marks(host: HostSide, devices: Sequence[DeviceSide]) -> pl.DataFrame:
-    """Marks of the host with their part on a device, joined by the mark's number."""
+    """Marks of the host with their part on a device, joined by the mark's number; connections are numbered as enums.md has them."""
     if not host.marks.height:
         return ALL_TABLES["marks"].empty()
     parts = [
@@ -108,7 +109,9 @@ def _marks(host: HostSide, devices: Sequence[DeviceSide]) -> pl.DataFrame:
     if parts:
         on_device = pl.concat(parts).unique("mark_id", keep="first", maintain_order=True)
         rows = rows.join(on_device, on="mark_id", how="left", maintain_order="left")
-        rows = rows.with_columns(pl.when(pl.col("device").is_not_null()).then("mark_id").alias("connection_id"))
+        rows = rows.with_columns(
+            pl.when(pl.col("device").is_not_null()).then(pl.col("mark_id") + NO_DEVICE_MARK).alias("connection_id")
+        )
     return ALL_TABLES["marks"].conform(rows)
 
 
