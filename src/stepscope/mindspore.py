@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profiler for MindSpore; see stepscope.frameworks.mindspore."""
+"""The profiler for MindSpore; see stepscope.frameworks.mindspore.
 
+`python -m stepscope.mindspore SCRIPT [ARGUMENTS]` records a script that was not touched, as MS_PROFILER_OPTIONS says.
+"""
+
+import runpy
+import sys
+from pathlib import Path
 from typing import Any
 
 from stepscope.frameworks import mindspore as _framework
@@ -10,3 +16,17 @@ from stepscope.frameworks.mindspore import __all__  # noqa: F401
 
 def __getattr__(name: str) -> Any:
     return getattr(_framework, name)
+
+
+def _run() -> int:
+    if len(sys.argv) < 2:
+        print("usage: python -m stepscope.mindspore SCRIPT [ARGUMENTS]", file=sys.stderr)
+        return 2
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_run())

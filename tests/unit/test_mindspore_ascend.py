@@ -15,7 +15,7 @@ import prof_folder
 import stepscope
 from stepscope.collect import active, messages
 from stepscope.formats.mindspore.records import OP_RANGE, encode
-from stepscope.frameworks.mindspore import AicoreMetrics, Profiler, ProfilerActivity, ProfilerLevel, sources, training_steps
+from stepscope.frameworks.mindspore import AicoreMetrics, Profiler, ProfilerActivity, ProfilerLevel, mstx, sources, training_steps
 
 SESSION = replace(prof_folder.SESSION, host_mhz=100.0)  # a tick is ten nanoseconds
 FIRST_TICK = SESSION.mono_ns // 10
@@ -116,3 +116,20 @@ def test_what_this_machine_records(ascend):
     assert [item.name for item in sources.recorded(both, "CPU")] == ["CPU"]
     assert [item.name for item in sources.recorded(sources.Parameters(activities=(ProfilerActivity.NPU,)), "CPU")] == ["CPU"]
     assert [source.name for source in sources.choose(both, "Ascend")] == ["mindspore"]
+
+
+def test_marks_go_through_mindspores_own_functions(ascend, tmp_path):
+    told = []
+    sys.modules["mindspore"].profiler.mstx = types.SimpleNamespace(
+        mark=lambda *given: told.append(("mark", *given)),
+        range_start=lambda *given: told.append(("start", *given)) or 7,
+        range_end=lambda *given: told.append(("end", *given)),
+    )
+    mstx.mark("before")
+    prof = Profiler(output_path=str(tmp_path), mstx=True)
+    number = mstx.range_start("train", "a stream", "mine")
+    mstx.range_end(number, "mine")
+    prof.stop()
+    mstx.mark("after")
+    assert ascend[0]["mstx"] is True
+    assert told == [("start", "train", "a stream", "mine"), ("end", 7, "mine")]

@@ -15,7 +15,7 @@ from stepscope.formats.mindspore.records import NO_FLOW, OLD_OP_RANGE, OP_RANGE,
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 FLOW_KIND = "mindspore_to_self"
-_FLOW = "flow"  # the name of a record that only begins an arrow
+FLOW = "flow"  # the name of a record that only begins an arrow
 _DATASET = "Dataset"
 _STEP = r"ProfilerStep#(\d+)$"
 _CELL = r":nn\.Cell\."
@@ -51,7 +51,7 @@ def read(folder: Path, clock: TickClock, *, version: str, pid: int | None, quali
 def tables(ranges: Ranges) -> Tables:
     """Operators, Python calls, steps, pipeline stages and arrows."""
     rows = ranges.rows.with_columns(pid=pl.lit(ranges.pid, pl.Int64)).with_row_index("recorded")
-    begins = (pl.col("name") == _FLOW) & (pl.col("start_ns") != pl.col("end_ns"))
+    begins = (pl.col("name") == FLOW) & (pl.col("start_ns") != pl.col("end_ns"))
     shown = rows.filter(~begins).sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
     ops = shown.filter(~pl.col("is_stack"))
     frames = {
@@ -118,7 +118,7 @@ def _spelled(events: tuple[str, ...]) -> pl.Expr:
         .then(pl.concat_str(text("module_text"), text("event_text"), text("name"), separator="::"))
         .when("is_stage")
         .then(word("stage", STAGES))
-        .when(text("name") == _FLOW)
+        .when(text("name") == FLOW)
         .then(text("full_name"))
         .otherwise(full)
     )

@@ -20,6 +20,7 @@ from stepscope.formats.mindspore.losses import note
 
 NO_FLOW = (1 << 64) - 1
 OP_RANGE_FILE = "mindspore.op_range"
+DISPATCH_FILE = "x.dispatch"  # our own: calls of operators, the shapes of their inputs as `info`
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ _RECORDS = (
     "mindspore.op_range", "mindspore.memory_usage", "op_range_[0-9]*", "cpu_op_execute_timestamp_*", "cpu_ms_memory_record_*",
     "pipeline_profiling_*.json",
 )  # fmt: skip
+_ENDING = "_ascend_ms"
 _RUNTIME_TRACE = "RuntimeProfilerJson"
 
 
 def is_mindspore(framework: Path) -> bool:
     """Whether the records in a FRAMEWORK folder are MindSpore's."""
-    return not any(framework.glob("torch.*")) and any(next(framework.glob(sign), None) for sign in _RECORDS)
+    if any(framework.glob("torch.*")):
+        return False
+    return framework.parent.name.endswith(_ENDING) or any(next(framework.glob(sign), None) for sign in _RECORDS)
 
 
 def is_runtime_trace(path: Path) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, ranges
-from stepscope.formats.mindspore.clock import read_clock
+from stepscope.formats import mark_lines
+from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, dispatch_shapes, ranges
+from stepscope.formats.mindspore.clock import read_clock, read_mark_clock
 from stepscope.formats.mindspore.losses import note
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 from stepscope.tables.stack import stacked
@@ -35,11 +36,13 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
     found = ranges.read(framework, clock, version=str(info.get("ms_version") or ""), pid=pid, quality=quality)
     host = _with_shapes(ranges.tables(found), device_memory.input_shapes(framework, quality), quality)
     device = None if prof is not None else 0
+    kernels = cpu_files.read(framework, host.ops, device=device, pid=pid, quality=quality)
     parts = [
         host,
-        cpu_files.read(framework, host.ops, device=device, pid=pid, quality=quality),
+        kernels.but(kernels=dispatch_shapes.with_shapes(kernels.kernels, found.rows, framework, clock, quality)),
         Tables({"memory_events": device_memory.memory_events(framework, quality)}),
         data_pipeline.read(framework, quality),
+        mark_lines.read(framework, read_mark_clock(info)),
     ]
     tables = _within(stacked([part for part in parts if part.filled()] or parts[:1]), window, quality)
     return tables.noting(*quality)

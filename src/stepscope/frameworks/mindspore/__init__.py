@@ -10,6 +10,8 @@ profiler.analyse()
 
 from typing import Any
 
+from stepscope.collect.guard import tolerated
+from stepscope.frameworks.mindspore import environment, mstx
 from stepscope.frameworks.mindspore.arguments import _ExperimentalConfig
 from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.frameworks.mindspore.profiler import Profiler, profile, tensor_board_trace_handler
@@ -25,6 +27,7 @@ __all__ = [
     "ProfilerActivity",
     "ProfilerLevel",
     "_ExperimentalConfig",
+    "mstx",
     "profile",
     "schedule",
     "tensor_board_trace_handler",
@@ -38,3 +41,6 @@ def __getattr__(name: str) -> Any:
 
         return DynamicProfilerMonitor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+tolerated(f"recording for {environment.VARIABLE}", environment.start)

@@ -38,6 +38,7 @@ class Recording(CurrentCapture):
         self._sources: Sequence[sources.Source] = ()
         self._failed: list[str] = []
         self._opened: ticks.Anchor | None = None
+        self._marks_opened: ticks.Anchor | None = None
         self._began: ticks.Anchor | None = None
         self._ended: ticks.Anchor | None = None
         self._marks: StepMarks | None = None
@@ -52,6 +53,7 @@ class Recording(CurrentCapture):
         self._sources = sources.choose(self._parameters, self._target)
         self._began = self._ended = None
         self._opened = ticks.anchor(ticks.counter())
+        self._marks_opened = ticks.anchor(ticks.of_marks)
         self._failed = []
         self._folder = paths.new_capture_folder(parent, where.worker, ending=ENDING, utc=True)
         paths.make_folder(self._framework)
@@ -182,6 +184,10 @@ class Recording(CurrentCapture):
         # With a device the clock is in its own files; the counter's frequency needs two moments apart.
         if self._target != "Ascend" and self._began and self._opened:
             content["clock"] = ticks.clock(self._opened, ended)
+        if any(source.name == "mstx" for source in self._sources) and self._marks_opened:
+            measured = ticks.clock(self._marks_opened, ticks.anchor(ticks.of_marks))
+            # Two moments close together say less about its speed than its name.
+            content["mark_clock"] = measured if complete else {**measured, "freq_mhz": 1000.0}
         paths.write_file(self._folder / f"profiler_info_{rank()}.json", json.dumps(content, indent=4, ensure_ascii=False).encode())
 
 

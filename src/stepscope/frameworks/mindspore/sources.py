@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope.collect import messages
-from stepscope.frameworks.mindspore import host_recorder
+from stepscope.frameworks.mindspore import dispatch, host_recorder
 from stepscope.frameworks.mindspore.arguments import Parameters
 from stepscope.frameworks.mindspore.cells import CellCalls
-from stepscope.frameworks.mindspore.constants import ProfilerActivity
+from stepscope.frameworks.mindspore.constants import ProfilerActivity, ProfilerLevel
+from stepscope.frameworks.mindspore.mstx import UserMarks
 
 
 class Source(Protocol):
@@ -156,8 +157,15 @@ def recorded(parameters: Parameters, target: str) -> tuple[ProfilerActivity, ...
 
 def choose(parameters: Parameters, target: str) -> Sequence[Source]:
     """What records here, in the order of starting."""
+    marks = [UserMarks(parameters.mstx_domain_include, parameters.mstx_domain_exclude, on_device=target == "Ascend")]
+    return [*_records(parameters, target), *(marks if parameters.mstx else ())]
+
+
+def _records(parameters: Parameters, target: str) -> list[Source]:
     if target == "Ascend":
         return [StockProfiler(parameters)]
+    if parameters.profiler_level is ProfilerLevel.LevelNone:
+        return []  # marks only
     if target == "GPU":
         messages.once(messages.warning, "MindSpore's GPU kernels are not recorded; host events and steps are")
     found: list[Source] = []
@@ -165,6 +173,8 @@ def choose(parameters: Parameters, target: str) -> Sequence[Source]:
     # In a graph the recorder's launches are the kernels; the CPU profiler would cost more than twice as much.
     if not recorder or not in_graph_mode() or parameters.profile_memory or parameters.record_shapes:
         found.append(CpuKernels(memory=parameters.profile_memory))
+    if parameters.record_shapes and recorder and not in_graph_mode() and dispatch.available():
+        found.append(dispatch.DispatchShapes())
     if parameters.data_process:
         found.append(DataPipeline())
     if recorder:
