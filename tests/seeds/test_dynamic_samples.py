@@ -49,7 +49,10 @@ def test_an_environment_variable_and_no_change_of_the_script(tmp_path):
     name, path = shlex.split(block(DOCUMENT, "export PROF_CONFIG_PATH"))[1].split("=")
     plain = """
 second = torch.optim.SGD(model.parameters(), lr=0.1)
-asked[2] = {"start_step": -1, "active": 2, "warmup": 1, "analyse": True, "prof_dir": "out", "metadata": {"tp": 2}}
+asked[2] = {
+    "start_step": -1, "active": 2, "warmup": 1, "analyse": True, "prof_dir": "out", "metadata": {"tp": 2},
+    "experimental_config": {"mstx": True},
+}
 for step in steps:
     train_one_step()
     second.step()
@@ -60,6 +63,7 @@ for step in steps:
     assert recorded(tmp_path / "out") == [[4, 5]]
     (capture,) = captures(tmp_path / "out")
     assert results(capture) >= TEXT_FILES
+    assert {"step 4", "step 5"} <= set(stepscope.open(capture).marks["message"].to_list())
     assert json.loads((capture / "profiler_metadata.json").read_text())["tp"] == 2
     logs = {path.name.partition("_rank_")[2] for path in (folder / "log").iterdir()}
     assert logs == {"-1.log"}

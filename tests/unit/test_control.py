@@ -36,6 +36,10 @@ class TestPlan:
         seen = [Seen(answer(number, step=step, step_seconds=pace), age) for number, (step, pace, age) in enumerate(ranks)]
         assert plan.common_start(seen, lead) == expected
 
+    def test_nothing_begins_before_the_end_of_the_capture_that_runs(self):
+        seen = [Seen(answer(0, step=100, step_seconds=0.1, busy_until=600), 0), Seen(answer(1, step=100, step_seconds=0.1), 0)]
+        assert plan.common_start(seen, 3.0) == 602
+
     def test_lead_is_two_looks_of_the_slowest_rank(self):
         assert plan.lead_seconds([Seen(answer(poll_seconds=1), 0), Seen(answer(poll_seconds=7), 0)]) == 15
 

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from stepscope.control import board
@@ -14,7 +15,7 @@ from stepscope.dynamic_profile import capture as captures
 from stepscope.dynamic_profile.journal import LARGEST, Journal
 from stepscope.dynamic_profile.monitor import Monitor
 from stepscope.dynamic_profile.optimizer_steps import PATIENCE, Iterations
-from stepscope.dynamic_profile.session import make_template
+from stepscope.dynamic_profile.session import _process_start_ns, make_template
 from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
 
@@ -171,7 +172,7 @@ class TestSteps:
         assert job.run(2).state == ("collecting", "step 1 of 2")
         job.run(1, at_4={"start_step": 9, "request_id": "b"})
         assert (job.state, job.worker.progress.queued_id) == (("collecting", "step 2 of 2"), "b")
-        assert job.worker.progress.capture == "/captures/3"
+        assert (job.worker.progress.capture, job.worker.progress.busy_until) == ("/captures/3", 5)
         assert job.run(1).state == ("waiting", "for step 9")
         assert job.run(5).worker.progress == replace(job.worker.progress, state="done", request_id="b", capture="/captures/9")
         late = job.run(1, at_11={"start_step": 4}).worker.progress
@@ -417,6 +418,10 @@ class TestSettings:
         capture = captures.Capture(CaptureRequest(), 1, lambda level, text: None)
         assert not capture.running
         assert "too little space left for a capture" in capture.complaint
+
+
+def test_the_start_of_this_process_is_known():
+    assert abs(_process_start_ns() / 1e9 - psutil.Process().create_time()) < 2
 
 
 def test_keys_of_ours_are_told_apart():

@@ -46,6 +46,7 @@ class Answer:
     text: str = ""
     request_id: str | None = None  # of the request that the state is about
     queued_id: str | None = None  # of the one that waits until the capture is over
+    busy_until: int | None = None  # the step at which the capture that runs is over
     late: bool = False  # refused, because the step had passed
     capture: str | None = None
     problem: str | None = None

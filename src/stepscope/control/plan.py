@@ -18,7 +18,7 @@ def lead_seconds(answers: Sequence[Seen]) -> float:
 
 
 def fastest_step(answers: Sequence[Seen], *, ahead_seconds: float = 0.0) -> int:
-    """The step that the fastest rank has reached by now, or will have in some seconds."""
+    """The step that the fastest rank has reached by now, or will have in some seconds; not before the end of a capture."""
     return max((_reached(seen, seen.age_seconds + ahead_seconds) for seen in answers), default=0)
 
 
@@ -31,5 +31,6 @@ def common_start(answers: Sequence[Seen], lead: float) -> int:
 
 
 def _reached(seen: Seen, seconds: float) -> int:
+    """The step of one rank after some seconds; while a capture runs nothing can begin before its end."""
     pace = seen.answer.step_seconds
-    return seen.answer.step + (math.ceil(seconds / pace) if pace else 0)
+    return max(seen.answer.step + (math.ceil(seconds / pace) if pace else 0), seen.answer.busy_until or 0)

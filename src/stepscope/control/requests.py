@@ -39,7 +39,7 @@ class Outcome:
     def accepted(self) -> bool:
         """Whether every rank has said that it will record, does or did."""
         good = (board.WAITING, board.COLLECTING, board.DONE)
-        return all(
+        return bool(self.ranks) and all(
             (seen.answer.request_id == self.request_id and seen.answer.state in good) or seen.answer.queued_id == self.request_id
             for seen in self.ranks
         )

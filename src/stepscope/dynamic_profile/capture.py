@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.collect import active, messages
+from stepscope.collect import active, marks, messages, stages
 from stepscope.control.config import CaptureRequest
 from stepscope.profiler import AiCMetrics, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 
@@ -32,10 +32,12 @@ class Capture:
         self.path: str | None = None
         self.complaint: str | None = None  # what the profiler warned of last
         self._say = say
+        self._mark = 0
         with messages.heard_by(self._hear):
             self._profiler = _profiler(request, first_step)
             self.complaint = None  # wrong settings are replaced by defaults; they stop nothing
             self._profiler.start()
+            self._begin_mark()
         self.path = self._profiler.prof_if.prof_path or None
 
     @property
@@ -51,14 +53,17 @@ class Capture:
         """A step has ended; whether that was the last one."""
         self.taken += 1
         with messages.heard_by(self._hear):
+            marks.range_end(self._mark)
             self._profiler.step()
             if self.taken >= self.request.steps and self.running:
                 self._profiler.stop()
+            self._begin_mark()
         return self.taken >= self.request.steps
 
     def end(self) -> None:
         """End before the last step; what was recorded is saved as if it were all."""
         with messages.heard_by(self._hear):
+            marks.range_end(self._mark)
             self._profiler.stop()
 
     def end_with_process(self) -> None:
@@ -67,6 +72,10 @@ class Capture:
             with messages.heard_by(self._hear):
                 self._profiler.end_with_process()
             active.release(self._profiler)
+
+    def _begin_mark(self) -> None:
+        """With mstx each step is a range of its own; without it this is nothing."""
+        self._mark = marks.range_start(f"step {self.first_step + self.taken}", stages.current_stream())
 
     def _hear(self, level: str, text: str) -> None:
         if level != "INFO":

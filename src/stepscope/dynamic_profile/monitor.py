@@ -64,6 +64,7 @@ class Monitor:
         self.problem: str | None = None
         self._unusable = False  # the problem is what the file says, so whoever wrote it is refused
         self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
+        self._file = str(folder / CONFIG_FILE)
         self._clock, self._since_ns, self._fixed = clock, since_ns, poll_seconds
         self._seen: tuple[int, int, int] | None = None
         self._first = True
@@ -72,7 +73,7 @@ class Monitor:
         self._pace = _Pace()
         self._wake, self._ended = threading.Event(), False
         self._fuse = Fuse(self._give_up)
-        self._thread = threading.Thread(target=self._run, name="stepscope-dynamic-profile", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="stepscope-dynamic-profile", daemon=True)
 
     @property
     def poll_seconds(self) -> float:
@@ -83,7 +84,7 @@ class Monitor:
         return FIRST_SECONDS if interval is None else min(max(float(int(interval)), LEAST_SECONDS), MOST_SECONDS)
 
     def start(self) -> None:
-        self._thread.start()
+        self.thread.start()
 
     def wake(self) -> None:
         self._wake.set()
@@ -92,8 +93,8 @@ class Monitor:
         """The process ends: say so."""
         self._ended = True
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(LAST_WORDS_SECONDS)
+        if self.thread.is_alive():
+            self.thread.join(LAST_WORDS_SECONDS)
 
     def turn(self) -> None:
         """One look and what follows from it."""
@@ -144,6 +145,7 @@ class Monitor:
             text=f"{state}, {text}" if ended else text,
             request_id=progress.request_id,
             queued_id=progress.queued_id,
+            busy_until=progress.busy_until,
             late=progress.late,
             capture=progress.capture,
             problem=self.problem,
@@ -158,13 +160,17 @@ class Monitor:
 
     def _read(self) -> bytes | None:
         """The content when it is new, else None. Opened each time, because shared folders answer a plain stat from memory."""
-        with open(self._folder / CONFIG_FILE, "rb") as file:
-            identity = _identity(file.fileno())
+        number = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe of that name would never open
+        try:
+            identity = _identity(number)
             if identity == self._seen:
                 return None
-            content = file.read(LARGEST + 1)
+            with open(number, "rb", closefd=False) as file:
+                content = file.read(LARGEST + 1)
             # Written to while we read: the next look finds it whole.
-            self._seen = identity if identity == _identity(file.fileno()) else None
+            self._seen = identity if identity == _identity(number) else None
+        finally:
+            os.close(number)
         return content if self._seen else None
 
     def _hand_over(self, content: bytes) -> None:

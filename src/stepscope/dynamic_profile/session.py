@@ -28,7 +28,7 @@ class Session:
 
     def __init__(self, path: Any = None):
         self._folder = None if path is None else _folder(path)
-        self._monitor: Monitor | None = None
+        self.monitor: Monitor | None = None
         self._journal = Journal(self._folder, _rank(), self._wake)
         self.worker = Worker(lambda request, step: Capture(request, step, self._journal.did), self._journal.did, _rank)
         self.step = self.worker.step
@@ -42,8 +42,8 @@ class Session:
 
     def end(self) -> None:
         self.worker.finish()
-        if self._monitor is not None:
-            self._monitor.end()
+        if self.monitor is not None:
+            self.monitor.end()
 
     def _watch(self, folder: Path) -> None:
         made = make_template(folder)
@@ -51,7 +51,7 @@ class Session:
             board.clear_leftovers(folder)
         self._journal.did("INFO", f"init: {folder / config.CONFIG_FILE} {'made' if made else 'is there'}")
         who = board.of_this_process(_rank(), metadata.world_size())
-        self._monitor = Monitor(
+        self.monitor = Monitor(
             folder,
             self.worker,
             self._journal,
@@ -60,8 +60,8 @@ class Session:
             poll_seconds=_fixed_poll(),
         )
         # At once, so that a file written for this job counts from its first step on.
-        self._monitor.look()
-        self._monitor.start()
+        self.monitor.look()
+        self.monitor.start()
 
     def _request(self, path: Any) -> config.CaptureRequest | None:
         """From the given file; when that cannot be used from the file of `init`."""
@@ -78,8 +78,8 @@ class Session:
         return None
 
     def _wake(self) -> None:
-        if self._monitor is not None:
-            self._monitor.wake()
+        if self.monitor is not None:
+            self.monitor.wake()
 
 
 def make_template(folder: Path) -> bool:
@@ -147,10 +147,9 @@ def _process_start_ns() -> int:
     """When this process began, on the clock of the day; now where the system does not tell."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        up = float(Path("/proc/uptime").read_text().split()[0])
     except OSError:
         return time.time_ns()
-    return time.time_ns() - int((up - ticks / os.sysconf("SC_CLK_TCK")) * 1e9)
+    return time.time_ns() - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 10**9 // os.sysconf("SC_CLK_TCK"))
 
 
 def _fixed_poll() -> float | None:

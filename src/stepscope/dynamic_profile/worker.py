@@ -14,7 +14,7 @@ from stepscope.control import board
 from stepscope.control.config import NEVER, NEXT_STEP, CaptureRequest
 
 # Between these two calls of step() the time of one step is taken: by then compiling and caching are over.
-_TIMED = (10, 11)
+_TIMED, _SETTLED = (10, 11), 12
 
 
 class Recorder(Protocol):
@@ -41,6 +41,7 @@ class Progress:
     request_id: str | None = None
     capture: str | None = None
     queued_id: str | None = None
+    busy_until: int | None = None
     late: bool = False
 
 
@@ -54,6 +55,12 @@ class Worker:
         clock: seconds.
     """
 
+    # step() runs between two steps of training with nothing of ours in the processor's caches: it touches little.
+    __slots__ = (
+        "_alert", "_capture", "_clock", "_mail", "_pending", "_rank", "_record", "_say", "_timed", "cur_step", "progress",
+        "step_interval",
+    )  # fmt: skip
+
     def __init__(
         self,
         record: Callable[[CaptureRequest, int], Recorder],
@@ -65,6 +72,7 @@ class Worker:
         self.progress = Progress()
         self.step_interval: float | None = None
         self._record, self._say, self._rank, self._clock = record, say, rank, clock
+        self._alert = False
         self._mail: deque[CaptureRequest] = deque()
         self._pending: CaptureRequest | None = None
         self._capture: Recorder | None = None
@@ -73,13 +81,14 @@ class Worker:
     def deliver(self, request: CaptureRequest) -> None:
         """From the watching thread; the next step takes it up."""
         self._mail.append(request)
+        self._alert = True
 
     def step(self) -> None:
         """A step of training has ended."""
         self.cur_step = step = self.cur_step + 1
-        if self._mail or self._capture is not None or self._pending is not None:
+        if self._alert:
             self._guarded(self._attend)
-        if step in _TIMED:
+        if step < _SETTLED and step in _TIMED:
             self._time_step()
 
     def start(self, request: CaptureRequest) -> None:
@@ -96,10 +105,14 @@ class Worker:
             self._now(board.DONE, text, capture.request, capture.path)
 
     def _guarded(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
+        # Before the mail is looked at: what comes later than that raises it again.
+        self._alert = False
         if tolerated("dynamic_profile", work, *arguments) is not True:
             capture, self._capture, self._pending = self._capture, None, None
             request = capture.request if capture is not None else None
             self._refuse("a fault of the profiler; it is in the output of the job", request)
+        if self._capture is not None or self._pending is not None or self._mail:
+            self._alert = True
 
     def _attend(self) -> bool:
         while self._mail:
@@ -154,9 +167,9 @@ class Worker:
             self._refuse(capture.complaint or "the profiler did not start", request)
             return
         self._capture = capture
+        self._show_step(capture)
         last = self.cur_step + request.steps - 1
         self._say("INFO", f"start: steps {self.cur_step} to {last}, {request.warmup} of them to warm up, into {capture.path}")
-        self._show_step(capture)
 
     def _step_capture(self, capture: Recorder) -> None:
         over = capture.step()
@@ -186,9 +199,9 @@ class Worker:
 
     def _show_step(self, capture: Recorder) -> None:
         text = f"step {capture.taken + 1} of {capture.request.steps}"
-        self._now(board.COLLECTING, text, capture.request, capture.path)
-        if self._pending is not None:
-            self.progress = replace(self.progress, queued_id=self._pending.request_id)
+        queued_id = self._pending.request_id if self._pending is not None else None
+        until = self.cur_step + capture.request.steps - capture.taken
+        self.progress = Progress(board.COLLECTING, text, capture.request.request_id, capture.path, queued_id, until)
 
     def _refuse(self, why: str, request: CaptureRequest | None, capture: str | None = None) -> None:
         self._now(board.REFUSED, why, request, capture)
