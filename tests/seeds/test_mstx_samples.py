@@ -1,0 +1,83 @@
+"""The plugin's document: its samples run as they stand, after one another in one script, and mark the four stages."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from samples import block, blocks, run, seeds_folder
+
+import stepscope
+
+torch = pytest.importorskip("torch", reason="the samples need torch")
+pytestmark = pytest.mark.slow  # a training process and an analysis
+
+DOCUMENT = "000"
+# What the document leaves open: its training step, and what that is given.
+SUPPLIED = """
+steps = 4
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)).to("npu")
+dataset = torch.utils.data.TensorDataset(torch.rand(8, 8), torch.arange(8) % 3)
+train_loader = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True)
+criterion = torch.nn.CrossEntropyLoss()
+optimizer = torch.optim.AdamW(model.parameters())  # made before the plugin is imported
+def train_one_step(step, steps, train_loader, model, optimizer, criterion):
+    for inputs, wanted in train_loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.to("npu")), wanted.to("npu")).backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "checkpoint.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    seeds_folder()
+    folder = tmp_path_factory.mktemp("plugin")
+    importing, profiling = blocks(DOCUMENT, "import mstx_torch_plugin")
+    assert "torch_npu.profiler" not in importing
+    assert profiling == block(DOCUMENT, "ProfilerLevel.Level_none")
+    printed = run(folder, importing + profiling, before=SUPPLIED)
+    assert printed.count("[WARNING]") == printed.count("Level_none without mstx would record nothing; mstx is turned on") == 1
+    (made,) = (folder / "result").glob("*_ascend_pt")
+    return made
+
+
+def test_the_four_stages_are_marked(capture):
+    opened = stepscope.open(capture)
+    assert opened.quality.height == 0
+    # No operators: only what the loader's process fetched, which is no operator either.
+    assert opened.ops["name"].cast(pl.String).to_list() == ["DataLoader worker 0: fetch"] * 2
+    assert opened.steps["step"].to_list() == [1]
+    marks = opened.marks.sort("start_ns")
+    # The second of four iterations, with two batches: steps 1 and 2 of the optimizer were in the first.
+    assert marks["message"].to_list() == [
+        "step 2", "ProfilerStep#1", "dataloader", "forward", "step 3", "dataloader", "forward", "step 4", "save_checkpoint",
+    ]  # fmt: skip
+    assert marks["kind"].unique().to_list() == ["start/end"]
+    (step,) = opened.steps.iter_rows(named=True)
+    inside = marks.filter(pl.col("message").is_in(["dataloader", "forward", "save_checkpoint"]))
+    assert inside.height == 5
+    assert (inside["start_ns"] >= step["start_ns"]).all()
+    assert (inside["end_ns"] <= step["end_ns"]).all()
+    assert marks["end_ns"].is_between(marks["start_ns"], marks["end_ns"].max()).all()
+    if opened.facts.device_kind != "npu":
+        return
+    # Batches and checkpoints are the host's alone; the device's part of a stage begins after the host's.
+    on_device = dict(marks.select("message", pl.col("device_start_ns").is_not_null()).unique().iter_rows())
+    assert on_device == {name: name not in ("dataloader", "save_checkpoint") for name in on_device}
+    queued = marks.drop_nulls("device_start_ns")
+    assert (queued["device_start_ns"] >= queued["start_ns"]).all()
+    assert (queued["device_end_ns"] >= queued["device_start_ns"]).all()
+    assert queued["connection_id"].min() > 4_000_000_000
+
+
+def test_the_timeline_shows_them(capture):
+    events = json.loads((capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    (batch, other) = [event for event in events if event["name"] == "dataloader"]
+    assert batch["ph"] == other["ph"] == "X"
+    assert "python" in names[batch["pid"]].lower()
+    on_device = [event for event in events if event["name"] == "forward" and names[event["pid"]] == "Ascend Hardware"]
+    assert len(on_device) == (2 if stepscope.open(capture).facts.device_kind == "npu" else 0)
