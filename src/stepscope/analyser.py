@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.analysis.window import only_steps
-from stepscope.capture import RECORDS, Capture, Progress, open_all, quiet
+from stepscope.capture import RECORDS, Capture, Progress, cycles_left_alone, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.export.json_text import indent
 from stepscope.simplify import simplify
@@ -226,7 +226,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     if target.is_symlink():
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
-        with building(target) as new:
+        with building(target) as new, cycles_left_alone():
             work = partial(_export_prof, capture.files.stamp) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             if request.pretty:

@@ -6,8 +6,10 @@ Readers are imported when their format is met: all of them together take longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +37,18 @@ _INSTEAD = "the vendor's parsed files were read instead"
 def quiet(stage: str) -> None:
     """Progress that nobody watches."""
     del stage
+
+
+@contextmanager
+def cycles_left_alone() -> Iterator[None]:
+    """Without the search for reference cycles: few are made here, and it would look again and again at all that was parsed."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
 
 
 class Capture:
@@ -82,10 +96,11 @@ class Capture:
         if stored is not None:
             progress("opening the store")
             return stored
-        tables = link_tables(_read(self.files, self.source, self.databases_first, progress, parallel), progress)
-        if keep:
-            progress("writing the store")
-            tables = _kept(folder, tables, sources)
+        with cycles_left_alone():
+            tables = link_tables(_read(self.files, self.source, self.databases_first, progress, parallel), progress)
+            if keep:
+                progress("writing the store")
+                tables = _kept(folder, tables, sources)
         return tables
 
 
@@ -322,6 +337,8 @@ def _raw_or_parsed(prof: Path, facts: Facts, databases_first: bool, alone: bool)
             return _prof_reader(prof, "parsed", facts, databases_first, alone)().noting(said)
         if alone:
             raise
+        if facts.level == "Level_none":
+            return Tables()  # nothing was asked of the device, so nothing is missing
         return Tables().noting(lost(str(prof), _RAW_LOST, 1, cause))
 
 

@@ -9,17 +9,19 @@ communication_matrix.json has an operator's links only in the first form; the se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
-_INFINITE = float("inf")
 TIMES, PACKETS, LINKS = ALL_TABLES["collective_times"], ALL_TABLES["collective_packets"], ALL_TABLES["collective_links"]
 
 _CLASSES = ("p2p", "collective")
@@ -36,6 +38,11 @@ _LINK_KEYS = {"transit_mb": "Transit Size(MB)", "transit_ms": "Transit Time(ms)"
 _TRANSPORT_KEYS = {**_LINK_KEYS, "large_packet_ratio": "Large Packet Ratio"}
 
 
+# As the vendor writes a transport that was not used; what differs is looked at more closely.
+_UNUSED = {**dict.fromkeys(_TRANSPORT_KEYS.values(), 0), "Size Distribution": {}}
+_NO_SIZE = (None, None)
+
+
 @dataclass(frozen=True)
 class Communication:
     """The three tables, and `collectives` with the groups that were only known here."""
@@ -46,20 +53,25 @@ class Communication:
     links: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class _Operators:
+    """Names, groups and contents of the operators of one file."""
+
+    names: pl.Series
+    groups: pl.Series
+    infos: list[Mapping[str, Any]]
+
+    def at(self, rows: list[int]) -> tuple[pl.Series, pl.Series]:
+        return self.names.gather(rows), self.groups.gather(rows)
+
+
 def read_communication(
     operators: Path | None, matrix: Path | None, collectives: pl.DataFrame, *, quality: list[pl.DataFrame]
 ) -> Communication:
     """Read communication.json and a per-operator communication_matrix.json; either may be absent."""
     ops = _operators(_load(operators, quality), operators, quality)
-    times = [_time_row(name, group, info) for name, group, info in ops]
-    packets = [row for name, group, info in ops for row in _packet_rows(name, group, info)]
     linked = _operators(_load(matrix, quality), matrix, quality)
-    links = [row for name, group, info in linked for row in _link_rows(name, group, info)]
-    frames = [
-        _frame(times, ("name", "group", *_TIME_KEYS)),
-        _frame(packets, ("name", "group", "transport", *_TRANSPORT_KEYS, "packet_mb", "packets", "packets_ms")),
-        _frame(links, ("name", "group", "src_rank", "dst_rank", "transport", *_LINK_KEYS)),
-    ]
+    frames = [_times(ops), _packets(ops), _links(linked)]
     keys = _places(frames, collectives)
     placed = [frame.join(keys, on=["name", "group"], how="left", nulls_equal=True, maintain_order="left") for frame in frames]
     return Communication(
@@ -90,23 +102,25 @@ def _load(path: Path | None, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
     return content
 
 
-def _operators(
-    content: Mapping[str, Any], path: Path | None, quality: list[pl.DataFrame]
-) -> list[tuple[str, str | None, Mapping[str, Any]]]:
-    """(name, group, info) of each operator; sums and extremes over operators are left out."""
-    found: list[tuple[str, str | None, Mapping[str, Any]]] = []
+def _operators(content: Mapping[str, Any], path: Path | None, quality: list[pl.DataFrame]) -> _Operators:
+    """Each operator; sums and extremes over operators are left out."""
+    names: list[str] = []
+    groups: list[str | None] = []
+    found: list[Mapping[str, Any]] = []
     odd = 0
     for key, info in _entries(content):
         name, _, group = key.partition("@")
         if name.lower().startswith("total") or _is_extreme(name):
             continue
         if isinstance(info, dict):
-            found.append((name, group or None, info))
+            names.append(name)
+            groups.append(group or None)
+            found.append(info)
         else:
             odd += 1
     if path is not None:
         quality.append(lost(path.name, "operators not understood", odd, "no JSON object"))
-    return found
+    return _Operators(_texts("name", names), _texts("group", groups), found)
 
 
 def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -124,37 +138,83 @@ def _is_extreme(name: str) -> bool:
     return name.rpartition("-")[2] in ("top1", "middle", "bottom1", "bottom2", "bottom3", "total")
 
 
-def _time_row(name: str, group: str | None, info: Mapping[str, Any]) -> tuple[Any, ...]:
-    times = _object(info, _TIME_INFO)
-    return (name, group, *(_number(times.get(key)) for key in _TIME_KEYS.values()))
+def _times(ops: _Operators) -> pl.DataFrame:
+    times = [_object(info, _TIME_INFO) for info in ops.infos]
+    return pl.DataFrame([ops.names, ops.groups, *_columns(times, _TIME_KEYS)])
 
 
-def _packet_rows(name: str, group: str | None, info: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for transport, values in _object(info, _BANDWIDTH_INFO).items():
-        if not isinstance(values, dict):
-            continue
-        measured = [values.get(key) for key in _TRANSPORT_KEYS.values()]
-        sizes = _object(values, "Size Distribution")
-        if not sizes and not any(measured):
-            continue  # a transport that was not used; the file lists them all
-        totals = (name, group, transport, *map(_number, measured))
-        for size, counted in sizes.items():
-            pair = counted if isinstance(counted, list) and len(counted) == 2 else (None, None)
-            packets = _number(pair[0])
-            yield (*totals, _number(size), None if packets is None else int(packets), _number(pair[1]))
-        if not sizes:
-            yield (*totals, None, None, None)
+def _packets(ops: _Operators) -> pl.DataFrame:
+    """One row per transport that was used and size of packets; the file lists all transports."""
+    used = [
+        (row, transport, values, _object(values, "Size Distribution"))
+        for row, info in enumerate(ops.infos)
+        for transport, values in _object(info, _BANDWIDTH_INFO).items()
+        if values != _UNUSED and isinstance(values, dict)
+    ]
+    used = [part for part in used if part[3] or any(map(part[2].get, _TRANSPORT_KEYS.values()))]
+    measured = pl.DataFrame(
+        [
+            *ops.at([row for row, *_ in used]),
+            _texts("transport", [transport for _, transport, _, _ in used]),
+            *_columns([values for _, _, values, _ in used], _TRANSPORT_KEYS),
+        ]
+    )
+    counted = [pair for *_, sizes in used for pair in (sizes.items() or (_NO_SIZE,))]
+    pairs = [value if isinstance(value, list) and len(value) == 2 else (None, None) for _, value in counted]
+    # Sizes are keys, thus text; there are few different ones.
+    size_of = {size: _number(size) for size in {size for size, _ in counted}}
+    per_size = np.repeat(np.arange(len(used)), [len(sizes) or 1 for *_, sizes in used])
+    return measured[per_size].with_columns(
+        pl.Series("packet_mb", [size_of[size] for size, _ in counted], pl.Float64),
+        _numbers("packets", [count for count, _ in pairs]).cast(pl.Int64, strict=False),
+        _numbers("packets_ms", [time for _, time in pairs]),
+    )
 
 
-def _link_rows(name: str, group: str | None, info: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for link, values in info.items():
-        source, _, target = link.partition("-")
-        if isinstance(values, dict) and source.isdecimal() and target.isdecimal():
-            transport = values.get("Transport Type")
-            yield (
-                name, group, int(source), int(target), transport if isinstance(transport, str) else None,
-                *(_number(values.get(key)) for key in _LINK_KEYS.values()),
-            )  # fmt: skip
+def _links(ops: _Operators) -> pl.DataFrame:
+    found = [
+        (row, *link.partition("-"), values)
+        for row, info in enumerate(ops.infos)
+        for link, values in info.items()
+        if isinstance(values, dict)
+    ]
+    found = [link for link in found if link[1].isdecimal() and link[3].isdecimal()]
+    transports = [values.get("Transport Type") for *_, values in found]
+    return pl.DataFrame(
+        [
+            *ops.at([row for row, *_ in found]),
+            pl.Series("src_rank", [int(source) for _, source, *_ in found], pl.Int64),
+            pl.Series("dst_rank", [int(target) for *_, target, _ in found], pl.Int64),
+            _texts("transport", [name if isinstance(name, str) else None for name in transports]),
+            *_columns([values for *_, values in found], _LINK_KEYS),
+        ]
+    )
+
+
+def _columns(objects: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> list[pl.Series]:
+    try:
+        rows = list(map(itemgetter(*keys.values()), objects))
+    except KeyError:
+        rows = [tuple(map(values.get, keys.values())) for values in objects]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(keys)
+    return [_numbers(name, values) for name, values in zip(keys, columns, strict=True)]
+
+
+def _texts(name: str, values: list[Any]) -> pl.Series:
+    texts: pl.Series = pl.Series(name, values, pl.String).cast(TEXT)
+    return texts
+
+
+def _numbers(name: str, values: Sequence[Any]) -> pl.Series:
+    if set(map(type, values)) <= {float, int, type(None)}:  # nearly always
+        try:
+            numbers = np.array(values, np.float64)
+        except OverflowError:
+            pass
+        else:
+            numbers[~np.isfinite(numbers)] = np.nan
+            return pl.Series(name, numbers, nan_to_null=True)
+    return pl.Series(name, [_number(value) for value in values], pl.Float64)
 
 
 def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -164,24 +224,13 @@ def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _number(value: Any) -> float | None:
     """A number, also when written as text (sizes of packets are keys, thus text); NaN and Infinity count as missing."""
-    if type(value) is float and -_INFINITE < value < _INFINITE:
-        return value  # nearly all of half a million
     if isinstance(value, (int, float, str)):
         try:
             number = float(value)
         except (ValueError, OverflowError):
             return None
-        return number if abs(number) < _INFINITE else None
+        return number if math.isfinite(number) else None
     return None
-
-
-def _frame(rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> pl.DataFrame:
-    texts = ("name", "group", "transport")
-    whole = ("src_rank", "dst_rank", "packets")
-    schema: dict[str, Any] = {name: pl.String if name in texts else pl.Int64 if name in whole else pl.Float64 for name in columns}
-    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-        pl.col(name).cast(TEXT) for name in columns if name in texts
-    )
 
 
 def _places(frames: list[pl.DataFrame], collectives: pl.DataFrame) -> pl.DataFrame:
