@@ -53,4 +53,4 @@ def test_operators_kernels_and_timeline(viewer, golden, sample):
     arrows = sum(event["ph"] == "s" for event in shown)
     assert {flow["category"]: flow["count"] for flow in meta["flows"]}.get("mindspore_to_self", 0) == arrows
     views = next(run["views"] for run in viewer.get("runs")["runs"])
-    assert views[:4] == ["Overview", "Operator", "CPU Kernel", "Trace"]
+    assert {"Overview", "Operator", "CPU Kernel", "Trace"} <= set(views)
