@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from page import Page
+from timeline import npu_events, spans
 
 pytestmark = pytest.mark.slow  # a real browser
 
@@ -193,3 +194,20 @@ def test_diff_of_two_levels(sample_page: Page, samples: Path) -> None:
     assert len(shown) > 10
     for row in shown[:10]:
         assert [row[1], row[2]] == [f"{before[row[0]]:,}", f"{after[row[0]]:,}"]
+
+
+def test_two_captures_of_a_diff_in_one_timeline(sample_page: Page, samples: Path) -> None:
+    """Their first steps stand below each other, although they were recorded at different times."""
+    sample_page.open("diff", arun="npu_level0", aworker="0", brun="npu_level2", bworker="0", timelines="1")
+    sample_page.until("return document.querySelector('[data-testid=view-trace]')?.dataset.ready === 'true'", "timeline")
+    sample_page.click("[data-testid=view-trace] [aria-label='Fold all']")  # so that both can be seen
+    shown = "return window.__stepscope?.trace?.stats().lanes.filter(lane => lane.kind === 'rank').map(lane => lane.label) ?? []"
+    sample_page.until(f"return (() => {{ {shown} }})().length === 2", "both timelines")
+    assert sample_page.driver.execute_script(shown) == ["Baseline: npu_level0 / 0", "Experimental: npu_level2 / 0"]
+    places = []
+    for level, source in (("npu_level0", 0), ("npu_level2", 2)):
+        _, all_spans = spans(npu_events(samples, 0, level))
+        start = min(start for _, start, _, name in all_spans if name.startswith("ProfilerStep#"))
+        places.append(sample_page.driver.execute_script(f"return window.__stepscope.trace.placeOf(0, {start}, {source}).x"))
+    assert places[0] == pytest.approx(places[1], abs=0.01)
+    assert sample_page.errors() == []

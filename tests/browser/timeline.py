@@ -117,8 +117,8 @@ def ns(microseconds: object) -> int:
 
 
 @cache
-def npu_events(samples: Path, rank: int = 0) -> list[dict[str, Any]]:
-    found = json.loads((samples / NPU_RUN / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes())
+def npu_events(samples: Path, rank: int = 0, run: str = NPU_RUN) -> list[dict[str, Any]]:
+    found = json.loads((samples / run / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes())
     events: list[dict[str, Any]] = found if isinstance(found, list) else found["traceEvents"]
     return events
 

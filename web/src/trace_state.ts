@@ -11,8 +11,10 @@ export interface TraceState {
   readonly open: (view: string, params: Readonly<Record<string, string>>) => void;
   readonly dark: boolean;
   readonly language: "en" | "zh";
-  /** Captures of the same run, for several ranks in one timeline. */
-  readonly workers: readonly { readonly run: string; readonly worker: string; readonly span: string; readonly version: string | null }[];
+  /** Captures that can stand in the timeline: of the same run, or the two of a comparison (which then have a label). */
+  readonly workers: readonly { readonly run: string; readonly worker: string; readonly span: string; readonly version: string | null; readonly label?: string }[];
+  /** Captures of different times: their first steps stand below each other, whatever their clocks say. */
+  readonly together?: boolean;
 }
 
 export interface TraceHandle {

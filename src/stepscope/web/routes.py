@@ -177,7 +177,8 @@ def distributed_slow(asked: Asked) -> Answer:
 
 @_get("comm/matrix")
 def comm_matrix(asked: Asked) -> Answer:
-    return communication_view.matrix(asked.workers()[0], asked.query)
+    ready, missing = asked.workers()
+    return {**communication_view.matrix(ready, asked.query), "missing": missing}
 
 
 @_get("comm/bandwidth")

@@ -31,7 +31,7 @@ from stepscope.web.trace_slices import SOURCES, Gathered, gather
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 SERIES = ("process", "name", "series", "instance")
 NONE = np.iinfo(np.uint32).max
@@ -113,10 +113,11 @@ def _extent(found: Gathered, tables: Tables) -> tuple[int, int]:
 
 def _processes(found: Gathered, tables: Tables) -> list[dict[str, Any]]:
     rank = tables.facts.rank if tables.facts.rank >= 0 else None
+    npu = tables.facts.device_kind in ("npu", "")  # the adapter of PyTorch is part of an NPU's software
     return [
         {
-            "id": number, "name": process.name, "badge": "PTA" if process.layer.name == "Python" else None, "label": process.label,
-            "sort": process.layer.sort, "rank": rank, "pid": process.pid, "layer": process.layer.name,
+            "id": number, "name": process.name, "badge": "PTA" if npu and process.layer.name == "Python" else None,
+            "label": process.label, "sort": process.layer.sort, "rank": rank, "pid": process.pid, "layer": process.layer.name,
         }
         for number, process in enumerate(found.processes)
     ]  # fmt: skip

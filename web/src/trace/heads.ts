@@ -82,7 +82,7 @@ export class Heads {
       "div",
       { class: `trace-head trace-head-${lane.kind}`, style: `height:${lane.height}px`, "data-key": lane.key },
       fold,
-      h("span", { class: "trace-name", title: describe(lane) }, lane.kind === "rank" ? `Worker ${lane.label}` : lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
+      h("span", { class: "trace-name", title: describe(lane) }, lane.kind === "rank" && !lane.label.includes(": ") ? `Worker ${lane.label}` : lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
       lane.kind === "process" && lane.folded ? h("span", { class: "trace-tracks" }, `${lane.tracks} ${t("tracks")}`) : null,
       lane.kind === "counter" && !lane.folded ? h("span", { class: "trace-scale" }, scaleText(lane)) : null,
       tools,

@@ -157,7 +157,7 @@ export class TraceView {
   async open(): Promise<void> {
     this.message.textContent = "Reading the timeline…";
     try {
-      const first = await this.openSource(0, this.api, this.workerLabel(this.api.capture.worker, this.api.capture.span));
+      const first = await this.openSource(0, this.api, this.workerLabel(this.api.capture));
       this.readyAt = performance.now();
       this.scene.sources = [first];
       const address = readAddress(this.state.params);
@@ -202,10 +202,10 @@ export class TraceView {
     this.root.dataset["ready"] = "true";
   }
 
-  /** Counters that never leave zero are folded; of very many rows all but the first layers. */
+  /** Counters that never leave zero are folded; of very many rows, or of two captures to compare, all but the first layers. */
   private foldsOf(source: Source): string[] {
     const flat = source.meta.tracks.filter((track) => track.kind === "counter" && !track.min && !track.max).map((track) => trackKey(source, track.id));
-    if (source.meta.rows.length <= MOST_OPEN_ROWS) return flat;
+    if (source.meta.rows.length <= MOST_OPEN_ROWS && !this.state.together) return flat;
     return [...flat, ...source.meta.processes.slice(3).map((process) => processKey(source, process.id))];
   }
 
@@ -227,16 +227,25 @@ export class TraceView {
     this.timeline.surfaces.scroll.scrollTop = 0;
   }
 
-  private workerLabel(worker: string, span: string): string {
+  private workerLabel({ run, worker, span }: { run: string; worker: string; span: string }): string {
+    const listed = this.state.workers.find((one) => one.run === run && one.worker === worker && one.span === span);
+    if (listed?.label) return listed.label;
     const several = this.state.workers.filter((one) => one.worker === worker).length > 1;
     return several ? `${worker} · ${span}` : worker;
+  }
+
+  /** Where the clock of a capture stands beside the first one's. */
+  private offsetOf(source: Source, first: Source): number {
+    if (!this.state.together) return Number(BigInt(source.meta.base_ns) - BigInt(first.meta.base_ns));
+    const begin = (one: Source): number => one.meta.steps[0]?.start_ns ?? 0;
+    return begin(first) - begin(source);
   }
 
   private showRanks(): void {
     const shown = new Set(this.scene.sources.map((source) => source.label));
     const own = this.scene.sources[0]?.label;
-    this.bar.showRanks(this.state.workers.map(({ worker, span }) => {
-      const name = this.workerLabel(worker, span);
+    this.bar.showRanks(this.state.workers.map((one) => {
+      const name = one.label ?? this.workerLabel(one);
       return { name, own: name === own, shown: shown.has(name) };
     }));
   }
@@ -250,15 +259,20 @@ export class TraceView {
     const address = readAddress(this.state.params);
     const fresh: Source[] = [];
     const known = new Set([first.label, ...kept.map((source) => source.label)]);
-    for (const [i, { run, worker, span }] of this.state.workers.entries()) {
-      const label = this.workerLabel(worker, span);
+    for (const [i, one] of this.state.workers.entries()) {
+      const { run, worker, span } = one;
+      const label = one.label ?? this.workerLabel(one);
       if (!names.has(label) || known.has(label)) continue;
       try {
         // The number is the worker's place in the list, so that keys of tracks stay the same from visit to visit.
         const source = await this.openSource(i + 1, apiFor([run, worker, span]), label);
-        source.offset = Number(BigInt(source.meta.base_ns) - BigInt(first.meta.base_ns));
+        source.offset = this.offsetOf(source, first);
         source.shift = address.shifts.get(label) ?? 0;
         source.paintNames(this.scene.theme, null);
+        if (this.state.together && address.folded === null) {
+          this.defaultFold = [...this.defaultFold, ...this.foldsOf(source)];
+          this.scene.choice = { ...this.scene.choice, folded: new Set([...this.scene.choice.folded, ...this.foldsOf(source)]) };
+        }
         fresh.push(source);
       } catch (problem) {
         this.notice(`${label}: ${problem instanceof ApiError ? problem.message : String(problem)}`);

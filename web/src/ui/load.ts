@@ -13,6 +13,19 @@ export interface Loaded<T> {
   readonly again: () => void;
 }
 
+const OTHERS_MS = 400;
+
+/** Asks again until all workers of a run are read: each one that is ready joins the picture. True while some are not. */
+export function useOthers(load: Loaded<{ readonly missing: readonly { worker: string; state: string }[] }>): boolean {
+  const pending = load.data?.missing.some((one) => one.state === "loading" || one.state === "found") ?? false;
+  useEffect(() => {
+    if (!pending || load.busy) return undefined;
+    const timer = window.setTimeout(load.again, OTHERS_MS);
+    return () => clearTimeout(timer);
+  }, [pending, load.busy]);
+  return pending;
+}
+
 /** Asks when `key` changes; older questions are taken back. A null key asks nothing. */
 export function useLoad<T>(key: string | null, ask: (options: CallOptions) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<Omit<Loaded<T>, "again">>({ data: null, problem: null, progress: null, busy: key !== null });

@@ -11,7 +11,7 @@ import { param, setParams } from "../state";
 import { useWidth } from "../ui/bars";
 import { ChartMenu, PlainTable } from "../ui/chart_menu";
 import { Card, Select } from "../ui/controls";
-import { useLoad } from "../ui/load";
+import { useLoad, useOthers } from "../ui/load";
 import { Await } from "../ui/messages";
 import { t } from "../words";
 import { Frame, Toolbar, type ViewProps } from "./view";
@@ -34,6 +34,7 @@ interface Matrix {
   readonly ranks: readonly number[];
   readonly binned: boolean;
   readonly links: readonly Link[];
+  readonly missing: readonly { worker: string; state: string }[];
 }
 
 interface Bandwidth {
@@ -53,8 +54,9 @@ export function View({ api }: ViewProps): JSX.Element {
   const metric = (param("metric", "bandwidth") in METRICS ? param("metric", "bandwidth") : "bandwidth") as Metric;
   const inner = param("inner") === "1";
   const load = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<Matrix>("comm/matrix", query, options));
+  const pending = useOthers(load);
   return (
-    <Frame name="communication" ready={!load.busy}>
+    <Frame name="communication" ready={!load.busy && !pending}>
       <Toolbar>
         <Select label={t("Step")} testid="select-step" value={load.data?.step ?? ""} options={choices(load.data?.steps ?? [])} onChange={(value) => setParams({ cstep: value, op: null })} />
         <Select label="Operator" testid="select-op" value={load.data?.op ?? ""} options={choices(load.data?.ops ?? [])} onChange={(value) => setParams({ op: value })} />
@@ -78,37 +80,38 @@ function Heat({ data, metric, inner }: { data: Matrix; metric: Metric; inner: bo
   const links = data.links.filter((link) => inner || link.src !== link.dst);
   const values = links.map((link) => link[metric] ?? 0);
   const [low, high] = [Math.min(...values, Number.MAX_VALUE), Math.max(...values, 0)];
-  const n = data.ranks.length;
+  // A rank whose capture is not here sends nothing: its row would only be empty.
+  const senders = new Set(links.map((link) => link.src));
+  const sources = data.ranks.filter((rank) => senders.has(rank));
+  const silent = data.ranks.length - sources.length;
   const margin = 34;
-  const side = Math.max(4, Math.min(54, Math.floor((Math.min(width, 640) - margin) / Math.max(1, n))));
-  const size = margin + side * n;
-  const at = new Map(data.ranks.map((rank, place) => [rank, place]));
+  const side = Math.max(4, Math.min(54, Math.floor((Math.min(width, 640) - margin) / Math.max(1, data.ranks.length))));
+  const [across, down] = [margin + side * data.ranks.length, margin + side * sources.length];
+  const column = new Map(data.ranks.map((rank, place) => [rank, place]));
+  const line = new Map(sources.map((rank, place) => [rank, place]));
   useLayoutEffect(() => {
     const element = canvas.current;
     const pen = element?.getContext("2d");
     if (!element || !pen || !width) return;
     const ratio = window.devicePixelRatio || 1;
-    element.width = size * ratio;
-    element.height = size * ratio;
-    element.style.width = `${size}px`;
-    element.style.height = `${size}px`;
+    element.width = across * ratio;
+    element.height = down * ratio;
+    element.style.width = `${across}px`;
+    element.style.height = `${down}px`;
     pen.scale(ratio, ratio);
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.fillStyle = isDark ? "#9ca8b8" : "#566070";
     const every = Math.max(1, Math.ceil(22 / side));
-    data.ranks.forEach((rank, place) => {
-      if (place % every) return;
-      pen.fillText(String(rank), margin + (place + 0.5) * side, margin / 2);
-      pen.fillText(String(rank), margin / 2, margin + (place + 0.5) * side);
-    });
+    data.ranks.forEach((rank, place) => { if (!(place % every)) pen.fillText(String(rank), margin + (place + 0.5) * side, margin / 2); });
+    sources.forEach((rank, place) => { if (!(place % every)) pen.fillText(String(rank), margin / 2, margin + (place + 0.5) * side); });
     pen.fillStyle = isDark ? "#0c1015" : "#eef0f4";
-    pen.fillRect(margin, margin, side * n, side * n);
+    pen.fillRect(margin, margin, across - margin, down - margin);
     for (const link of links) {
       const value = link[metric] ?? 0;
       const share = high > low ? (value - low) / (high - low) : 1;
-      const [x, y] = [margin + (at.get(link.dst) ?? 0) * side, margin + (at.get(link.src) ?? 0) * side];
+      const [x, y] = [margin + (column.get(link.dst) ?? 0) * side, margin + (line.get(link.src) ?? 0) * side];
       pen.fillStyle = heat(0.12 + 0.88 * share, isDark);
       pen.fillRect(x, y, side - 1, side - 1);
       if (side >= 40) {
@@ -129,12 +132,12 @@ function Heat({ data, metric, inner }: { data: Matrix; metric: Metric; inner: bo
               role="img"
               aria-label={`${METRICS[metric]}, Src Rank Id × Dst Rank Id`}
               onMouseMove={(event) => {
-                const [src, dst] = [data.ranks[Math.floor((event.offsetY - margin) / side)], data.ranks[Math.floor((event.offsetX - margin) / side)]];
+                const [src, dst] = [sources[Math.floor((event.offsetY - margin) / side)], data.ranks[Math.floor((event.offsetX - margin) / side)]];
                 setOver(links.find((link) => link.src === src && link.dst === dst) ?? null);
               }}
               onMouseLeave={() => setOver(null)}
             />
-            <p class="hint">{over ? `Src ${over.src} → Dst ${over.dst} · ${over.transport ?? ""} · ${three(over.size_mb ?? 0)} MB · ${three(over.time_ms ?? 0)} ms · ${three(over.bandwidth ?? 0)} GB/s` : `Src Rank Id ↓ · Dst Rank Id → · ${links.length ? `${three(low)} … ${three(high)}` : ""}`}</p>
+            <p class="hint">{over ? `Src ${over.src} → Dst ${over.dst} · ${over.transport ?? ""} · ${three(over.size_mb ?? 0)} MB · ${three(over.time_ms ?? 0)} ms · ${three(over.bandwidth ?? 0)} GB/s` : `Src Rank Id ↓ · Dst Rank Id →${links.length ? ` · ${three(low)} … ${three(high)}` : ""}${silent ? ` · ${silent} ${t("ranks sent nothing that is recorded here")}` : ""}`}</p>
           </>
         )}
       </div>
@@ -152,7 +155,7 @@ function BandwidthCard({ api, step }: { api: Api; step: string | null }): JSX.El
         {(data) => (
           <div class="card-body wide-body" tabIndex={0} role="region" aria-label={`${t("Bandwidth")} · ${data.op}`}>
             <table class="plain">
-              <thead><tr>{names.map((name, at) => <th key={name} scope="col" class={at ? "number" : ""}>{name}</th>)}<th scope="col">Reference</th></tr></thead>
+              <thead><tr>{names.map((name, at) => <th key={name} scope="col" class={at ? "number" : ""}>{name.split("(")[0]}{name.includes("(") && <><wbr />({name.split("(")[1]}</>}</th>)}<th scope="col">Reference</th></tr></thead>
               <tbody>
                 {data.rows.map((row) => {
                   const kind = String(row["Transport Type"]);

@@ -2,7 +2,7 @@
 // Diff: two captures, phase by phase and operator by operator.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { apiFor, param, setParams } from "../state";
 import { diffSide } from "../panel";
 import { Bars } from "../ui/bars";
@@ -12,8 +12,12 @@ import { useLoad } from "../ui/load";
 import { Await, Empty } from "../ui/messages";
 import { type Page, remote } from "../ui/pages";
 import { Table } from "../ui/table";
+import type { TraceState } from "../trace_state";
 import { t } from "../words";
+import { TimelineBox } from "./timeline";
 import { Frame, Toolbar, type ViewProps } from "./view";
+
+type Side = ReturnType<typeof diffSide>;
 
 interface Phase {
   readonly name: string;
@@ -58,6 +62,7 @@ export function View(_: ViewProps): JSX.Element {
   const version = `${a.span.version}${b.span.version}`;
   const load = useLoad(JSON.stringify([query, version]), (options) => api.get<Diff>("diff", { ...query, limit: 0 }, options));
   const same = query.a === query.b;
+  const timelines = param("timelines") === "1";
   const source = remote<Diff>(api, "diff", query, (answer) => answer.table);
   return (
     <Frame name="diff" ready={!load.busy && ready}>
@@ -70,6 +75,7 @@ export function View(_: ViewProps): JSX.Element {
             <span class="muted">{path.join(" › ")}</span>
           </span>
         )}
+        <button type="button" class="button" aria-pressed={timelines} data-testid="btn-timelines" onClick={() => setParams({ timelines: timelines ? null : "1" })}>{t("Timelines")}</button>
         {same && <span class="table-note">{t("Baseline")} = {t("Experimental")}</span>}
       </Toolbar>
       <Await load={load} tall>
@@ -100,6 +106,7 @@ export function View(_: ViewProps): JSX.Element {
           )
         }
       </Await>
+      {timelines && <Timelines key={query.a + query.b} a={a} b={b} />}
       <Table
         id={`diff-${level}`}
         key={level + metric}
@@ -110,6 +117,18 @@ export function View(_: ViewProps): JSX.Element {
         onProblem={() => setReady(true)}
       />
     </Frame>
+  );
+}
+
+/** Both captures below each other in one timeline, so that zooming and moving act on both. */
+function Timelines({ a, b }: { a: Side; b: Side }): JSX.Element {
+  const entry = (one: Side, label: string): TraceState["workers"][number] => ({ run: one.run!.name, worker: one.worker!.name, span: one.span!.name, version: one.span!.version, label: `${label}: ${one.run!.name} / ${one.worker!.name}` });
+  const workers = [entry(a, "Baseline"), entry(b, "Experimental")];
+  const api = useMemo(() => apiFor([a.run!.name, a.worker!.name, a.span!.name]), []);
+  return (
+    <section class="card timelines" aria-label={t("Timelines")}>
+      <TimelineBox api={api} workers={workers} prefix="tl." begin={{ ranks: encodeURIComponent(workers[1]!.label!), rowheight: "6" }} together />
+    </section>
   );
 }
 

@@ -2,13 +2,13 @@
 // Distributed: all workers of a run beside each other.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Api } from "../api";
 import { auto, three } from "../format";
 import { param, selection, setParams } from "../state";
 import { Bars } from "../ui/bars";
 import { Card, Select } from "../ui/controls";
-import { useLoad } from "../ui/load";
+import { useLoad, useOthers } from "../ui/load";
 import { Await, Empty } from "../ui/messages";
 import { remote } from "../ui/pages";
 import { Table } from "../ui/table";
@@ -42,13 +42,7 @@ export function View({ api }: ViewProps): JSX.Element {
   const waiting = selection.value.run?.workers.map((worker) => worker.spans[0]?.state).join() ?? "";
   const load = useLoad(JSON.stringify([api.capture, step, waiting]), (options) => api.get<Overview>("distributed/overview", { step }, options));
   const data = load.data;
-  const pending = data?.missing.some((one) => one.state === "loading" || one.state === "found") ?? false;
-  useEffect(() => {
-    // The other workers are read one after the other; each one that is ready joins the picture.
-    if (!pending || load.busy) return undefined;
-    const timer = window.setTimeout(load.again, 400);
-    return () => clearTimeout(timer);
-  }, [pending, load.busy]);
+  const pending = useOthers(load);
   const communicates = data?.synchronizing?.rows.some((row) => row !== null) ?? false;
   const worker = param("ops") || data?.workers[0] || "";
   return (

@@ -100,7 +100,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
       </Toolbar>
       <Await load={pies} remedy="kernel">
         {(data) => (
-          <div class="pies">
+          <div class={`pies count-${data.pies.length}`}>
             {data.pies.map((pie) => (
               <Pie
                 key={pie.key}

@@ -33,6 +33,8 @@ interface CurveAnswer {
   readonly groups: readonly string[];
   readonly from: number;
   readonly to: number;
+  readonly blocks: boolean;
+  readonly statistics: boolean;
   readonly titles: readonly string[];
   readonly series: readonly Series[];
 }
@@ -83,6 +85,8 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
       {component ? (
         <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
+      ) : data && !data.blocks ? (
+        <Note text={t("This capture has no single blocks, only how much was held over time.")} onShown={() => setReady(true)} />
       ) : (
         <Table
           id="memory"
@@ -109,13 +113,18 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
           }}
         />
       )}
-      {!component && kind !== "npu" && kind !== "" && (
+      {!component && kind !== "npu" && kind !== "" && data?.statistics && (
         <Card title={t("Statistics by operator")} class="tall-card">
           <Table id="memory-statistics" label={t("Statistics by operator")} source={remote(api, "memory/statistics", { device: shownDevice })} />
         </Card>
       )}
     </Frame>
   );
+}
+
+function Note({ text, onShown }: { text: string; onShown: () => void }): JSX.Element {
+  useEffect(onShown, []);
+  return <p class="table-note block">{text}</p>;
 }
 
 /** The chosen window, else where the curves are; either way on the clock of the whole capture. */

@@ -112,7 +112,7 @@ export function View({ api }: ViewProps): JSX.Element {
                   axis={t("Step")}
                   series={stacked.map(({ name }) => name)}
                   bars={data.steps.rows.map((row) => ({ label: String(row.step), values: stacked.map(({ at }) => row.values[at] ?? 0), ...(row.slow ? { marked: t("slow step") } : {}) }))}
-                  {...(median !== null && data.steps.rows.length > 1 ? { band: { low: median - mad, high: median + mad, label: `${t("median")} ± MAD ${timeText(median)} ± ${timeText(mad)}` } } : {})}
+                  {...(median !== null && data.steps.rows.length > 2 ? { band: { low: median - mad, high: median + mad, label: `${t("median")} ± MAD ${timeText(median)} ± ${timeText(mad)}` } } : {})}
                   picked={step}
                   onPick={(bar) => setParams({ step: step === bar.label ? null : bar.label })}
                 />

@@ -1,1 +1,1 @@
-import{t as e}from"./app-DtLThMc4.js";e();
+import{t as e}from"./app-CRTH278D.js";e();

@@ -101,7 +101,9 @@ def curve(opened: Opened, query: Query) -> dict[str, Any]:
                     }
                 )
     groups = (["operator"] if lines or blocks(opened).height else []) + (["component"] if lines or modules(opened).height else [])
-    return {"devices": devices, "device": device, "groups": groups, "from": low, "to": high, "titles": titles, "series": series}
+    tables = {"blocks": blocks(opened).height > 0, "statistics": _changes(opened, device).height > 0}
+    window = {"from": low, "to": high}
+    return {"devices": devices, "device": device, "groups": groups, **window, **tables, "titles": titles, "series": series}
 
 
 def _lines(opened: Opened, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
@@ -198,12 +200,18 @@ def components(opened: Opened, query: Query) -> Listing:
     return Listing(frame, columns, (("peak", True),), notes, search="component")
 
 
+def _changes(opened: Opened, device: str) -> pl.DataFrame:
+    """Memory events that changed something on the device, where there are operators to have done it."""
+    events = opened.tables.memory_events if opened.tables.ops.height else opened.tables.memory_events.clear()
+    return with_device(events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
+
+
 def statistics(opened: Opened, query: Query) -> Listing:
     """What operators allocated and gave back while they ran, themselves and with operators called inside."""
     device, _ = _device(opened, query)
     tables = opened.tables
-    rows = with_device(tables.memory_events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
-    if not tables.ops.height or not rows.height:
+    rows = _changes(opened, device)
+    if not rows.height:
         raise missing("memory", "no memory events of operators in this capture")
     owner = op_tree.innermost(tables.ops, rows.select("pid", "tid", "time_ns"), by=("pid", "tid"))
     number = op_tree.row_numbers(owner)
