@@ -130,5 +130,6 @@ def _wanted(settings: Settings) -> Any:
         memory=settings.switches.profile_memory,
         framework="CPU" in settings.activities,
         marks_only=settings.ranges_only,
+        communication=settings.marks and settings.wants_domain("communication"),
         rank=int(rank) if rank is not None and str(rank).isdecimal() else None,
     )

@@ -23,6 +23,7 @@ from stepscope.formats.cann.host_writer import HostWriter
 from stepscope.formats.cann.write_settings import Chip, Session
 from stepscope.formats.cann.writer import ProfWriter
 from stepscope.simnpu import framework_records
+from stepscope.simnpu.communication_marks import CommunicationMarks
 from stepscope.simnpu.descriptions import AI_CPU, Descriptions
 from stepscope.simnpu.device_records import DeviceRecords, Ran
 from stepscope.simnpu.host_records import HostRecords
@@ -59,6 +60,7 @@ class Wanted:
     memory: bool = False
     framework: bool = True  # the host's operators are recorded too
     marks_only: bool = False
+    communication: bool = False  # mark its operators
     rank: int | None = None
     switches: Mapping[str, Any] = field(default_factory=dict)  # further keys of sample.json
 
@@ -87,6 +89,7 @@ class DeviceCapture:
         self._descriptions = Descriptions(self._writer, self._records.description)
         self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset)
         self._times = LaunchTimes(self._offset)
+        self._communication = CommunicationMarks(self._records.description, self._offset)
         self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
         for device, held in devices.items():
             self._device(device, held)
@@ -102,6 +105,8 @@ class DeviceCapture:
         memory = self._records.memory()
         transfers = np.concatenate([self._late_transfers, self._records.transfers()])
         self._times.see(calls)
+        if self._wanted.communication:
+            self._communication.take(tasks, transfers, lambda device: self._device(device).writer)
         if self._wanted.level < 0 or self._wanted.marks_only:
             tasks, calls = tasks[tasks["kind"] == MARK], calls[:0]
         elif len(calls):
@@ -113,7 +118,7 @@ class DeviceCapture:
 
     def marks(self, rows: list[dict[str, Any]]) -> None:
         """Host parts of marks: pid, tid, start and end on the clock of the records, mark_id, message, domain, kind."""
-        for row in rows:
+        for row in (*rows, *self._communication.rows):
             self._host.marks(
                 pid=row["pid"], tid=row["tid"], start_ns=row["start"] + self._offset, end_ns=row["end"] + self._offset,
                 mark=row["mark_id"], message=row["message"], domain=row["domain"], event=0 if row["kind"] == "marker" else 2,
@@ -157,7 +162,8 @@ class DeviceCapture:
         order = np.argsort(stamp, kind="stable")
 
         def joined(large: npt.NDArray[Any], tiny: Any) -> npt.NDArray[Any]:
-            return np.concatenate([large, np.broadcast_to(tiny, len(small))])[order]
+            # One type: numpy would turn a mixture of signed and unsigned numbers into floats.
+            return np.concatenate([large, np.broadcast_to(np.asarray(tiny).astype(large.dtype), len(small))])[order]
 
         kind = mine.tasks["kind"]
         types = np.where(mine.kernels, _KERNEL_TYPES[rows["core"]], _RUNTIME_TYPES[kind])
@@ -193,7 +199,7 @@ class DeviceCapture:
         known = self._devices.get(device)
         if known is None:
             self._writer.add_device(device)
-            start = self._start + self._offset
+            start = self._start + self._offset if self._wanted.level >= 0 else None
             known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._wanted.l2_cache, start_ns=start)
             self._samples[device] = MemorySamples(known.writer, self._start, held, self._offset)
         return known

@@ -38,12 +38,13 @@ class Ran:
 class DeviceRecords:
     """Writes the tasks of one device; counters and caches as the session's settings ask for them."""
 
-    def __init__(self, writer: ProfWriter, device: int, *, l2_cache: bool, start_ns: int) -> None:
+    def __init__(self, writer: ProfWriter, device: int, *, l2_cache: bool, start_ns: int | None) -> None:
         self.writer = DeviceWriter(writer, device)
         session = writer.session
         self._chip, self._level, self._l2_cache = session.chip, session.level, l2_cache
         self._metrics = session.metrics if session.metrics in METRIC_EVENTS and session.level else ""
-        self.writer.frequency(at_ns=np.array([start_ns]), value=session.chip.core_mhz)
+        if start_ns is not None:
+            self.writer.frequency(at_ns=np.array([start_ns]), value=session.chip.core_mhz)
 
     def write(self, ran: Ran, task: npt.NDArray[Any], batch: npt.NDArray[Any]) -> None:
         core = ran.kernels["core"]
