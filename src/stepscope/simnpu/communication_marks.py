@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marks that hardware's communication library sets for each of its operators, whoever asked for it (api.md 18.3, 18.4)."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.formats.cann.device_writer import DeviceWriter
+from stepscope.formats.communication_text import communication_message
+from stepscope.simnpu.records import COLLECTIVE
+
+DOMAIN = "communication"
+_FIRST = 1_000_000_000  # above the numbers of the marks that the script sets
+_RANGE_TAG = 12  # cann-raw.md 4.5
+_NO_MODEL = 0xFFFF_FFFF
+_OPERATORS = {
+    "allReduce": "HcclAllreduce", "reduce": "HcclReduce", "broadcast": "HcclBroadcast", "allGather": "HcclAllGather",
+    "reduceScatter": "HcclReduceScatter", "scatter": "HcclScatter", "gather": "HcclGather", "alltoall": "HcclAlltoAll",
+    "alltoallv": "HcclAlltoAllV", "send": "HcclSend", "receive": "HcclRecv", "batchSendRecv": "HcclBatchSendRecv",
+}  # fmt: skip
+_PEERS = {"send": "destination", "receive": "source"}
+
+
+class CommunicationMarks:
+    """Takes the operators of all groups as they end: the device's part is written at once, the host's when the capture ends.
+
+    Args:
+        said: what the device says of the operators with a number.
+        offset_ns: from the clock of the records to Unix time.
+    """
+
+    def __init__(self, said: Callable[[int], dict[str, Any]], offset_ns: int):
+        self._said, self._offset = functools.cache(said), offset_ns
+        self.rows: list[dict[str, Any]] = []  # as `DeviceCapture.marks` takes them
+
+    def take(self, tasks: npt.NDArray[Any], transfers: npt.NDArray[Any], writer: Callable[[int], DeviceWriter]) -> None:
+        """Mark the operators among these tasks; `writer` gives the records of a device."""
+        operators = tasks[tasks["kind"] == COLLECTIVE]
+        if not len(operators):
+            return
+        first = _FIRST + len(self.rows)
+        sent = transfers[transfers["dst_rank"] >= 0]  # the others are copies inside the device
+        peers = dict(zip(sent["connection"].tolist(), sent["dst_rank"].tolist(), strict=True))
+        for number, task in enumerate(operators, first):
+            self.rows.append(self._row(number, task, peers.get(int(task["connection"]))))
+        for device in np.unique(operators["device"]).tolist():
+            chosen = np.flatnonzero(operators["device"] == device)
+            sides = np.stack([operators["start"][chosen], operators["end"][chosen]], axis=1).ravel()
+            order = np.argsort(sides, kind="stable")
+            twice = np.repeat(chosen, 2)[order]
+            writer(device).steps(
+                index=first + twice, model=_NO_MODEL, stream=operators["stream"][twice], task=operators["task"][twice] & 0xFFFF,
+                tag=_RANGE_TAG, at_ns=sides[order] + self._offset,
+            )  # fmt: skip
+
+    def _row(self, number: int, task: Any, peer: int | None) -> dict[str, Any]:
+        said = self._said(int(task["description"]))
+        kind = str(said.get("type", "")).removeprefix("hcom_").rstrip("_")
+        message = communication_message(
+            stream=int(task["stream"]),
+            count=int(said.get("count", 0)),
+            data_type=str(said.get("data_type", "")),
+            group=str(said.get("group_name", "")),
+            op=_OPERATORS.get(kind, kind),
+            **({_PEERS[kind]: peer} if kind in _PEERS else {}),
+        )
+        # Without a task queue the operator is put on its stream by the thread that asks for it.
+        asked = "enqueue" if task["enqueue_start"] else "launch"
+        return {
+            "pid": os.getpid(), "tid": int(task["host_thread"]), "mark_id": number,
+            "start": int(task[f"{asked}_start"]), "end": int(task[f"{asked}_end"]),
+            "message": message, "domain": DOMAIN, "kind": "start/end",
+        }  # fmt: skip
