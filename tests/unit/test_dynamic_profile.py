@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from stepscope.control import board
+from stepscope.control.agreement import agreed_start
 from stepscope.control.config import KEYS, TEMPLATE, CaptureRequest, parse, template, written
 from stepscope.dynamic_profile import capture as captures
 from stepscope.dynamic_profile.journal import LARGEST, Journal
@@ -238,7 +239,7 @@ class Folder:
     def __init__(self, path, **monitor):
         self.path, self.file, self.now, self.job = path, path / "profiler_config.json", 100.0, Job()
         self.journal = Journal(path, 0)
-        who = board.of_this_process(0, 2)
+        who = replace(board.of_this_process(0, 2), **monitor.pop("who", {}))
         since = monitor.pop("since_ns", 0)
         self.monitor = Monitor(path, self.job.worker, self.journal, lambda: who, since_ns=since, clock=lambda: self.now, **monitor)
 
@@ -295,6 +296,33 @@ class TestWatching:
         folder = watched(tmp_path, since_ns=2000)
         folder.ask({"start_step": -1}, mtime_ns=3000)
         assert spans(folder.turn().job) == [(1, 0)]
+
+    def test_ranks_agree_on_the_next_step(self, watched, tmp_path):
+        def agree(key, request):
+            return agreed_start(tmp_path, key, "", request.ranks)
+
+        first, second, third = (
+            watched(tmp_path, agree=agree, who={"rank": rank, "host": f"node{rank}", "job": ""}) for rank in (0, 1, 2)
+        )
+        first.ask({})
+        for folder, steps in ((first, 40), (second, 45), (third, 30)):
+            folder.turn(steps=0)
+            folder.turn(steps=steps, seconds=0.1 * steps)
+            folder.turn(steps=0)
+        first.ask({"start_step": -1, "active": 2})
+        for folder in (second, first):  # whoever sees it first chooses for all
+            folder.turn(steps=200)
+        assert spans(first.job) == spans(second.job)
+        ((begin, taken),) = spans(first.job)
+        assert taken == 2
+        assert begin >= 45 + 25 + 2  # of the fastest: 45 steps in 5.5 s, and as fast through two looks of 1 s and one more
+        third.job.run(300)
+        third.turn(steps=4)
+        assert spans(third.job) == [(331, 2)]
+        assert f"WARNING begins at step 331, the other ranks at {begin}: it saw the file too late" in third.job.log
+        first.ask({"start_step": -1, "active": 3})
+        first.turn()
+        assert len(list((tmp_path / "status").glob("agreed_*"))) == 1
 
     def test_a_file_in_two_halves(self, watched, tmp_path):
         folder = watched(tmp_path)

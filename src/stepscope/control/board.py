@@ -38,6 +38,7 @@ class Answer:
     pid: int
     born: int = 0  # start of the process in ticks of its machine: pids come back
     namespace: str = ""  # of pids: in another container the same number is another process
+    job: str = ""  # the same for all ranks of a job
     world_size: int = 1
     step: int = 0
     step_seconds: float | None = None
@@ -69,7 +70,8 @@ class Seen:
 
 def of_this_process(rank: int, world_size: int) -> Answer:
     pid = os.getpid()
-    return Answer(rank, socket.gethostname(), pid, born=_born(pid) or 0, namespace=_namespace(), world_size=world_size)
+    job = "_".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"))
+    return Answer(rank, socket.gethostname(), pid, born=_born(pid) or 0, namespace=_namespace(), job=job, world_size=world_size)
 
 
 def write(folder: Path, answer: Answer) -> None:

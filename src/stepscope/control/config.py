@@ -55,8 +55,9 @@ KEYS = (*TEMPLATE, "metadata", REQUEST_ID, STOP)
 class CaptureRequest:
     """One capture that a job is asked for.
 
-    `activities` is None for all that the machine has, `ranks` is None for all ranks. `notes` says what was wrong in the file
-    and what is used instead.
+    `activities` is None for all that the machine has, `ranks` is None for all ranks. `agreed` says that the ranks have chosen
+    `start_step` themselves: one that has passed it begins at once. `notes` says what was wrong in the file and what is used
+    instead.
     """
 
     start_step: int = NEVER
@@ -72,6 +73,7 @@ class CaptureRequest:
     experimental: Mapping[str, Any] = field(default_factory=dict)
     request_id: str | None = None
     stop: bool = False
+    agreed: bool = False
     notes: tuple[str, ...] = ()
 
     @property

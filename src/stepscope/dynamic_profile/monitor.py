@@ -7,6 +7,7 @@ buried: a thread cannot be left behind. It shares nothing with other ranks or jo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Protocol
 from stepscope.collect import messages
 from stepscope.collect.guard import Fuse, quietly
 from stepscope.control import board
-from stepscope.control.config import CONFIG_FILE, LARGEST, CaptureRequest, parse
+from stepscope.control.config import CONFIG_FILE, LARGEST, NEXT_STEP, CaptureRequest, parse
 from stepscope.dynamic_profile.journal import Journal
 from stepscope.dynamic_profile.worker import Progress
 from stepscope.errors import CaptureError
@@ -46,6 +47,7 @@ class Monitor:
         journal: the logs.
         answer: who we are.
         since_ns: a file found at first counts as edited when it is younger than this.
+        agree: gives the step that the ranks of a job have in common for a request that names none.
         clock: seconds.
         poll_seconds: a fixed time between two looks.
     """
@@ -58,12 +60,14 @@ class Monitor:
         answer: Callable[[], board.Answer],
         *,
         since_ns: int,
+        agree: Callable[[str, CaptureRequest], int | None] = lambda key, request: None,
         clock: Callable[[], float] = time.monotonic,
         poll_seconds: float | None = None,
     ):
         self.problem: str | None = None
         self._unusable = False  # the problem is what the file says, so whoever wrote it is refused
         self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
+        self._agree = agree
         self._file = str(folder / CONFIG_FILE)
         self._clock, self._since_ns, self._fixed = clock, since_ns, poll_seconds
         self._seen: tuple[int, int, int] | None = None
@@ -180,6 +184,10 @@ class Monitor:
             self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what, unusable=True)
             return
         self.problem = None
+        if request.start_step == NEXT_STEP and self._seen is not None:
+            common = self._agree(f"{self._seen[0]}_{hashlib.sha256(content).hexdigest()[:12]}", request)
+            if common is not None:
+                request = replace(request, start_step=common, agreed=True)
         self._journal.watched("INFO", f"load json success: start_step {request.start_step}, active {request.active}")
         self._worker.deliver(request)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepscope.collect import messages, metadata, paths
 from stepscope.control import board, config
+from stepscope.control.agreement import agreed_start
 from stepscope.dynamic_profile.capture import Capture
 from stepscope.dynamic_profile.journal import Journal
 from stepscope.dynamic_profile.monitor import Monitor
@@ -57,6 +58,7 @@ class Session:
             self._journal,
             lambda: replace(who, rank=_rank(), world_size=metadata.world_size()),
             since_ns=_process_start_ns(),
+            agree=lambda key, request: _agreed(folder, key, who.job, request),
             poll_seconds=_fixed_poll(),
         )
         # At once, so that a file written for this job counts from its first step on.
@@ -115,6 +117,11 @@ def _place(partial: Path, target: Path) -> None:
     except OSError:
         if not target.exists():
             os.replace(partial, target)
+
+
+def _agreed(folder: Path, key: str, job: str, request: config.CaptureRequest) -> int | None:
+    alone = metadata.world_size() == 1 or (request.ranks is not None and len(request.ranks) == 1)
+    return None if alone else agreed_start(folder, key, job, request.ranks)
 
 
 def _folder(path: Any) -> Path:

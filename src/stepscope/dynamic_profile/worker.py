@@ -145,6 +145,12 @@ class Worker:
         if request.start_step in (NEXT_STEP, self.cur_step):
             self._pending = None
             self._begin(request)
+        elif request.start_step < self.cur_step and request.agreed:
+            self._pending = None
+            self._say(
+                "WARNING", f"begins at step {self.cur_step}, the other ranks at {request.start_step}: it saw the file too late"
+            )
+            self._begin(request)
         elif request.start_step < self.cur_step:
             self._pending = None
             self._refuse(f"start_step {request.start_step} has passed: this is step {self.cur_step}", request)
