@@ -9,12 +9,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 
 from stepscope import __version__
-from stepscope.cli import analyse, ctl, info, report, run, top, view
 from stepscope.errors import CaptureError
 
-COMMANDS = {"analyse": analyse, "ctl": ctl, "info": info, "report": report, "run": run, "top": top, "view": view}
+COMMANDS = ("analyse", "ctl", "info", "report", "run", "top", "view")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 
 
@@ -22,13 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="stepscope", description="Where every step of an AI training or inference run goes.")
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module in COMMANDS.items():
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    modules = {name: import_module(f"stepscope.cli.{name}") for name in _asked(words)}
+    for name, module in modules.items():
         doc = (module.__doc__ or "").split(": ", 1)[1].strip()
         module.configure(commands.add_parser(name, help=doc.split("\n")[0], description=doc))
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(words)
     warnings.showwarning = lambda message, *_rest: print(f"warning: {message}", file=sys.stderr)
     try:
-        return int(COMMANDS[args.command].run(args))
+        return int(modules[args.command].run(args))
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return BAD_CAPTURE
@@ -43,3 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("error: this is a fault of stepscope, not of your data\n  do this: report it with the lines above", file=sys.stderr)
         return OUR_BUG
+
+
+def _asked(words: Sequence[str]) -> Sequence[str]:
+    """The command that is asked for, which alone is imported; all of them where they are listed."""
+    if words[:1] == ["--version"]:
+        return ()
+    return [word for word in words[:1] if word in COMMANDS] or COMMANDS
