@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frame times of the Trace view in headless Chromium, on generated captures of any number of slices.
 
-python benchmarks/viewer.py --slices 1000000 5000000 --json /tmp/viewer.json
+python -m benchmarks.viewer --slices 1000000 5000000 --json /tmp/viewer.json [--peer .../torch_tb_profiler/static]
 
 Needs selenium, chromium and chromedriver. The capture looks like one of a training on an Ascend device: four threads with
 operators nested four deep, their runtime calls, and four streams, 24 rows in all. Frame times are wall time: on a machine
@@ -30,6 +30,7 @@ import numpy as np
 import polars as pl
 from waitress.server import create_server
 
+from benchmarks import viewer_peer
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.web import trace_index
@@ -131,11 +132,9 @@ def served(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
         library.close()
 
 
-def measure(address: str, profile: Path) -> dict[str, Any]:
+@contextmanager
+def chromium(profile: Path) -> Iterator[Any]:
     from selenium import webdriver
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.support.ui import WebDriverWait
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -143,6 +142,17 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
         options.add_argument(flag)
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+def measure(address: str, profile: Path) -> dict[str, Any]:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    with chromium(profile) as browser:
         # The first visit makes the server open the capture; what is measured is a capture that is ready.
         for _ in range(2):
             browser.get("about:blank")
@@ -165,8 +175,6 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
         time.sleep(0.3)
         busy = {name: value - before[name] for name, value in _main_thread(browser).items()}
         found = browser.execute_script("return {...window.__viewerPerf, stats: window.__stepscope.trace.stats()}")
-    finally:
-        browser.quit()
     frames, draws = found["times"], found["draws"]
     return {
         "first_picture_ms": first["firstPictureAfterReadyMs"], "first_picture_since_mount_ms": first["firstPictureMs"],
@@ -218,16 +226,29 @@ def _main_thread(browser: Any) -> dict[str, float]:
     return {metric["name"]: metric["value"] for metric in metrics if metric["name"] in ("TaskDuration", "ScriptDuration")}
 
 
+def beside(static: Path, tables: Tables, folder: Path) -> dict[str, Any]:
+    """The same slices in catapult, in the same run."""
+    trace = folder / viewer_peer.TRACE
+    viewer_peer.write_trace(tables, trace)
+    with viewer_peer.served(static, trace) as address, chromium(folder / "peer-profile") as browser:
+        return viewer_peer.measure(browser, address, KEYS * 4)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slices", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--peer", type=Path, help="folder with catapult's trace_embedding.html, as torch-tb-profiler-ascend has it")
+    parser.add_argument("--peer-slices", type=int, default=1_000_000, help="the peer is shown captures up to this size")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     results = []
     for slices in arguments.slices:
-        with tempfile.TemporaryDirectory() as folder, served(capture(slices), Path(folder) / "logs") as (address, count):
+        tables = capture(slices)
+        with tempfile.TemporaryDirectory() as folder, served(tables, Path(folder) / "logs") as (address, count):
             figures = {"slices": count, **measure(address, Path(folder) / "profile"), "server": questions(address)}
+            if arguments.peer and slices <= arguments.peer_slices:
+                figures["catapult"] = beside(arguments.peer, tables, Path(folder))
         results.append(figures)
         print(json.dumps(figures, indent=1))
         budgets = (
