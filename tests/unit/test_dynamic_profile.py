@@ -355,11 +355,16 @@ class TestWatching:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("stepscope.collect.paths.write_file", full)
+        folder.turn(steps=0)
+        monkeypatch.setattr("os.replace", full)
         monkeypatch.setattr("stepscope.collect.messages._said", set())
         folder.turn(seconds=60).turn(seconds=60).turn()
         assert spans(folder.job) == [(1, 1)]
         assert capsys.readouterr().out.count("No space left on device") == 1
+        (seen,) = board.read(tmp_path)
+        assert (seen.answer.state, seen.answer.step) == ("done", 2)
+        assert seen.answer.problem.endswith("No space left on device")
+        assert [path.name for path in (tmp_path / "status").iterdir()] == [seen.answer.file_name()]  # and nothing half-written
 
     def test_a_watching_thread_that_fails_says_so_and_training_goes_on(self, watched, tmp_path, capsys):
         folder = watched(tmp_path)

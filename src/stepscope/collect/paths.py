@@ -106,9 +106,13 @@ def new_capture_folder(
 def write_file(path: Path, content: bytes) -> None:
     """A file of mode 0640 that is whole or absent."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
-        file.write(content)
-    os.replace(partial, path)
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+            file.write(content)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def narrow(path: Path) -> None:

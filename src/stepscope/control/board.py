@@ -82,6 +82,13 @@ def write(folder: Path, answer: Answer) -> None:
     paths.write_file(place / answer.file_name(), json.dumps(asdict(answer)).encode())
 
 
+def write_over(folder: Path, answer: Answer) -> None:
+    """Write into the file that is there: on a full disk its own block is still ours."""
+    with open(folder / STATUS_FOLDER / answer.file_name(), "r+b") as file:
+        file.write(json.dumps(asdict(answer)).encode())
+        file.truncate()
+
+
 def clear_leftovers(folder: Path) -> None:
     """Remove answers of processes of this machine that ended or were killed, when a new job begins."""
     # Only this machine's files are read: each of thousands of ranks comes here.

@@ -158,8 +158,9 @@ class Monitor:
             board.write(self._folder, told)
         except (OSError, CaptureError) as problem:
             why = problem.strerror if isinstance(problem, OSError) else problem.cause
-            text = f"the state of this rank cannot be written below {self._folder}: {why}; `stepscope ctl status` shows an old one"
-            messages.once(messages.warning, text)
+            text = f"the state of this rank cannot be written below {self._folder}: {why}"
+            quietly(board.write_over, self._folder, replace(told, problem=text))
+            messages.once(messages.warning, f"{text}; what `stepscope ctl status` shows may be old")
             self._journal.watched("ERROR", text)
 
     def _read(self) -> bytes | None:
