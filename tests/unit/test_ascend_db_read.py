@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import mmap
+import sqlite3
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -286,3 +290,22 @@ def test_matrix_of_single_operators_is_read(tmp_path):
     }
     links = read_analysis(make_db(tmp_path / "x.db", layout))["collective_links"]
     assert values(links, "name", "src_rank", "dst_rank", "transport", "transit_mb") == [("hcom__1", 0, 1, "HCCS", 1.5)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
+def test_no_more_memory_is_set_aside_than_the_file_can_fill(tmp_path):
+    rows = [task(number, number + 1, connection=number, number=number, kind="X") for number in range(3000)]
+    path = make_db(tmp_path / "a.db", {"TASK": (TASK, rows), "STEP_TIME": ("id, startNs, endNs", [(7, 1, 9)])})
+    connection = sqlite3.connect(path)
+    with connection:  # numbers of rows say little about how many there are
+        connection.execute("UPDATE TASK SET rowid = rowid + (1 << 60) WHERE rowid > 1500")
+    connection.close()
+    before = _address_space()
+    tables = read(path, Facts()).check()
+    assert _address_space() - before < 1 << 30
+    assert (tables.kernels.height, tables.steps.height) == (3000, 1)
+    assert tables.kernels["start_ns"].to_list() == list(range(3000))
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE

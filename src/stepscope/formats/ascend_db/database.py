@@ -33,9 +33,9 @@ _TYPES: dict[str, pl.DataType] = {
     **dict.fromkeys("NR", pl.Float64()),
     "T": pl.Binary(),
 }
-# The driver settles the type of a column on its first batch; one batch per table makes it look at all rows.
+# The driver settles the type of a column on its first batch, and sets memory aside for all rows that a batch may have.
 _BATCH_ROWS = "adbc.sqlite.query.batch_rows"
-_ONE_BATCH = {_BATCH_ROWS: str(1 << 30)}
+_FEW_ROWS = 1 << 12
 _DENSE = 1 << 22  # string ids below are looked up in an array
 
 
@@ -109,7 +109,7 @@ class Database:
             "JOIN pragma_table_info(m.name) AS p WHERE m.type = 'table'"
         )
         try:
-            rows = self._query(query)
+            rows = self._query(query, _FEW_ROWS)
         except (adbc_driver_manager.Error, OSError) as error:
             self._connection.close()
             raise _unreadable(self.path, error) from error
@@ -123,7 +123,7 @@ class Database:
         chosen = ", ".join(f'CAST("{column.name}" AS {_CAST[column.kind]}) AS "{column.name}"' for column in columns)
         query = f'SELECT {chosen} FROM "{table}"'
         try:
-            return self._query(query)
+            return self._query(query, self._most_rows(table, len(columns)))
         except (adbc_driver_manager.Error, OSError) as error:
             left = self._salvaged(query)
             self.lost("damaged table", 1, f"{table}: {left.height if left is not None else 0} rows before the damage; {error}")
@@ -142,9 +142,22 @@ class Database:
             pass  # the damage itself
         return pl.concat(batches, how="vertical_relaxed") if batches else None
 
-    def _query(self, query: str) -> pl.DataFrame:
+    def _most_rows(self, table: str, columns: int) -> int:
+        """At least the rows of a table, so that one batch holds it, without counting them; never more than fit into the file."""
+        span = f'SELECT (SELECT MAX(rowid) FROM "{table}") - (SELECT MIN(rowid) FROM "{table}") + 1 AS span'
+        try:
+            numbered = self._query(span, 1).item()
+        except (adbc_driver_manager.Error, OSError):
+            numbered = None  # damaged, or without row numbers
+        journal = self.path.with_name(f"{self.path.name}-wal")
+        size = sum(path.stat().st_size for path in (self.path, journal) if path.is_file())
+        # A row has a pointer (2 bytes), its length, its number, the length of its header and a type for each column.
+        fitting = size // (5 + columns) + 1
+        return min(numbered, fitting) if isinstance(numbered, int) and numbered > 0 else fitting
+
+    def _query(self, query: str, batch_rows: int) -> pl.DataFrame:
         with self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**_ONE_BATCH)
+            cursor.adbc_statement.set_options(**{_BATCH_ROWS: str(batch_rows)})
             cursor.execute(query)
             frame = pl.from_arrow(cursor.fetch_arrow_table())
         assert isinstance(frame, pl.DataFrame)
