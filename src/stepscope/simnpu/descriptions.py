@@ -49,7 +49,9 @@ class Descriptions:
         self._rows = np.zeros(1, KERNEL)
         self._known = np.zeros(1, bool)
         self._said: dict[int, Mapping[str, Any]] = {}
-        self._tensors: dict[int, npt.NDArray[Any]] = {}
+        # Tensors of all kernels one after the other; of each kernel the first and how many.
+        self._tensors: npt.NDArray[Any] = np.empty(0, TENSOR)
+        self._first, self._count = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self.marks: dict[int, str] = {}  # names in the task queue
 
     def rows(self, numbers: npt.NDArray[Any], *, anew: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[Any]:
@@ -67,9 +69,10 @@ class Descriptions:
 
     def tensors(self, numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         """Tensors of operators one after the other: the row of the operator and the tensor's own fields."""
-        listed = [self._tensors.get(number, _NO_TENSORS) for number in numbers.tolist()]
-        count = np.fromiter(map(len, listed), np.int64, len(listed))
-        return np.repeat(np.arange(len(listed)), count), np.concatenate([_NO_TENSORS, *listed])
+        first, count = self._first[numbers], self._count[numbers]
+        of = np.repeat(np.arange(len(numbers)), count)
+        place = first[of] + np.arange(len(of)) - (np.cumsum(count) - count)[of]
+        return of, np.asarray(self._tensors[place])
 
     def _make_room(self, number: int) -> None:
         missing = number + 1 - len(self._rows)
@@ -77,11 +80,14 @@ class Descriptions:
             missing = max(missing, len(self._rows))
             self._rows = np.concatenate([self._rows, np.zeros(missing, KERNEL)])
             self._known = np.concatenate([self._known, np.zeros(missing, bool)])
+            self._first, self._count = (np.concatenate([old, np.zeros(missing, np.int64)]) for old in (self._first, self._count))
 
     def _learn(self, number: int) -> None:
         said = self._ask(number) if number else {}
-        self._said[number] = said
         self._known[number] = True
+        if self._said.get(number) == said:
+            return
+        self._said[number] = said
         name, call = said.get("name", ""), said.get("api") or said.get("name", "")
         inputs, outputs = said.get("inputs", []), said.get("outputs", [])
         core = _CORE_NUMBERS.get(said.get("core", ""), AI_VECTOR_CORE)
@@ -102,10 +108,8 @@ class Descriptions:
             any(tensor.get("dtype") in ("FLOAT16", "DT_BF16") for tensor in inputs),
         )
         rows = [_tensor(tensor, kind) for kind, tensors in ((0, inputs), (1, outputs)) for tensor in tensors]
-        self._tensors[number] = np.array(rows, TENSOR) if rows else _NO_TENSORS
-
-
-_NO_TENSORS: npt.NDArray[Any] = np.empty(0, TENSOR)
+        self._first[number], self._count[number] = len(self._tensors), len(rows)
+        self._tensors = np.concatenate([self._tensors, np.array(rows, TENSOR)])
 
 
 def _tensor(said: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:

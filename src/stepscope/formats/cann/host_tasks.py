@@ -170,7 +170,9 @@ def _descriptions(
     alone = (role == 0) & (rows.operator < 0) & ~rows.whole
     compute = (role == 0) & ~rows.whole
     aicpu = (kinds == "KERNEL_AICPU").to_numpy()
-    core_of = np.where(rows.operator >= 0, operators.core[rows.operator], -1) if len(operators.core) else np.full(len(role), -1)
+    core_of = np.full(len(role), -1)
+    described = description >= 0  # communication tasks have the number of their own description in this column
+    core_of[described] = operators.core[description[described]]
     core = core_of.copy()
     node, communication = calls.node[rows.track], calls.communication[rows.track]
     name = np.zeros(len(role), np.uint64)
