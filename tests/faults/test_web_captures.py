@@ -261,3 +261,33 @@ def test_a_damaged_timeline_index_is_made_again(viewer, clock):
     library = Library([viewer.root])
     assert Client(App(library)).get("/api/v1/trace/meta?wait=30").json["slices"] == 2
     library.close()
+
+
+def test_traces_with_python_calls_have_stacks(viewer):
+    """Newer traces write the calls as slices and no stack on the operators; operators and flames have stacks all the same."""
+    spans = [
+        ("python_function", "train.py(3): main", 0, 90),
+        ("python_function", "net.py(7): forward", 10, 50),
+        ("cpu_op", "mm", 20, 5),
+        ("cpu_op", "add", 70, 5),
+    ]
+    events = [
+        {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "pid": 1,
+            "tid": 1,
+            "ts": at,
+            "dur": length,
+            "args": {"Python id": place} if "(" in name else {},
+        }
+        for place, (cat, name, at, length) in enumerate(spans)
+    ]
+    write(viewer.root, "r/w.pt.trace.json", json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    assert get(viewer, "operators").json["notes"] == ["no device times in this capture: collect with activities NPU or CUDA"]
+    (row,) = get(viewer, "operators/stacks", name="mm").json["rows"]
+    assert [frame["text"] for frame in row["frames"]] == ["net.py(7): forward", "train.py(3): main"]
+    flame = get(viewer, "flame").json
+    assert [flame["names"][name] for name in flame["nodes"]["name"]] == ["all", "train.py(3): main", "net.py(7): forward"]
+    assert flame["nodes"]["weight"] == [10.0, 10.0, 5.0]

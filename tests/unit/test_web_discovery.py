@@ -98,6 +98,13 @@ def test_what_is_no_run(tree):
     assert found(root) == []
 
 
+def test_results_beside_their_trace_are_no_run_of_their_own(tree):
+    root = tree(
+        "r/w.pt.trace.json", "r/w.pt.trace_stepscope/ascend_pytorch_profiler.db", "r/other_stepscope/ascend_pytorch_profiler_3.db"
+    )
+    assert found(root) == [("r", "w", "1"), ("r/other_stepscope", "3", "1")]
+
+
 def test_several_folders_and_the_same_twice(tree):
     root = tree(f"a/w_1/{OUTPUT}/x.csv", f"b/w_1/{OUTPUT}/x.csv")
     assert found(root / "a", root / "b") == [("a", "w", "1"), ("b", "w", "1")]

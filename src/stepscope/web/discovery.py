@@ -14,6 +14,7 @@ from stepscope.formats.discover import OUTPUT, CaptureFiles, at
 from stepscope.tables.store import MANIFEST, store_folder
 
 MOST_DEPTH = 8
+RESULTS = "_stepscope"  # end of the name of a folder of results (analyser.py)
 MOST_ENTRIES = 200_000  # folders and files looked at in one scan
 _SUFFIX = re.compile(r"_ascend_(pt|ms)$")
 _NUMBERED = re.compile(r"(?P<worker>.+)_(?P<span>\d+(?:\.\d+)?)")
@@ -101,7 +102,7 @@ class _Scan:
         profs = any(entry.name.startswith("PROF_") and entry.is_dir() for entry in entries)
         for entry in entries:
             if entry.is_dir():
-                if entry.name == "cluster_analysis_output":
+                if entry.name == "cluster_analysis_output" or _derived(entry):
                     continue
                 capture = at(entry)
                 if capture is not None:
@@ -160,6 +161,12 @@ class _Scan:
                 if capture is not None and capture.trace and (entry.suffix == ".gz" or _looks_like_trace(entry)):
                     found.append(self._file(capture, entry))
         return found
+
+
+def _derived(folder: Path) -> bool:
+    """What `stepscope analyse` wrote beside a trace that is shown itself."""
+    stem = folder.name.removesuffix(RESULTS)
+    return stem != folder.name and any((folder.parent / f"{stem}{end}").is_file() for end in (".json", ".json.gz", ".db"))
 
 
 def _looks_like_trace(path: Path) -> bool:

@@ -10,6 +10,7 @@ from threading import RLock
 from time import perf_counter
 from typing import Any, TypeVar
 
+from stepscope.analysis.call_stacks import stacks
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.formats.discover import CaptureFiles
@@ -129,7 +130,7 @@ def trace_folder(capture: Path) -> Path:
 def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
     try:
         capture = Capture(files)
-        return capture.load(lambda stage: progress(stage, _fraction(stage))), capture.source_files()
+        return _with_stacks(capture.load(lambda stage: progress(stage, _fraction(stage)))), capture.source_files()
     except CaptureError as problem:
         # Files that are views of others are not read into tables, but can be shown as they are.
         there = [files.output / name for name in SHOWN_FILES if (files.output / name).is_file()] if files.output else []
@@ -138,6 +139,13 @@ def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]
         return Tables({"meta": Facts(source="ascend_text", device_kind="npu").table()}).noting(
             lost(str(files.output), problem.what, 1, problem.cause or "")
         ), there
+
+
+def _with_stacks(tables: Tables) -> Tables:
+    """Newer traces have the Python calls themselves instead of a stack on every operator."""
+    if not tables.python_calls.height or tables.ops["stack"].count():
+        return tables
+    return tables.but(ops=tables.ops.with_columns(stack=stacks(tables.ops, tables.python_calls)))
 
 
 def _fraction(stage: str) -> float:

@@ -15,14 +15,15 @@ from stepscope.web.tensor_cores import uses
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
 
-SIMULATED = "recorded on the simulated NPU: what ran is real, the device's times and counters are modelled, not measured"
+SIMULATED = "recorded on the simulated NPU: what ran and how long it took is real; modelled, not measured, are "
+COUNTERS = ("counters of cores and caches",)
 SLOW = 3.0  # median absolute deviations above the median
 
 
 def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = [SIMULATED] if opened.simulated else []
+    notes = [SIMULATED + ", ".join(opened.facts.modelled or COUNTERS)] if opened.simulated else []
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
