@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from collections import Counter
 
 import polars as pl
 import pytest
@@ -51,6 +53,28 @@ def lines(capture, name: str) -> int:
     return len((capture / "ASCEND_PROFILER_OUTPUT" / name).read_text().splitlines()) - 1
 
 
+def counted(capture) -> Counter:
+    """Host records by walking the file in plain Python: ranges, and launches of a graph's kernels (mindspore.md 7.1, 7.2)."""
+    data = (capture / "FRAMEWORK" / "mindspore.op_range").read_bytes()
+    found: Counter = Counter()
+    at = 0
+    while at < len(data):
+        _, length = struct.unpack_from("<HI", data, at)
+        body = data[at + 6 : at + 6 + length]
+        at += 6 + length
+        start, end = struct.unpack_from("<2Q", body, 24)
+        event, is_stack = struct.unpack_from("<H", body, 46)[0], body[53]
+        texts, place = {}, 54
+        while place < length:
+            field, size = struct.unpack_from("<HI", body, place)
+            texts[field] = body[place + 6 : place + 6 + size]
+            place += 6 + size
+        if start and not is_stack and not (texts[13] == b"flow" and start != end):
+            found["ranges"] += 1
+            found["launches"] += event == 4
+    return found
+
+
 def said_kernels(capture) -> int | None:
     """How many kernels MindSpore's own sums count; None where it was not asked for them."""
     files = list((capture / "FRAMEWORK").glob("cpu_op_type_info_*.csv"))
@@ -75,6 +99,9 @@ def test_the_constructors_example(mode, tmp_path):
     kinds = dict(tables.kernels["op_type"].cast(pl.String).value_counts().iter_rows())
     assert kinds["ApplyMomentum"] == 4
     assert kinds["MatMul"] % 2 == 0
+    found = counted(capture)
+    assert found["ranges"] == tables.ops.height
+    assert mode == "pynative" or found["launches"] == tables.kernels.height
     shown = events(capture)
     assert sum(event["pid"] == 1 and event["ph"] in "Xi" for event in shown) == tables.ops.height
     assert sum(event["pid"] == 2 and event["ph"] == "X" for event in shown) == tables.kernels.height
