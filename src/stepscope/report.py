@@ -54,6 +54,8 @@ class Overview:
         yield "rank", str(facts.rank) if facts.rank >= 0 else "none"
         yield "read from", self.source
         yield "device", " ".join(part for part in (facts.device_kind, devices) if part) or "none"
+        if facts.modelled:
+            yield "modelled", f"{', '.join(facts.modelled)}; all other times are measured"
         yield "steps", self.steps_text()
         yield "switches", ", ".join(switches(facts)) or "none known"
         versions = [
@@ -78,6 +80,7 @@ class Overview:
             "source": self.source,
             "device_kind": facts.device_kind,
             "devices": list(facts.device_ids),
+            "modelled": list(facts.modelled),
             "level": facts.level or None,
             "switches": switches(facts),
             "steps": self.steps.select("step", "start_ns", "end_ns", "inflated").to_dicts(),

@@ -48,6 +48,7 @@ def read_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.DataFrame
     facts = Facts(
         framework="mindspore" if capture.name.endswith("_ascend_ms") or "ms_version" in info else "pytorch",
         device_kind=_device_kind(info, activities),
+        modelled=_texts(_section(info, "collector").get("modelled")),
         rank=_rank(info.get("rank_id", mindspore.rank(info)), rank),
         activities=activities,
         export_type=_exports(experimental.get("_export_type"), path, notes),
