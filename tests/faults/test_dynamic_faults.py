@@ -40,7 +40,7 @@ while not Path("end").exists():
     time.sleep(0.02)
 print("trained", steps)
 """
-PATIENCE = 60
+PATIENCE = 180
 
 
 class Job:
