@@ -22,7 +22,7 @@ folder, asked, steps, done = pathlib.Path("profiler_config_path"), {}, range(9),
 def edit(**changes):
     file = folder / "profiler_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-    until, (log,) = time.monotonic() + 60, (folder / "log").glob("monitor_dp_*")
+    until, (log,) = time.monotonic() + 180, (folder / "log").glob("monitor_dp_*")
     while f"start_step {changes['start_step']}, active {changes['active']}" not in log.read_text():
         assert time.monotonic() < until
         time.sleep(0.01)
