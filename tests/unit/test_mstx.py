@@ -15,7 +15,7 @@ import pytest
 
 from stepscope import mstx
 from stepscope.analysis.marks import mark_summary
-from stepscope.collect import mark_log
+from stepscope.collect import mark_log, marks, stages
 from stepscope.collect.marks import Marks
 from stepscope.collect.settings import Settings
 from stepscope.export.ascend_db import write_profiler_db
@@ -208,12 +208,14 @@ if not (child := os.fork()):
 assert os.waitpid(child, 0)[1] == 0
 mstx.mark("parent")
 recorded.stop()
+import mstx_torch_plugin  # says that torch comes first, and does nothing
 assert not {"torch", "polars"} & set(sys.modules), "marks need neither"
 """
 
 
 def test_a_forked_child_marks_nothing(tmp_path):
-    subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.count("mstx_torch_plugin does nothing: import torch") == 1
     assert mark_lines.read_raw(tmp_path)["message"].to_list() == ["parent"]
 
 
@@ -286,6 +288,46 @@ def test_tables_and_database(record, tmp_path):
     assert events == [
         ("moment", "default", "marker", first["start_ns"], first["end_ns"], 4294967295, 4000000000, tid),
         ("mine", "d", "start/end", second["start_ns"], second["end_ns"], second["range_id"], 4000000000, tid),
+    ]
+
+
+class NotingVendor:
+    """torch_npu with nothing but its marks."""
+
+    def __init__(self):
+        self.calls = []
+        self.npu = self.mstx = self
+
+    def range_start(self, message, stream=None, domain="default"):
+        self.calls.append(("start", message, stream, domain))
+        return 41
+
+    def range_end(self, number, domain="default"):
+        self.calls.append(("end", number, domain))
+
+    def mark(self, message, stream=None, domain="default"):
+        self.calls.append(("mark", message, stream, domain))
+
+
+def test_the_vendors_library_gets_all_marks_where_it_is(record, monkeypatch):
+    vendor = NotingVendor()
+    monkeypatch.setattr(marks, "_vendor", None)
+    try:
+        marks.forward_to(vendor)
+        with mstx.mstx_range("r", stream="their stream", domain="d"):
+            mstx.mark("m")
+        end = record()  # a capture of our own takes them for its time
+        mstx.mark("ours")
+        assert end()["message"].to_list() == ["ours"]
+        mstx.mark("theirs again")
+    finally:
+        stages.end()
+        marks.take(None)
+    assert vendor.calls == [
+        ("start", "r", "their stream", "d"),
+        ("mark", "m", None, "default"),
+        ("end", 41, "d"),
+        ("mark", "theirs again", None, "default"),
     ]
 
 
