@@ -182,7 +182,7 @@ void Communicator::keep_order(const Operation& operation, Stream& stream, const 
 }
 
 std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t* stream_number) {
-  const int64_t called_ns = recording() ? now_ns() : 0;
+  const int64_t called_ns = timing() ? now_ns() : 0;
   std::lock_guard lock(mutex_);
   Lane& lane = this->lane(on, operation);
   Stream& stream = *lane.stream;
@@ -209,9 +209,11 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
     most = std::max(most, with.reduced + with.copied);
   const auto modelled_ns = static_cast<int64_t>(kFixedNs + static_cast<double>(most) / kLinkBytesPerNs);
   const uint32_t description = called_ns ? describe(operation, modelled_ns) : 0;
+  const auto calls = static_cast<uint16_t>(called_ns ? transfers_of(plan, facts.rank, facts.size, 0, 0).size() : 1);
   const uint64_t bytes = operation.bytes;
   const int64_t number = operation.messages.empty() ? ++collectives_ : 0;
   auto task = std::make_unique<CollectiveTask>(shared_from_this(), lane, std::move(operation), std::move(plan), number);
+  task->record.calls = calls;
   task->record.bytes = bytes;
   task->record.description = description;
   task->record.event = operations_++;
@@ -220,6 +222,18 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
   stream.submit(std::move(task), called_ns);
   end->record(stream);
   return end;
+}
+
+int64_t Communicator::stream_number(int device, bool messages) {
+  std::lock_guard lock(mutex_);
+  if (messages)
+    for (const auto& [key, lane] : lanes_)
+      if (std::get<0>(key) == device && std::get<1>(key) != kCollectives)
+        return lane->stream->number;
+  auto& lane = lanes_[{device, messages ? (facts.rank + 1) % facts.size : kCollectives, messages}];
+  if (!lane)
+    lane = take_lane(device);
+  return lane->stream->number;
 }
 
 void Communicator::synchronize() {

@@ -50,6 +50,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // After what is on the current stream of the device; the event is the operator's end.
   std::shared_ptr<Event> submit(Operation operation, int device, int64_t* stream);
+  int64_t stream_number(int device, bool messages);  // of collectives, or of (some) messages
   void synchronize();  // waits for all that was submitted
 
   const Facts facts;

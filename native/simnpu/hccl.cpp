@@ -96,6 +96,9 @@ class Hccl final : public c10d::Backend {
   c10d::ErrorType getError() override {
     return c10d::ErrorType::SUCCESS;
   }
+  Communicator& group() {
+    return *group_;
+  }
   void shutdown() override {
     group_->synchronize();
   }
@@ -445,7 +448,14 @@ void attach_hccl(const intrusive_ptr<c10d::ProcessGroup>& holder, const std::str
                      c10::make_intrusive<Hccl>(holder->getBackend(c10::kCPU), std::move(group), std::chrono::milliseconds(timeout_ms)));
 }
 
+int64_t hccl_stream(const intrusive_ptr<c10d::ProcessGroup>& group, bool messages) {
+  auto* backend = dynamic_cast<Hccl*>(group->getBackend(c10::kPrivateUse1).get());
+  TORCH_CHECK(backend, "the group has no backend hccl of its own");
+  return backend->group().stream_number(current_device(), messages);
+}
+
 TORCH_LIBRARY_FRAGMENT(stepscope_npu, m) {
+  m.def("hccl_stream(__torch__.torch.classes.c10d.ProcessGroup group, bool messages) -> int", &hccl_stream);
   m.def("attach_hccl(__torch__.torch.classes.c10d.ProcessGroup holder, str group_name, int[] ranks, int file, str token, int timeout_ms) -> ()",
         &attach_hccl);
   m.def("arrivals_bytes(int size) -> int", [](int64_t size) { return static_cast<int64_t>(Arrivals::bytes(static_cast<int>(size))); });

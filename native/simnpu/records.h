@@ -40,7 +40,7 @@ struct TaskRecord {
   uint32_t event;  // events: number of the event; collectives: running number in its group, from 0; marks: which side; else 0
   TaskKind kind;
   uint8_t flags;  // kTask*
-  uint16_t reserved;
+  uint16_t calls;  // of the runtime, if more than one: a collective is launched transfer by transfer, inside the span above
   int64_t modelled_ns;  // duration the kernel-time model asked for, 0 without a model
   uint64_t correlation;  // left to an activity profiler that numbers operators
 };
@@ -119,10 +119,17 @@ struct CallRecord {
 static_assert(sizeof(CallRecord) == 32);
 
 inline std::atomic<bool> recording_flag{false};
+inline std::atomic<bool> activities_flag{false};
 inline std::atomic<uint64_t> records_lost{0};
+inline thread_local uint64_t current_correlation = 0;  // operator of this thread, as the activity profiler numbers them
 
 inline bool recording() {
   return recording_flag.load(std::memory_order_relaxed);
+}
+
+// Somebody wants the times of tasks: the recorder, or an activity profiler with a buffer of its own.
+inline bool timing() {
+  return recording() || activities_flag.load(std::memory_order_relaxed);
 }
 
 // Records of one writer, in chunks. Bounded: what nobody drains is counted as lost.
@@ -174,6 +181,7 @@ class RecordBuffer {
 RecordBuffer<MemoryRecord>& memory_records();
 RecordBuffer<CallRecord>& call_records();
 RecordBuffer<TransferRecord>& transfer_records();
+RecordBuffer<TaskRecord>& activity_records();  // for the activity profiler
 
 }  // namespace simnpu
 

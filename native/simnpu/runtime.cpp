@@ -74,6 +74,14 @@ void sleep_until(int64_t when_ns) {
   }
 }
 
+// A collective is launched task by task on hardware: each of the calls finds its place in the span of all.
+void fill_launch(const TaskRecord& record) {
+  constexpr int64_t kCallNs = 100;
+  if (C10_UNLIKELY(record.calls > 1))
+    while (now_ns() < record.launch_start + kCallNs * record.calls) {
+    }
+}
+
 // While a host thread waits, queues are served at once.
 struct Waiting {
   Waiting() {
@@ -106,6 +114,11 @@ RecordBuffer<CallRecord>& call_records() {
 
 RecordBuffer<TransferRecord>& transfer_records() {
   static auto* buffer = new RecordBuffer<TransferRecord>;
+  return *buffer;
+}
+
+RecordBuffer<TaskRecord>& activity_records() {
+  static auto* buffer = new RecordBuffer<TaskRecord>;
   return *buffer;
 }
 
@@ -210,6 +223,8 @@ uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
   r.device = device.number;
   r.stream = number;
   r.host_thread = thread_id();
+  if (called_ns)
+    r.correlation = current_correlation;
   uint64_t ticket;
   // Numbered under the queue's lock, so that tickets are in the order of execution.
   if (settings().task_queue) {
@@ -218,6 +233,8 @@ uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
   } else {
     r.launch_start = called_ns;
     r.launch_thread = r.host_thread;
+    if (called_ns)
+      fill_launch(r);
     ticket = queue_.push(task, &issued_, called_ns ? &r.launch_end : nullptr);
   }
   if (C10_UNLIKELY(settings().blocking))
@@ -231,6 +248,7 @@ void Stream::launch(Task* task) {
   if (timed) {
     r.dequeue_start = now_ns();
     r.launch_start = now_ns();
+    fill_launch(r);
   }
   r.launch_thread = thread_id();
   queue_.push(task, nullptr, timed ? &r.launch_end : nullptr);
@@ -293,7 +311,7 @@ void Stream::work() {
 void Stream::execute(Task& task) {
   TaskRecord& r = task.record;
   // A task called before recording began has no launch: it is left out whole.
-  const bool recorded = r.launch_start && recording();
+  const bool recorded = r.launch_start && timing();
   const int64_t start = recorded || r.modelled_ns ? now_ns() : 0;
   try {
     task.run();
@@ -317,8 +335,12 @@ void Stream::execute(Task& task) {
     r.end = end;
     if (r.dequeue_start)
       r.dequeue_end = r.launch_end;  // nothing follows the launch
-    records.add(r);
-    task.recorded();
+    if (recording()) {
+      records.add(r);
+      task.recorded();
+    }
+    if (activities_flag.load(std::memory_order_relaxed))
+      activity_records().add(r);
   }
 }
 
@@ -456,7 +478,7 @@ void Event::record(Stream& stream) {
     wanted = ++state_->wanted;
     state_->stream = &stream;
   }
-  const int64_t called = recording() ? now_ns() : 0;
+  const int64_t called = timing() ? now_ns() : 0;
   auto task = make_task("event record", TaskKind::event_record, [state = state_, wanted] {
     std::lock_guard lock(state->mutex);
     state->reached = std::max(state->reached, wanted);
@@ -475,7 +497,7 @@ void Event::block(Stream& stream) {
     std::lock_guard lock(state_->mutex);
     wanted = state_->wanted;
   }
-  const int64_t called = recording() ? now_ns() : 0;
+  const int64_t called = timing() ? now_ns() : 0;
   auto task = make_task("event wait", TaskKind::event_wait, [state = state_, wanted] {
     std::unique_lock lock(state->mutex);
     state->changed.wait(lock, [&] { return state->reached >= wanted; });

@@ -48,7 +48,7 @@ at::Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<a
 // On one device a copy is a kernel; its name tells a move from a cast and from a change of layout.
 void set_kernel(TaskRecord& record, const at::Tensor& from, const at::Tensor& to) {
   record.kind = TaskKind::kernel;
-  if (!recording() && settings().kernel_time <= 0)
+  if (!timing() && settings().kernel_time <= 0)
     return;
   const char* op = from.scalar_type() != to.scalar_type() ? "copy_cast" : from.is_contiguous() && to.is_contiguous() ? "copy" : "copy_strided";
   static thread_local std::unordered_map<std::string, std::pair<uint32_t, int64_t>> known;
@@ -68,7 +68,7 @@ void set_kernel(TaskRecord& record, const at::Tensor& from, const at::Tensor& to
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  const int64_t called = recording() ? now_ns() : 0;
+  const int64_t called = timing() ? now_ns() : 0;
   const bool from_npu = self.is_privateuseone(), to_npu = dst.is_privateuseone();
   const c10::Device on = to_npu ? dst.device() : self.device();
   const c10::DeviceGuard guard(on);
@@ -112,7 +112,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
-  const int64_t called = recording() ? now_ns() : 0;
+  const int64_t called = timing() ? now_ns() : 0;
   Stream& stream = current_stream(self.device().index());
   alignas(16) char bytes[16];
   const TensorRef from = ref_of(self);

@@ -195,7 +195,9 @@ def recorded(rank, store):
     for task in collectives:
         lane = tasks[(tasks["stream"] == task["stream"]) & (tasks["task"] < task["task"])]
         before.append(int(lane[-1]["kind"]) == EVENT_WAIT)
+    backend = group._get_backend(torch.device("npu"))
     return {
+        "named": [backend.get_hccl_comm_name(rank), backend._get_stream_id(False), backend._get_stream_id(True)],
         "tasks": [{name: int(task[name]) for name in tasks.dtype.names} for task in collectives],
         "descriptions": [records.description(int(number)) for number in collectives["description"]],
         "waits before": before,
@@ -301,7 +303,8 @@ def test_collectives_are_described(ranks):
         assert (reduce["rank"], reduce["ranks"], reduce["rank_size"]) == (rank, [0, 1], 2)
         assert message["name"] == ("hcom_send_", "hcom_receive_")[rank]
         assert [task["event"] for task in recorded] == [0, 1]
-        assert all(0 < task["launch_start"] <= task["launch_end"] <= task["start"] < task["end"] for task in recorded)
+        assert all(0 < task["launch_start"] < task["launch_end"] <= task["start"] < task["end"] for task in recorded)
+        assert told["records"]["named"] == [reduce["group_name"], *(task["stream"] for task in recorded)]
     assert ranks[0]["records"]["descriptions"][0]["group_name"] == ranks[1]["records"]["descriptions"][0]["group_name"]
 
 
@@ -318,6 +321,8 @@ def test_transfers_fill_the_span_of_their_collective(ranks):
             assert all(a["end"] == b["start"] for a, b in itertools.pairwise(parts))
             assert [part["task"] for part in parts] == list(range(task["task"] + 1, task["task"] + 1 + len(parts)))
             assert {part["stream"] for part in parts} == {task["stream"]}
+            assert task["calls"] == len(parts)
+            assert task["launch_end"] - task["launch_start"] >= 100 * len(parts)  # room for a runtime call each
             assert [bool(part["flags"] & MODELLED) for part in parts] == [i != 1 for i in range(len(parts))]
         parts = [part for part in told["records"]["transfers"] if part["connection"] == reduce["connection"]]
         assert [TRANSFER_NAMES[part["kind"]] for part in parts] == [*reduced, "Notify_Record", "Notify_Wait", "Memcpy"]

@@ -25,26 +25,35 @@ def register() -> None:
     """Make `hccl` the backend of torch.distributed for npu tensors."""
     dist.Backend.register_backend("hccl", _new_backend, extended_api=True, devices=["npu"])
     torch._C._distributed_c10d.Backend.get_hccl_comm_name = _communicator_name
+    torch._C._distributed_c10d.Backend._get_stream_id = _stream_id
 
 
 def _communicator_name(backend: Any, rank: int = 0, init_comm: bool = True) -> str:
     """What `group._get_backend(...).get_hccl_comm_name(rank)` gives: the name in communication.json and the traces."""
+    group = _group_of(backend)
+    return _names[group.group_name] if group else ""
+
+
+def _stream_id(backend: Any, p2p: bool = False) -> int:
+    """What `group._get_backend(...)._get_stream_id(p2p)` gives: the stream of the group's collectives, or of its messages."""
+    group = _group_of(backend)
+    if group is None:
+        raise RuntimeError("only backends of hccl have a stream")
+    return int(_ops.hccl_stream(group.boxed(), p2p))
+
+
+def _group_of(backend: Any) -> Any:
+    """The group of ours that has this backend."""
     for group in dist.distributed_c10d._world.pg_map:
         if group.group_name in _names and group._get_backend(torch.device("npu")) is backend:
-            return _names[group.group_name]
-    return ""
-
-
-def communicator(group: str) -> str:
-    """The name under which the records of a group know it; empty when it is not one of ours."""
-    return _names.get(group, "")
+            return group
+    return None
 
 
 def _new_backend(options: Any, backend_options: Any = None) -> Any:
     """The backend of one process in one group."""
     rank, size, store = options.group_rank, options.group_size, options.store
     name, file, token = _meet(store, rank, size, str(options.group_id))
-    _names[str(options.group_id)] = name
     _names[str(options.group_id)] = name
     try:
         holder = dist.ProcessGroup(store, rank, size)

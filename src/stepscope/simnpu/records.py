@@ -39,7 +39,7 @@ TASK = np.dtype(
         ("event", "<u4"),
         ("kind", "u1"),
         ("flags", "u1"),
-        ("reserved", "<u2"),
+        ("calls", "<u2"),
         ("modelled_ns", "<i8"),
         ("correlation", "<u8"),
     ]
