@@ -185,7 +185,8 @@ def _torch_flags() -> list[str]:
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     # torch asks for C++20 from 2.13 on; older headers and older compilers know C++17.
     standard = "c++20" if (major, minor) >= (2, 13) else "c++17"
-    folders = [f for path in (include, include / "torch" / "csrc" / "api" / "include") for f in ("-isystem", str(path))]
+    places = (include, include / "torch" / "csrc" / "api" / "include", include / "kineto")
+    folders = [f for path in places for f in ("-isystem", str(path))]
     return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", *folders]
 
 
