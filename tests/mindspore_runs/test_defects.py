@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from training import NETWORK, captures, results, run
+from training import NETWORK, captures, check_every_file, results, run
 
 import stepscope
 
@@ -71,8 +71,11 @@ def test_times_memory_and_settings_of_captures_in_a_row(tmp_path):
 import time
 for number in range(3):
     began = time.time_ns()
-    prof = Profiler(output_path=f"./run{number}", profile_memory=True)
+    more = {"record_shapes": True, "data_process": True} if number == 2 else {}
+    prof = Profiler(output_path=f"./run{number}", profile_memory=True, **more)
     train(2)
+    if more:
+        read_data()
     prof.stop()
     print("window", began, time.time_ns())
 Profiler.offline_analyse("./run2")
@@ -99,6 +102,7 @@ Profiler.offline_analyse("./run2")
         assert all(str(start) in raw for start in tables.kernels["start_ns"].to_list())
     assert rows[0] == rows[1] == rows[2]
     (last,) = captures(tmp_path / "run2")
+    check_every_file(last)
     shown = json.loads((last / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_bytes())
     starts = {int(event["ts"].replace(".", "")) for event in shown if event["pid"] == 2 and event["ph"] == "X"}
     assert starts == set(stepscope.open(last, source="raw").kernels["start_ns"].to_list())
@@ -110,8 +114,9 @@ def test_both_sources_of_a_graphs_kernels_agree(tmp_path):
         tmp_path,
         NETWORK
         + """
-for name, more in (("launches", {}), ("kernels", {"record_shapes": True})):
-    prof = Profiler(output_path="./" + name, **more); train(3); prof.stop()
+for name, more in (("launches", {}), ("kernels", {"record_shapes": True, "profile_memory": True, "data_process": True})):
+    prof = Profiler(output_path="./" + name, **more); train(3); read_data(); prof.stop()
+Profiler.offline_analyse("./kernels")
 """,
         MODE="graph",
     )
@@ -123,6 +128,7 @@ for name, more in (("launches", {}), ("kernels", {"record_shapes": True})):
     names = [frame["name"].cast(pl.String).value_counts().sort("name") for frame in frames.values()]
     assert names[0].equals(names[1])
     assert frames["kernels"]["input_shapes"].null_count() == 0
+    check_every_file(capture)
 
 
 def test_an_unknown_version_says_so_and_records_what_it_can(tmp_path):

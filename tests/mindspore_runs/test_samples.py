@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import struct
-from collections import Counter
 
 import polars as pl
 import pytest
-from training import captures, examples, results, run
+from training import captures, counted, examples, results, run
 
 import stepscope
 
@@ -51,28 +49,6 @@ def events(capture) -> list[dict]:
 
 def lines(capture, name: str) -> int:
     return len((capture / "ASCEND_PROFILER_OUTPUT" / name).read_text().splitlines()) - 1
-
-
-def counted(capture) -> Counter:
-    """Host records by walking the file in plain Python: ranges, and launches of a graph's kernels (mindspore.md 7.1, 7.2)."""
-    data = (capture / "FRAMEWORK" / "mindspore.op_range").read_bytes()
-    found: Counter = Counter()
-    at = 0
-    while at < len(data):
-        _, length = struct.unpack_from("<HI", data, at)
-        body = data[at + 6 : at + 6 + length]
-        at += 6 + length
-        start, end = struct.unpack_from("<2Q", body, 24)
-        event, is_stack = struct.unpack_from("<H", body, 46)[0], body[53]
-        texts, place = {}, 54
-        while place < length:
-            field, size = struct.unpack_from("<HI", body, place)
-            texts[field] = body[place + 6 : place + 6 + size]
-            place += 6 + size
-        if start and not is_stack and not (texts[13] == b"flow" and start != end):
-            found["ranges"] += 1
-            found["launches"] += event == 4
-    return found
 
 
 def said_kernels(capture) -> int | None:

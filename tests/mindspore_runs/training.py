@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
+import struct
 import subprocess
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,51 @@ def results(capture: Path) -> set[str]:
     return {path.name for path in (capture / "ASCEND_PROFILER_OUTPUT").iterdir()}
 
 
+def counted(capture) -> Counter:
+    """Host records by walking the file in plain Python: ranges, and launches of a graph's kernels (mindspore.md 7.1, 7.2)."""
+    data = (capture / "FRAMEWORK" / "mindspore.op_range").read_bytes()
+    found: Counter = Counter()
+    at = 0
+    while at < len(data):
+        _, length = struct.unpack_from("<HI", data, at)
+        body = data[at + 6 : at + 6 + length]
+        at += 6 + length
+        start, end = struct.unpack_from("<2Q", body, 24)
+        event, is_stack = struct.unpack_from("<H", body, 46)[0], body[53]
+        texts, place = {}, 54
+        while place < length:
+            field, size = struct.unpack_from("<HI", body, place)
+            texts[field] = body[place + 6 : place + 6 + size]
+            place += 6 + size
+        if start and not is_stack and not (texts[13] == b"flow" and start != end):
+            found["ranges"] += 1
+            found["launches"] += event == 4
+            found["dataset"] += texts[15] == b"Dataset"
+    return found
+
+
+def check_every_file(capture: Path) -> None:
+    """Every file that the processor can give, with as many rows as other files count."""
+    folder, framework = capture / "ASCEND_PROFILER_OUTPUT", capture / "FRAMEWORK"
+
+    def rows(path: Path) -> list[dict[str, str]]:
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    kernels = sum(int(row["type_occurrences"]) for row in rows(framework / "cpu_op_type_info_0.csv"))
+    assert len(rows(folder / "kernel_details.csv")) == len(rows(folder / "operator_details.csv")) == kernels > 0
+    assert sum(int(row["Count"]) for row in rows(folder / "op_statistic.csv")) == kernels
+    info = json.loads((capture / "profiler_info_0.json").read_bytes())
+    window = info["start_info"]["unix_ns"], info["end_info"]["collectionTimeEnd"]
+    times = [int(row["Timestamp(ns)"]) for row in rows(framework / "cpu_ms_memory_record_0.txt")]
+    assert len(rows(folder / "memory_record.csv")) == sum(window[0] <= time <= window[1] for time in times) > 0
+    stages = rows(folder / "dataset.csv")
+    assert sum(int(row["Occurrences"]) for row in stages) == counted(capture)["dataset"] > 0
+    pipeline = json.loads((framework / "pipeline_profiling_0.json").read_bytes())
+    assert len(rows(folder / "minddata_pipeline_raw_0.csv")) == len(pipeline["op_info"])
+    assert {"trace_view.json", "step_trace_time.csv", "minddata_pipeline_summary_0.json"} <= results(capture)
+
+
 # A small network, its training step, and a list that counts what MindSpore itself says about the kernels it ran.
 NETWORK = """
 import os, sys
@@ -67,6 +116,11 @@ def train(steps=1):
         step(x, y).asnumpy()
 
 train()
+
+def read_data():
+    rows = ds.GeneratorDataset(lambda: ((np.ones(2, np.float32),) for _ in range(12)), ["data"]).batch(2)
+    for _ in rows.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        pass
 """
 
 
