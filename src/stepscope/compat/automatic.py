@@ -118,7 +118,7 @@ class _Training:
         if steps <= first:
             messages.warning(f"training had {steps} steps; --profile waited for step {first}, counted from 0: nothing was recorded")
         self._profiler.stop()
-        if steps > first:
+        if steps > first and os.environ.get("RANK", "0") == "0":
             messages.info(f"next: stepscope top {self._profiler.prof_if.prof_path}")
 
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import Any
 
 from stepscope import profiler
 from stepscope.compat import after_torch
 from stepscope.compat.redirect import Redirection
 
-_FROM_PROFILER = ("profile", "schedule", "tensorboard_trace_handler", "ProfilerAction", "_KinetoProfile")
+# Not _KinetoProfile, which our own collector may use.
+_FROM_PROFILER = ("schedule", "tensorboard_trace_handler")
 _done = False
 
 
@@ -24,9 +26,10 @@ def put_in_place() -> None:
     npu = after_torch.npu_module()
     to_npu = Redirection("cuda", "npu")
     to_npu.put_in_place()
-    for name in dir(npu):
-        if not name.startswith("_") and hasattr(torch.cuda, name):
-            setattr(torch.cuda, name, getattr(npu, name))
+    for theirs, ours in ((torch.cuda, npu), (torch.cuda.amp, npu.amp)):
+        for name, thing in vars(ours).items():
+            if not name.startswith("_") and hasattr(theirs, name) and not isinstance(thing, ModuleType):
+                setattr(theirs, name, thing)
     for holder in (torch.Tensor, torch.nn.Module):
         holder.cuda = holder.npu
     torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == "npu")

@@ -72,7 +72,8 @@ def supported_activities() -> set[ProfilerActivity]:
     if find_spec("torch") is not None:
         import torch
 
-        if torch.cuda.is_available():
+        # Scripts may have made torch.cuda another name of torch.npu.
+        if torch.backends.cuda.is_built() and torch.cuda.is_available():
             found.add(ProfilerActivity.CUDA)
     if simulated.available() or ascend.available() or os.environ.get("STEPSCOPE_COLLECTOR") == "ascend":
         found.add(ProfilerActivity.NPU)
