@@ -22,10 +22,15 @@ $(VENV)/torch: $(VENV)/core
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
-# The collector's library ahead of its first use; where there is no compiler captures use torch's own profiler.
+# The libraries ahead of their first use; where there is no compiler captures use torch's own profiler, and scripts the CPU.
 $(VENV)/native: $(VENV)/torch $(wildcard native/observer/*)
 	@echo "compiling the collector (once) ..."
 	@$(BIN)/python -m stepscope.collect
+	@touch $@
+
+$(VENV)/simnpu: $(VENV)/torch $(wildcard native/simnpu/*)
+	@echo "compiling the simulated NPU (once, one to two minutes) ..."
+	@$(BIN)/python -m stepscope.simnpu
 	@touch $@
 
 $(MINDSPORE_VENV)/ready: pyproject.toml
@@ -35,7 +40,7 @@ $(MINDSPORE_VENV)/ready: pyproject.toml
 	elif [ -n "$$CI" ]; then echo "CI must run the tests with MindSpore $(MINDSPORE)" >&2; exit 1; \
 	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) is not to be had here: its tests are skipped"; fi
 
-demo: $(VENV)/torch $(VENV)/native
+demo: $(VENV)/native $(VENV)/simnpu
 	@$(BIN)/python examples/demo.py
 
 check: $(VENV)/core
@@ -44,7 +49,7 @@ check: $(VENV)/core
 	$(BIN)/mypy
 
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -73,9 +78,10 @@ bench: $(VENV)/core
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
 
 # For this machine's kind and torch $(TORCH); with other versions of torch it compiles the sources inside on first use.
-wheel: $(VENV)/native
+wheel: $(VENV)/native $(VENV)/simnpu
 	@rm -rf src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.collect --into src/stepscope/native/prebuilt
+	@$(BIN)/python -m stepscope.simnpu --into src/stepscope/native/prebuilt
 	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf src/stepscope/native/prebuilt
 	@ls dist

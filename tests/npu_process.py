@@ -21,9 +21,9 @@ def reason_without_device() -> str | None:
     except ImportError:
         return "torch is not installed"
     from stepscope.native import find_library
-    from stepscope.simnpu.device import _TRIAL
+    from stepscope.simnpu.device import TRIAL
 
-    found = find_library("simnpu", _TRIAL)
+    found = find_library("simnpu", TRIAL)
     return found if isinstance(found, str) else None
 
 

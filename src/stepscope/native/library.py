@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,16 +165,20 @@ def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: 
 
 
 def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
-    command = [
-        compiler,
-        *_FLAGS,
-        *variant,
-        *_torch_flags(),
-        *map(str, sorted(source.glob("*.cpp"))),
-        "-o",
-        str(target),
-        *_torch_libraries(),
-    ]
+    """Compile the sources beside each other and link them; the compiler's complaint, or nothing."""
+    for_linking = [flag for flag in _FLAGS if flag == "-shared" or flag.startswith("-Wl,")]
+    flags = [flag for flag in _FLAGS if flag not in for_linking]
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        units = [(file, Path(folder) / f"{file.stem}.o") for file in sorted(source.glob("*.cpp"))]
+        commands = [[compiler, *flags, *variant, *_torch_flags(), "-c", str(file), "-o", str(made)] for file, made in units]
+        # Each takes up to a gigabyte of memory.
+        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+            failed = next(filter(None, pool.map(_run, commands)), "")
+        objects = [str(made) for _file, made in units]
+        return failed or _run([compiler, *flags, *for_linking, *objects, "-o", str(target), *_torch_libraries()])
+
+
+def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
     return "" if done.returncode == 0 else f"the compiler failed: {_tail(done.stderr)}"
 

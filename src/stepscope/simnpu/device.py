@@ -11,7 +11,7 @@ from pathlib import Path
 from stepscope.errors import CaptureError
 from stepscope.native import find_library
 
-_TRIAL = "import sys; from stepscope.simnpu.device import try_library; try_library(sys.argv[1])"
+TRIAL = "import sys; from stepscope.simnpu.device import try_library; try_library(sys.argv[1])"
 _loaded: Path | None = None
 
 
@@ -36,7 +36,7 @@ def load() -> None:
             cause="torch_npu is imported: it has given the name `npu` to real devices",
             fix="use the real devices, or start the script without torch_npu",
         )
-    found = find_library("simnpu", _TRIAL, before_build=_say_that_it_takes_time)
+    found = find_library("simnpu", TRIAL, before_build=_say_that_it_takes_time)
     if isinstance(found, str):
         raise CaptureError(
             "there is no simulated NPU on this machine",
