@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of the page for the documents, taken from any folder of captures in headless Chromium.
 
-python docs/screenshots.py demo-run --out docs/images
+    python docs/screenshots.py demo-run --out docs/images
+    python docs/screenshots.py demo-run --view trace overview --theme dark --size 1280x800
+
+Needs selenium, chromium and chromedriver. The pictures of README.md are made by `--readme` from the folder of `make demo`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
 
 from page import Page, chromium, serving
 
-SIZE = (1600, 1000)
-LISTED = "return [...document.querySelector('[data-testid=select-views]').options].map(one => one.value)"
+# View, theme and parameters of each picture of README.md.
+README = {
+    "overview": ("overview", "light", ""),
+    "trace": ("trace", "dark", ""),
+    "operator": ("operator", "light", ""),
+    "kernel": ("kernel", "dark", ""),
+    "memory": ("memory", "light", ""),
+    "distributed": ("distributed", "light", ""),
+}
 
 
 def main() -> int:
@@ -23,21 +35,28 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="what `stepscope view` would be given")
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--run", help="the run to show; default the first")
-    parser.add_argument("--theme", choices=["light", "dark"], action="append", help="default both")
+    parser.add_argument("--view", nargs="+", help="default all that the capture has")
+    parser.add_argument("--theme", choices=["light", "dark"], nargs="+", default=["light", "dark"])
+    parser.add_argument("--size", default="1600x1000", help="of the window")
+    parser.add_argument("--readme", action="store_true", help="only the pictures of README.md")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    width, height = (int(side) for side in args.size.split("x"))
     chosen = {"run": args.run} if args.run else {}
     with serving(args.folder) as address, chromium() as driver:
-        driver.set_window_size(*SIZE)
         page = Page(driver, address)
-        page.driver.get(address)
-        page.until("return !!document.querySelector('[data-testid^=view-][data-ready=true]')", "the first view", 120)
-        for view in driver.execute_script(LISTED):
-            for theme in args.theme or ["light", "dark"]:
-                page.open(view, 120, **chosen, theme=theme)
-                path = args.out / f"{view}-{theme}.png"
-                driver.save_screenshot(str(path))
-                print(path)
+        page.leave = partial(page.leave, width, height)  # type: ignore[method-assign]
+        page.open("overview", 120, **chosen)
+        there = page.views()
+        views = {f"{view}-{theme}": (view, theme, "") for view in args.view or there for theme in args.theme}
+        for name, (view, theme, more) in (README if args.readme else views).items():
+            if view not in there:
+                print(f"{view}: not in this capture", file=sys.stderr)
+                continue
+            page.open(view, 120, **chosen, **dict(parse_qsl(more)), theme=theme)
+            path = args.out / f"{name}.png"
+            driver.save_screenshot(str(path))
+            print(f"{path}: {path.stat().st_size / 1000:.0f} KB")
     return 0
 
 

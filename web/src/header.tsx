@@ -10,8 +10,9 @@ import { Icon } from "./ui/icons";
 import { t } from "./words";
 
 /** Every picture of a simulated device says so. */
-export function Simulated(): JSX.Element {
-  return <span class="tag simulated" data-testid="simulated" title={t("What ran is real; the times and counters of the device are modelled, not measured.")}>{t("simulated NPU · modelled times")}</span>;
+function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
+  const told = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
+  return <span class="tag simulated clip" data-testid="simulated" title={`${told ? `${told}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{told && ` · ${told}`}</span>;
 }
 
 export function Header(): JSX.Element {
@@ -31,7 +32,7 @@ export function Header(): JSX.Element {
           {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
         </span>
       )}
-      {span?.simulated && slug !== "diff" && <Simulated />}
+      {span?.simulated && slug !== "diff" && <Simulated modelled={span.modelled} />}
       {step !== undefined && slug !== "diff" && (
         <button type="button" class="chip" title={t("All steps")} onClick={() => setParams({ step: null })}>
           {t("Step")} {step} <Icon name="close" />

@@ -14,6 +14,7 @@ export interface SpanEntry {
   views: string[];
   device: string | null;
   simulated: boolean;
+  modelled: string[];
   rank: number | null;
   path: string;
   warnings: number;

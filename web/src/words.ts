@@ -181,8 +181,9 @@ const CHINESE: Readonly<Record<string, string>> = {
   "HTML report": "HTML 报告",
   "The whole run as one HTML file that opens offline": "整个 run 导出为可离线打开的单个 HTML 文件",
   "simulated": "模拟",
-  "simulated NPU · modelled times": "模拟 NPU · 时间为模型值",
-  "What ran is real; the times and counters of the device are modelled, not measured.": "执行内容真实；设备时间与计数器为模型值，并非实测。",
+  "simulated NPU": "模拟 NPU",
+  "modelled": "模型值",
+  "All other times are measured.": "其余时间均为实测。",
   "This view failed": "此视图出错",
   "The other views still work. If it stays, reload the page and report this text.": "其他视图仍可使用。若仍出错，请刷新页面并反馈此文字。",
 };

@@ -250,6 +250,7 @@ class Library:
             "views": self._views(entry),
             "device": ready.kind if ready else None,
             "simulated": ready.simulated if ready else False,
+            "modelled": list(ready.facts.modelled) if ready else [],
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
             "path": entry.found.path,
             "warnings": int(ready.tables.quality["count"].sum() or 0) if ready else 0,

@@ -71,13 +71,10 @@ class Opened:
 
     @property
     def simulated(self) -> bool:
-        """Whether a simulated device made it: its device times are modelled."""
-        facts = self.facts
-        collector = facts.profiler_info.get("collector")
+        """Whether a simulated device made it; `facts.modelled` names what of it is no measurement."""
+        collector = self.facts.profiler_info.get("collector")
         said = collector if isinstance(collector, dict) else {}
-        return "npu_sim" in (said.get("device"), said.get("backend")) or any(
-            place.get("simulated") for place in (said, facts.profiler_info, facts.metadata)
-        )
+        return bool(self.facts.modelled) or "npu_sim" in (said.get("device"), said.get("backend"))
 
     @property
     def has_device(self) -> bool:

@@ -15,6 +15,7 @@ from stepscope.web.html_report.markup import EMPTY, Markup, joined, tag
 from stepscope.web.library import Entry, Library
 from stepscope.web.opened import Opened
 from stepscope.web.problems import Problem
+from stepscope.web.views.overview import simulated as simulated_text
 
 MOST_WORKERS = 8  # shown in detail; the pictures of all workers hold every one
 # Should a text ever pass for markup, it still can load and run nothing.
@@ -105,11 +106,11 @@ def html(made: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime
 def _run_section(run: Run, anchor: str, most: int) -> Markup:
     shown = list(run.ready.items())[:most]
     left = len(run.ready) - len(shown)
-    simulated = any(opened.simulated for opened in run.ready.values())
+    simulated = next((simulated_text(opened) for opened in run.ready.values() if opened.simulated), "")
     several = len(run.ready) > 1
     return tag(
         "article",
-        tag("h2", run.name, tag("span", "simulated NPU · modelled times", class_="simulated") if simulated else EMPTY),
+        tag("h2", run.name, tag("span", simulated, class_="simulated") if simulated else EMPTY),
         *(tag("p", tag("b", worker), f": {why}", class_="note") for worker, why in run.missing),
         tag("section", tag("h3", "All workers"), sections.workers(run.ready, []), id=f"{anchor}-all") if several else EMPTY,
         *(

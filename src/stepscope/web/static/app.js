@@ -1,1 +1,1 @@
-export{t as render}from"./app-CRTH278D.js";
+export{t as render}from"./app-lMavHaLZ.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-CRTH278D.js";e();
+import{t as e}from"./app-lMavHaLZ.js";e();

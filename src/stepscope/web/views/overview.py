@@ -23,7 +23,7 @@ SLOW = 3.0  # median absolute deviations above the median
 def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = [SIMULATED + ", ".join(opened.facts.modelled or COUNTERS)] if opened.simulated else []
+    notes = [simulated(opened)] if opened.simulated else []
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
@@ -36,6 +36,11 @@ def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
         "findings": findings(opened)["findings"][:3],
         "notes": notes,
     }
+
+
+def simulated(opened: Opened) -> str:
+    """What a reader of a simulated capture has to know."""
+    return SIMULATED + ", ".join(opened.facts.modelled or COUNTERS)
 
 
 def _configuration(opened: Opened, workers: int) -> list[dict[str, Any]]:
