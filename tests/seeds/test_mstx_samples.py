@@ -1,19 +1,21 @@
-"""The plugin's document: its samples run as they stand, after one another in one script, and mark the four stages."""
+"""Samples of marks run as they stand, one after the other in one script: the plugin's, and those on streams of communication."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 
 import polars as pl
 import pytest
 from samples import block, blocks, run, seeds_folder
 
 import stepscope
+from npu_process import reason_without_device
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
 pytestmark = pytest.mark.slow  # a training process and an analysis
 
-DOCUMENT = "000"
+DOCUMENT, PROFILERS = "000", "001"
 # What the document leaves open: its training step, and what that is given.
 SUPPLIED = """
 steps = 4
@@ -30,16 +32,53 @@ def train_one_step(step, steps, train_loader, model, optimizer, criterion):
     torch.save(model.state_dict(), "checkpoint.pt")
 """
 
+# What the profiler's document leaves open where it marks communication: a group, its operators, and the number that the samples
+# get under one name and use under another.
+ON_STREAMS = """
+import torch.distributed
+torch.distributed.init_process_group("hccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+device_id, tensor = 0, torch.ones(4).to("npu")
+backend = torch.distributed.distributed_c10d._world.default_pg._get_backend(torch.device("npu"))
+torch.allreduce = lambda: torch.distributed.all_reduce(tensor)
+def send():
+    with torch.npu.stream(p2p_stream):
+        tensor * 2
+torch.send = send
+with torch_npu.profiler.profile(
+    on_trace_ready=torch_npu.profiler.tensorboard_trace_handler("./streams", analyse_flag=False),
+    experimental_config=torch_npu.profiler._ExperimentalConfig(mstx=True),
+):
+    for _ in range(2):  # the first time kernels are learned, and the host waits for them
+        collective_stream_id = backend._get_stream_id(False)
+        {collective}
+        collective_stream_id = backend._get_stream_id(True)
+        {message}
+numbers = [backend._get_stream_id(p2p) for p2p in (False, True)]
+torch.distributed.destroy_process_group()
+import json
+json.dump(numbers, open("streams.json", "w"))
+"""
+
 
 @pytest.fixture(scope="module")
-def capture(tmp_path_factory):
+def folder(tmp_path_factory):
     seeds_folder()
-    folder = tmp_path_factory.mktemp("plugin")
+    folder = tmp_path_factory.mktemp("marks")
     importing, profiling = blocks(DOCUMENT, "import mstx_torch_plugin")
     assert "torch_npu.profiler" not in importing
     assert profiling == block(DOCUMENT, "ProfilerLevel.Level_none")
-    printed = run(folder, importing + profiling, before=SUPPLIED)
-    assert printed.count("[WARNING]") == printed.count("Level_none without mstx would record nothing; mstx is turned on") == 1
+    fragments = {
+        "collective": textwrap.indent(block(PROFILERS, 'range_start("allreduce", collective_stream)'), " " * 8).strip(),
+        "message": textwrap.indent(block(PROFILERS, 'range_start("send", p2p_stream)'), " " * 8).strip(),
+    }
+    on_device = reason_without_device() is None
+    printed = run(folder, importing + profiling, before=SUPPLIED, after=ON_STREAMS.format(**fragments) if on_device else "")
+    assert printed.count("Level_none without mstx would record nothing; mstx is turned on") == 1
+    return folder
+
+
+@pytest.fixture(scope="module")
+def capture(folder):
     (made,) = (folder / "result").glob("*_ascend_pt")
     return made
 
@@ -81,3 +120,26 @@ def test_the_timeline_shows_them(capture):
     assert "python" in names[batch["pid"]].lower()
     on_device = [event for event in events if event["name"] == "forward" and names[event["pid"]] == "Ascend Hardware"]
     assert len(on_device) == (2 if stepscope.open(capture).facts.device_kind == "npu" else 0)
+
+
+def test_ranges_on_streams_of_communication(folder):
+    reason = reason_without_device()
+    if reason:
+        pytest.skip(f"no simulated NPU: {reason}")
+    (made,) = (folder / "streams").glob("*_ascend_pt")
+    opened = stepscope.open(made)
+    collective, messages = json.loads((folder / "streams.json").read_text())
+    assert collective != messages
+    marks = opened.marks.sort("start_ns").with_columns(pl.col("message", "domain").cast(pl.String))
+    for name, stream in (("allreduce", collective), ("send", messages)):
+        ranges = marks.filter(pl.col("message") == name)
+        assert ranges["stream"].to_list() == [stream] * 2
+        assert (ranges["device_end_ns"] >= ranges["device_start_ns"]).all()
+    # The range on the stream holds the operator that ran there, which was marked by itself.
+    reduced = marks.filter(pl.col("domain") == "communication")
+    said = [json.loads(message) for message in reduced["message"]]
+    assert [(one["opName"], one["count"], one["dataType"]) for one in said] == [("HcclAllreduce", "4", "fp32")] * 2
+    assert [int(one["streamId"]) for one in said] == [collective] * 2
+    around = marks.filter(pl.col("message") == "allreduce")
+    assert (around["device_start_ns"] <= reduced["device_start_ns"]).all()
+    assert (around["device_end_ns"] >= reduced["device_end_ns"]).all()

@@ -31,6 +31,7 @@ MARK, PUSH_POP, START_END, STEP = "marker", "push/pop", "start/end", "step"
 _FLUSH_SECONDS = 0.2
 _MOST_WAITING = 200_000  # rows, about 60 MB
 _MOST_OPEN = 100_000
+_PIECE = 2_000  # rows, about a millisecond
 _RAW = time.CLOCK_MONOTONIC_RAW
 _AT_ONCE, _BEGIN, _END = range(3)  # sides of a mark, as the simulated device calls them
 
@@ -187,12 +188,13 @@ class MarkLog:
             self._flush()
 
     def _flush(self) -> None:
-        rows = self._rows
-        count = len(rows)
-        if not count:
-            return
-        taken = rows[:count]
-        del rows[:count]  # what was appended meanwhile stays
+        # In pieces: the interpreter's lock is held while one is made, and free while it is written.
+        while self._rows:
+            self._write_piece()
+
+    def _write_piece(self) -> None:
+        taken = self._rows[:_PIECE]
+        del self._rows[: len(taken)]  # what was appended meanwhile stays
         try:
             line = _line(taken)
         except TypeError:  # a text that is no UTF-8
