@@ -181,6 +181,25 @@ def test_counters_mean_what_was_computed_and_moved():
     assert moved.tolist() == [1000, 500]  # eighths of a KB
 
 
+def test_traffic_is_sampled_where_it_flows(tmp_path: Path):
+    tasks = tasks_of(2, every=25_000_000, kind=[COPY_H2D, 2], description=0, bytes=[20_000_000, 5_000_000])
+    capture = DeviceCapture(tmp_path, Wanted(framework=False, links=True, ports=True), Recorded(tasks))
+    capture.start(RAW, UNIX, {0: 0})
+    capture.take(RAW + 65_000_000, last=True)
+    capture.close()
+    tables = cann.read(capture.path)
+    assert tables.quality.to_dicts() == []
+    rows = tables.counters.filter(pl.col("source") == "PCIe", pl.col("series").is_in(["Tx", "Rx"]), pl.col("value") > 0)
+    bytes_per_us = 1_000_000 / (1 << 20)
+    assert rows.select("name", "time_ns", "value").rows() == [
+        ("PCIe_cpl", UNIX, pytest.approx(1000 * bytes_per_us)),  # 20 MB in the first 20 ms
+        ("PCIe_post", UNIX + 20_000_000, pytest.approx(250 * bytes_per_us)),
+    ]
+    ports = tables.counters.filter(pl.col("source").is_in(["NIC", "RoCE"]), pl.col("series") == "Bandwidth(MB/s)")
+    assert ports.height == 2 * 6
+    assert tables.counters.filter(pl.col("source") == "HCCS")["value"].unique().to_list() == [0.0]
+
+
 def test_memory_is_sampled_evenly():
     class Samples:
         def __init__(self):

@@ -128,6 +128,8 @@ def _wanted(settings: Settings) -> Any:
         metrics=_METRICS.get(str(said.get("_aic_metrics", "")), ""),
         l2_cache=bool(said.get("_l2_cache")),
         memory=settings.switches.profile_memory,
+        links=bool(said.get("_sys_interconnection")),
+        ports=bool(said.get("_sys_io")),
         framework="CPU" in settings.activities,
         marks_only=settings.ranges_only,
         communication=settings.marks and settings.wants_domain("communication"),

@@ -28,6 +28,7 @@ from stepscope.simnpu.descriptions import AI_CPU, Descriptions
 from stepscope.simnpu.device_records import DeviceRecords, Ran
 from stepscope.simnpu.host_records import HostRecords
 from stepscope.simnpu.launches import Launches, LaunchTimes
+from stepscope.simnpu.link_samples import LinkSamples
 from stepscope.simnpu.memory_samples import MemorySamples
 from stepscope.simnpu.records import AWAITED, MARK, Records
 from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, queued
@@ -35,13 +36,15 @@ from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, queued
 # A counter of nanoseconds: times are kept as they were measured.
 CHIP = Chip(counter_mhz=1000.0, name="Simulated NPU")
 MODELLED = (
-    "kernel names, cores and block numbers",
+    "kernel names, cores and blocks",
     "counters of cores and caches",
     "core frequency",
     "link-level times of collectives",
+    "traffic of HCCS and network ports",
 )
 # A kernel is described anew right after its first run, and transfers follow their collective: what ended just now waits.
 RIPE_NS = 20_000_000
+ORPHAN_NS = 10_000_000_000  # a collective that was called before the recording has transfers, but no record of its own
 
 # Type in task_track and in the device's records, by kind of task and by core.
 _RUNTIME_TYPES = np.array([0, 5, 5, 5, 2, 3, 0, 26])
@@ -58,6 +61,8 @@ class Wanted:
     metrics: str = ""  # name of a set of counters, empty for none
     l2_cache: bool = False
     memory: bool = False
+    links: bool = False  # PCIe and HCCS
+    ports: bool = False  # NIC and RoCE
     framework: bool = True  # the host's operators are recorded too
     marks_only: bool = False
     communication: bool = False  # mark its operators
@@ -72,6 +77,7 @@ class DeviceCapture:
         self._capture, self._wanted, self._records = capture, wanted, records
         self._devices: dict[int, DeviceRecords] = {}
         self._samples: dict[int, MemorySamples] = {}
+        self._traffic: dict[int, LinkSamples] = {}
         self._late = np.empty(0)
         self._late_transfers = NO_TRANSFERS
         self.tasks = 0
@@ -102,9 +108,12 @@ class DeviceCapture:
     def take(self, now_raw_ns: int, *, last: bool = False) -> None:
         """Write what was recorded up to now; with `last` also what ended a moment ago."""
         tasks, calls = self._ripe(self._records.tasks(), now_raw_ns, last), self._records.calls()
-        memory = self._records.memory()
-        transfers = np.concatenate([self._late_transfers, self._records.transfers()])
+        memory, moved = self._records.memory(), self._records.transfers()
+        self._late_transfers = self._late_transfers[self._late_transfers["end"] > now_raw_ns - ORPHAN_NS]
+        transfers = self._late_transfers = np.concatenate([self._late_transfers, moved])
         self._times.see(calls)
+        if (self._wanted.links or self._wanted.ports) and not self._wanted.marks_only:
+            self._write_traffic(tasks, moved, now_raw_ns if last else now_raw_ns - RIPE_NS)
         if self._wanted.communication:
             self._communication.take(tasks, transfers, lambda device: self._device(device).writer)
         if self._wanted.level < 0 or self._wanted.marks_only:
@@ -195,6 +204,11 @@ class DeviceCapture:
         for device, samples in self._samples.items():
             samples.write(memory[memory["device"] == device], now_raw_ns)
 
+    def _write_traffic(self, tasks: npt.NDArray[Any], moved: npt.NDArray[Any], until_raw_ns: int) -> None:
+        for device in {*np.unique(tasks["device"]).tolist(), *self._devices}:
+            self._device(device)
+            self._traffic[device].write(tasks[tasks["device"] == device], moved[moved["device"] == device], until_raw_ns)
+
     def _device(self, device: int, held: int = 0) -> DeviceRecords:
         known = self._devices.get(device)
         if known is None:
@@ -202,4 +216,6 @@ class DeviceCapture:
             start = self._start + self._offset if self._wanted.level >= 0 else None
             known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._wanted.l2_cache, start_ns=start)
             self._samples[device] = MemorySamples(known.writer, self._start, held, self._offset)
+            wanted = self._wanted
+            self._traffic[device] = LinkSamples(known.writer, self._start, links=wanted.links, ports=wanted.ports)
         return known

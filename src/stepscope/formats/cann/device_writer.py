@@ -165,6 +165,15 @@ class DeviceWriter:
         counter = np.atleast_1d(self._host_clock.ticks(np.asarray(at_ns)))
         self.append(layouts.NPU_MODULE_MEM, rows(layouts.NPU_MODULE_MEM, counter=counter, module=module, bytes=bytes))
 
+    def pcie(self, *, raw_ns: Any, values: Any) -> None:
+        """Samples of PCIe: least, most and mean of seven counters each, stamped by the device's monotonic clock."""
+        made = rows(layouts.PCIE, counter=np.asarray(raw_ns, np.uint64), device=self._device, values=values)
+        self.append(layouts.PCIE, made)
+
+    def text(self, file: str, lines: str) -> None:
+        """Lines of a file that holds text, such as hccs.data."""
+        self._writer.append_text(f"{file}.{self._device}", lines, device=self._device)
+
     def cache_of_tasks(self, *, stream: Any, task: Any, events: Any, task_type: Any = 0) -> None:
         """L2 cache events of tasks, in the order of the session's `l2CacheTaskProfilingEvents`."""
         fields = {"stream": np.atleast_1d(stream), "task": task, "task_type": task_type}

@@ -103,6 +103,12 @@ class ProfWriter:
             self._file(device, name).write(np.ascontiguousarray(records).view(np.uint8), layout.size)
             self.written[layout.file] = self.written.get(layout.file, 0) + len(records)
 
+    def append_text(self, name: str, lines: str, *, device: int | None = None) -> None:
+        """Add lines to a file of text in the host's folder or a device's."""
+        if lines:
+            with self._lock:
+                self._file(device, name).write(np.frombuffer(lines.encode("utf-8", "replace"), np.uint8), 1)
+
     def ids(self, texts: Texts) -> npt.NDArray[np.uint64]:
         """Numbers of texts for a hash field; an array of numbers is passed through."""
         with self._lock:
@@ -160,8 +166,7 @@ class ProfWriter:
         self._text("hash_dic", self._hashes.fresh_lines())
 
     def _text(self, tag: str, lines: str) -> None:
-        if lines:
-            self._file(None, f"unaging.additional.{tag}").write(np.frombuffer(lines.encode("utf-8", "replace"), np.uint8), 1)
+        self.append_text(f"unaging.additional.{tag}", lines)
 
 
 class _SliceFile:
