@@ -9,6 +9,8 @@ import threading
 import weakref
 from typing import Protocol
 
+from stepscope.collect import messages
+
 
 class Stoppable(Protocol):
     def end_with_process(self) -> None:
@@ -23,13 +25,15 @@ _running: weakref.ref[Stoppable] | None = None
 
 
 def claim(profiler: Stoppable) -> bool:
-    """Whether this profiler may run; false while another one does."""
+    """Whether this profiler may run; while another one does it may not, and the user is told."""
     global _running
     with _lock:
-        if running() is not None:
-            return False
-        _running = weakref.ref(profiler)
-        return True
+        free = running() is None
+        if free:
+            _running = weakref.ref(profiler)
+    if not free:
+        messages.error("another profiler runs in this process; this one records nothing")
+    return free
 
 
 def release(profiler: Stoppable) -> None:

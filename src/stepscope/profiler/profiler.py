@@ -99,7 +99,6 @@ class _KinetoProfile:
             return
         self._refused = not active.claim(self)
         if self._refused:
-            messages.error("another profiler runs in this process; this one records nothing")
             return
         self._running, self._fuse = True, Fuse(self._release)
         tolerated("watching data loaders", loader_workers.watch)

@@ -57,7 +57,6 @@ class Profiler:
             return
         self._refused = not active.claim(self)
         if self._refused:
-            messages.error("another profiler runs in this process; this one records nothing")
             return
         self._has_started, self._fuse = True, Fuse(self._release)
         self._fuse.run("starting the profiler", self._begin)
