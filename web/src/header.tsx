@@ -12,7 +12,7 @@ import { t } from "./words";
 /** Every picture of a simulated device says so. */
 function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
   const told = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
-  return <span class="tag simulated clip" data-testid="simulated" title={`${told ? `${told}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{told && ` · ${told}`}</span>;
+  return <span class="tag simulated" data-testid="simulated" title={`${told ? `${told}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{told && ` · ${t("partly modelled")}`}</span>;
 }
 
 export function Header(): JSX.Element {

@@ -76,7 +76,6 @@ function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
         <i class="dot" aria-hidden="true" />
         <span>{text}</span>
         {span.device && <span class="tag">{span.device.toUpperCase()}</span>}
-        {span.simulated && <span class="tag simulated">{t("simulated")}</span>}
         {span.rank !== null && <span class="tag">rank {span.rank}</span>}
       </p>
       {span.state === "loading" && <progress max={100} value={percent} aria-label={t("Reading the capture")} />}

@@ -157,7 +157,7 @@ export function Table(props: TableProps): JSX.Element {
       return pinned || rank(a.column.key) - rank(b.column.key);
     });
     const natural = visible.map(({ column, at }) => layout.widths[column.key] ?? naturalWidth(column, at, first.rows, first.totals?.[column.key]));
-    const spare = view.width - natural.reduce((sum, one) => sum + one, 0) - 2;
+    const spare = view.width - natural.reduce((sum, one) => sum + one, 0) - 6; // the last handle stands out a little
     if (spare > 0 && natural.length) {
       // The names take most of what is left, the rest is shared.
       const text = visible.findIndex(({ column }) => !numeric(column) && column.type !== "bool");

@@ -1,1 +1,1 @@
-export{t as render}from"./app-lMavHaLZ.js";
+export{t as render}from"./app-BjSKuiA0.js";

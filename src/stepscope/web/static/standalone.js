@@ -1,1 +1,1 @@
-import{t as e}from"./app-lMavHaLZ.js";e();
+import{t as e}from"./app-BjSKuiA0.js";e();
