@@ -1,82 +1,113 @@
-"""Profile a small training run with torch's own profiler, analyse it, and say what was found and where to look."""
+"""Train a small transformer on two simulated NPUs, profile two of its steps, and say where they went."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")  # torch's own chatter; must be set before the import
-
-import torch
+import polars as pl
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-from torch import nn
-from torch.profiler import ProfilerActivity, profile, schedule
 
-from stepscope.analyser import Request, analyse_captures
-from stepscope.capture import open_all
+from stepscope.capture import Capture, open_all
 from stepscope.report import top, verdict
 
-RUN = Path(__file__).resolve().parents[1] / "demo-run"
-STEPS = 8
+HERE = Path(__file__).resolve().parent
+RUN = HERE.parent / "demo-run"
+PROFILE = "steps=4:5,level=1,memory,stack,shapes,modules"
+# Of torch, which would write between our lines; and one thread per process, as a kernel of the simulated NPU has.
+QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
 
 
-class Block(nn.Module):
-    def __init__(self, width: int):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(width, 4, batch_first=True)
-        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        normed = self.norms[0](x)
-        x = x + self.attention(normed, normed, normed, need_weights=False)[0]
-        return x + self.feed_forward(self.norms[1](x))
-
-
-def capture(console: Console) -> Path:
-    """Train a two-block transformer on the CPU for a few steps under torch.profiler."""
-    torch.set_num_threads(1)  # the same picture on a laptop and on a busy server
+def train(console: Console) -> None:
+    """The training script as it is, in two processes, under `stepscope run`; its captures are in demo-run afterwards."""
     shutil.rmtree(RUN, ignore_errors=True)
-    RUN.mkdir()
-    trace = RUN / "training.pt.trace.json"
-    model = nn.Sequential(nn.Embedding(1000, 128), Block(128), Block(128), nn.Linear(128, 1000))
-    optimizer = torch.optim.AdamW(model.parameters())
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=1, warmup=1, active=STEPS),
-        on_trace_ready=lambda finished: finished.export_chrome_trace(str(trace)),
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=True,
-        with_modules=True,
-    ) as profiler:
-        for _ in track(range(STEPS + 2), description="training under the profiler", console=console, transient=True):
-            tokens = torch.randint(0, 1000, (8, 64))
-            loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            profiler.step()
-    return trace
+    script = HERE / "train_transformer.py"
+    words = ["run", "--nproc", "2", "--profile", f"{PROFILE},out={_short(RUN)}", str(_short(script))]
+    console.print(f"[bold]$ stepscope {' '.join(words)}[/bold]", soft_wrap=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stepscope", *words],
+        env={**os.environ, **QUIET},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    everything, ours = [], False
+    with console.status("training, profiling and analysing in two processes"):
+        for line in process.stdout:
+            everything.append(line)
+            ours = line.startswith("stepscope:") or (ours and line.startswith("  "))
+            if ours or line.startswith("step "):
+                console.print(f"  {line.rstrip()}", highlight=False, soft_wrap=True)
+    if process.wait():
+        raise SystemExit(
+            "".join(everything) + f"error: the training script ended with {process.returncode}; its output stands above"
+        )
 
 
-def draw(console: Console, title: str, frame) -> None:
+def steps_of(captures: list[Capture]) -> pl.DataFrame:
+    """Where each recorded step of each rank went, on its device."""
+    found = [top(capture.tables, by="step").with_columns(rank=pl.lit(capture.tables.facts.rank)) for capture in captures]
+    columns = {"whole": "stage_ms", "computing": "computing_ms", "communication": "communication_ms", "hidden": "overlapped_ms"}
+    return pl.concat(found).select("rank", "step", **columns, free="free_ms")
+
+
+def in_words(steps: pl.DataFrame) -> str:
+    """What the times mean, for who sees such a table for the first time."""
+    whole = steps["whole"].sum()
+    computing, free = steps["computing"].sum() / whole, steps["free"].sum() / whole
+    waiting = 1 - computing - free
+    advice = {
+        computing: "The devices mostly compute: look at the heaviest kernels first.",
+        waiting: "The devices mostly wait for each other: look at communication.json and for a rank that is slower.",
+        free: "The devices mostly wait for the host: look at the heaviest operators and at what runs between them.",
+    }[max(computing, waiting, free)]
+    return (
+        f"Of these steps the devices spent {computing:.0%} computing, {waiting:.0%} in communication that no computing hid, "
+        f"and {free:.0%} with nothing to do. {advice}"
+    )
+
+
+def draw(console: Console, title: str, frame: pl.DataFrame) -> None:
     table = Table(title=title, title_justify="left", header_style="bold")
     for name, dtype in frame.schema.items():
         # Numbers keep their width on a narrow terminal; names give way.
         if dtype.is_numeric():
-            table.add_column(name, justify="right", min_width=len(name), no_wrap=True)
+            table.add_column(name.replace("_", " "), justify="right")
         else:
-            table.add_column(name, max_width=60 if frame.width == 2 else max(20, console.width - 56), no_wrap=True)
+            table.add_column(name, max_width=None if frame.width == 2 else max(24, console.width - 52), no_wrap=frame.width > 2)
     for row in frame.iter_rows():
         table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row))
     console.print(table)
+
+
+def tell(console: Console, captures: list[Capture]) -> None:
+    first = captures[0].tables
+    console.print()
+    if first.kernels.height:
+        steps = steps_of(captures)
+        draw(console, "Where the recorded steps went, in milliseconds on the device", steps)
+        console.print("hidden: communication while the device computed\n" + in_words(steps), "\n")
+        operators = top(first, by="op").sort("device_self_ms", descending=True)
+        draw(
+            console,
+            "Five heaviest operators of rank 0",
+            operators.select("name", "calls", "device_self_ms", "host_self_ms").head(5),
+        )
+        kernels = top(first, by="kernel").filter(pl.col("kind") == "compute")
+        draw(console, "Five heaviest kernels of rank 0", kernels.select("name", "calls", "total_ms", "max_ms").head(5))
+    else:
+        console.print(
+            "There is no NPU here, so this is what the host did. With a C++ compiler the demo shows two simulated NPUs.\n"
+        )
+        draw(console, "Five heaviest operators of rank 0", top(first, by="op").head(5))
+    draw(console, "In short, rank 0", verdict(first))
 
 
 def _short(path: Path) -> Path:
@@ -85,28 +116,16 @@ def _short(path: Path) -> Path:
 
 def main(picture: str | None = None) -> int:
     console = Console(record=picture is not None, width=112 if picture else None)
-    trace = capture(console)
-    console.print(f"captured [bold]{STEPS} steps[/bold] with torch.profiler: {trace.stat().st_size / 1e6:.1f} MB")
-    started = time.perf_counter()
-    (opened,) = open_all(trace)
-    with console.status("analysing"):
-        (result,) = analyse_captures([opened], Request(exports=("text", "perfetto", "parquet")), jobs=1)
-    if not result.ok:
-        console.print(f"[red]error:[/red] {result.error}")
-        return 3
-    rows = {name: opened.tables[name].height for name in ("ops", "python_calls", "memory_events")}
-    console.print(f"analysed {sum(rows.values()):,} events in {time.perf_counter() - started:.1f} s\n")
-    draw(console, "Verdict", verdict(opened.tables))
-    draw(console, "Operators with the most time of their own", top(opened.tables, by="op").head(6))
-    draw(console, "Modules", top(opened.tables, by="module").head(6))
-    console.print(f"\nfiles: {_short(Path(result.folder))}")
-    for name in result.files:
-        if not name.startswith("parquet/"):
-            console.print(f"  {name}")
+    began = time.perf_counter()
+    train(console)
+    captures = sorted(open_all(RUN), key=lambda capture: capture.tables.facts.rank)
+    tell(console, captures)
+    results = captures[0].path / "ASCEND_PROFILER_OUTPUT"
+    console.print(f"\n{time.perf_counter() - began:.0f} s in all. Files of rank 0 in {_short(results)}:", soft_wrap=True)
+    console.print("  " + ", ".join(sorted(path.name for path in results.iterdir() if path.suffix != ".done")))
     console.print("\nnext:")
-    console.print(f"  .venv/bin/stepscope top {_short(trace)} --by step")
-    console.print(f"  .venv/bin/stepscope info {_short(trace)}")
-    console.print("  open perfetto_trace.json.gz in ui.perfetto.dev")
+    for command in (f"view {_short(RUN)}", f"top {_short(captures[0].path)} --by kernel", f"info {_short(captures[0].path)}"):
+        console.print(f"  {_short(Path(sys.executable).parent / 'stepscope')} {command}", soft_wrap=True, highlight=False)
     if picture:
         # Without the font that would be fetched from elsewhere; any monospace font does.
         Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL))

@@ -1,6 +1,6 @@
 """Train a small transformer, one process per NPU. There is no profiling code in here; `stepscope run` brings it:
 
-    stepscope run --nproc 2 --profile steps=4:5,level=1,memory,stack,shapes,modules examples/train_transformer.py
+stepscope run --nproc 2 --profile steps=4:5,level=1,memory,stack,shapes,modules examples/train_transformer.py
 """
 
 from __future__ import annotations

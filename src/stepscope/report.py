@@ -233,7 +233,8 @@ def _about_device(tables: Tables) -> Iterable[tuple[str, str]]:
 def _about_memory(tables: Tables) -> Iterable[tuple[str, str]]:
     peaks = tables.memory_events.drop_nulls("total_allocated").group_by("device_type").agg(pl.col("total_allocated").max())
     for kind, peak in peaks.sort("total_allocated", descending=True).iter_rows():
-        yield f"memory ({kind})", f"peak {peak / 2**20:,.1f} MiB allocated"
+        size = f"{peak / 2**20:,.1f} MiB" if peak >= 2**20 else f"{peak / 2**10:,.1f} KiB"
+        yield f"memory ({kind})", f"peak {size} allocated"
     if tables.gc_pauses.height:
         pauses = (tables.gc_pauses["end_ns"] - tables.gc_pauses["start_ns"]) / 1e6
         yield "garbage collection", f"{tables.gc_pauses.height} pauses, {pauses.sum():.1f} ms"
@@ -241,7 +242,15 @@ def _about_memory(tables: Tables) -> Iterable[tuple[str, str]]:
 
 def _about_quality(tables: Tables) -> Iterable[tuple[str, str]]:
     count = _number(tables.quality["count"].sum())
-    yield "quality", f"{count:,.0f} records lost or not understood, see `stepscope info`" if count else "nothing lost"
+    if not count:
+        yield "quality", "nothing lost"
+        return
+    first = tables.quality.sort("count", descending=True).row(0, named=True)
+    why = f" ({first['detail']})" if first["detail"] else ""
+    yield (
+        "quality",
+        f"{count:,.0f} records lost or not understood: {first['count']:,} × {first['issue']}{why}; see `stepscope info`",
+    )
 
 
 def _number(value: Any) -> float:
