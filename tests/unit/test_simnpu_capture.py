@@ -123,6 +123,8 @@ def training():
 
 @on_npu
 def test_every_task_is_there_with_its_own_times():
+    from stepscope.simnpu.records import KERNEL
+
     capture, tasks, _ = training()
     tables = tables_of(capture)
     assert tables.quality.filter(pl.col("issue") != OLDER).to_dicts() == []
@@ -135,6 +137,7 @@ def test_every_task_is_there_with_its_own_times():
         zip(tasks["stream"].tolist(), (tasks["start"] + offset).tolist(), (tasks["end"] + offset).tolist(), strict=True)
     )
     assert len(device) > 100
+    assert (tasks["description"][tasks["kind"] == KERNEL] > 0).all()
     shorter = kernels["core"].is_in(["MIX_AIC", "MIX_AIV"]).sum()  # a MIX kernel is the sub task, a tick inside its task
     assert len(set(ours) & set(device)) == len(device) - shorter
     assert len(ours) == len(device)
@@ -206,6 +209,20 @@ def _copies(tasks) -> float:
     return float((copied["end"] - copied["start"]).sum()) / 1000
 
 
+def calls_lie_apart(prof: Path):
+    """The calls of a raw folder, of which no two of a level overlap in a thread."""
+    from stepscope.formats.cann import layouts
+    from stepscope.formats.cann.folder import open_prof
+    from stepscope.formats.cann.records import read_records
+
+    calls = read_records(open_prof(prof).host, layouts.API_EVENT).rows
+    for level in (20000, 10000):
+        for thread in np.unique(calls["tid"]):
+            mine = np.sort(calls[(calls["level"] == level) & (calls["tid"] == thread)], order="begin")
+            assert (mine["begin"][1:] >= mine["end"][:-1]).all()
+    return calls
+
+
 @on_npu
 def test_records_keep_the_rules_by_which_every_parser_joins_them():
     """cann-raw.md 8, on the bytes."""
@@ -217,12 +234,8 @@ def test_records_keep_the_rules_by_which_every_parser_joins_them():
     (folder,) = capture.glob("PROF_*")
     prof = open_prof(folder)
     host, device = prof.host, prof.devices[0]
-    calls = read_records(host, layouts.API_EVENT).rows
+    calls = calls_lie_apart(folder)
     tracks = read_records(host, layouts.TASK_TRACK).rows
-    for level in (20000, 10000):
-        for thread in np.unique(calls["tid"]):
-            mine = np.sort(calls[(calls["level"] == level) & (calls["tid"] == thread)], order="begin")
-            assert (mine["begin"][1:] >= mine["end"][:-1]).all(), "calls of a level do not overlap in a thread"
     nodes, outer = calls[calls["level"] == 10000], np.sort(calls[calls["level"] == 20000], order="begin")
     around = outer[np.searchsorted(outer["begin"], nodes["begin"], "right") - 1]
     assert (around["end"] >= nodes["end"]).all(), "calls nest"
@@ -341,6 +354,8 @@ def test_without_the_task_queue_and_after_a_kill(tmp_path):
     assert None not in told["ops"]
     # A fault on the device is the script's to hear, also when the profiler waited for the device first.
     assert "aten::embedding failed" in told["fault"]
+    (prof,) = (tmp_path / "whole").glob("*/PROF_*")
+    assert len(calls_lie_apart(prof)) > 14
     (killed,) = (tmp_path / "killed").glob("*_ascend_pt")
     tables = tables_of(killed)
     assert tables.kernels.height > 0

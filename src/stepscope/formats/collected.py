@@ -21,11 +21,16 @@ KINETO_FLOPS = "x.kineto_flops.csv"
 
 def read(folder: Path, clock: Clock) -> Tables:
     """Everything of the framework's side; see `framework.read`."""
-    parts = [framework.read(folder, clock), host_counters.read(folder, clock), loader_fetches.read(folder, clock)]
+    records = framework.read(folder, clock)
+    parts = [records, host_counters.read(folder, clock), loader_fetches.read(folder, clock)]
     parts += [os_calls.read(folder, clock), mark_lines.read(folder, clock)]
     trace = folder / KINETO_TRACE
     if trace.is_file() and not trace.is_symlink():
-        parts.append(_trace(trace))
+        traced = _trace(trace)
+        # A device that records its memory itself is in the trace too, in less detail.
+        if records.memory_events.height and traced.memory_events.height:
+            traced = traced.but(memory_events=traced.memory_events.filter(pl.col("device_type") == "cpu"))
+        parts.append(traced)
     filled = [part for part in parts if part.filled()]
     return stacked(filled) if filled else parts[0]
 
