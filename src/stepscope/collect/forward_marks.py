@@ -49,15 +49,20 @@ class ForwardMarks:
         self._called: Any = None  # the module whose call runs
 
     def start(self, *, compiled: bool) -> None:
+        global _here
         import torch
 
-        modules = torch.nn.modules.module
-        self._hooks = modules._global_forward_pre_hooks
+        _here = _Thread()  # an older capture may have ended inside of a call
+        self._hooks = torch.nn.modules.module._global_forward_pre_hooks
+        self._entering = _entering(self)
+        self._graph_task, self._traced, self._loss = (
+            torch._C._current_graph_task_id, torch._C._get_tracing_state, torch.nn.modules.loss._Loss,
+        )  # fmt: skip
         self._thread = 0
         if self._wraps or compiled or "_forward_hooks_always_called" not in vars(torch.nn.Module()):
             self.wrap()
         else:
-            self._hooks[_KEY] = _entering(self)
+            self._hooks[_KEY] = self._entering
 
     def stop(self) -> None:
         if "torch" in sys.modules and hasattr(self, "_hooks"):
@@ -83,17 +88,20 @@ class ForwardMarks:
         _unhook(self._called)  # left by a call that ended in a way no hook sees, such as KeyboardInterrupt
         self._called = module
         _here.inside = True  # for the wrapper, if it has just been put in place
-        number = self.begin(module)
         module._forward_hooks_always_called[_KEY] = True
-        module._forward_hooks[_KEY] = lambda *_: self._leave(number)
+        module._forward_hooks[_KEY] = self._leave
+        self._number = self.begin(module)
 
-    def _leave(self, number: int) -> None:
+    def _leave(self, *_: Any) -> None:
+        log = self._current_log()
+        if log is not None:
+            if self._number:
+                log.end(self._number, DEFAULT_DOMAIN)
+            if not self._wraps:
+                self._hooks[_KEY] = self._entering
         _unhook(self._called)
         self._called = None
         _here.inside = False
-        if self._current_log() is not None and not self._wraps:
-            self._hooks[_KEY] = _entering(self)
-        self.end(number)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         global _marks, _call, _is_compiling
@@ -102,12 +110,9 @@ class ForwardMarks:
 
     def begin(self, module: Any) -> int:
         """The number of the range of this outermost call; 0 when it is none to mark."""
-        import torch
-
         log = self._current_log()
         # A backward pass that runs: activations are computed again.
-        again = torch._C._current_graph_task_id() != -1
-        if log is None or again or torch._C._get_tracing_state() or isinstance(module, torch.nn.modules.loss._Loss):
+        if log is None or self._graph_task() != -1 or self._traced() or isinstance(module, self._loss):
             return 0
         return int(log.begin(NAME, self._current_stream(), DEFAULT_DOMAIN))
 
