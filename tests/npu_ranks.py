@@ -32,6 +32,7 @@ def run_ranks(folder: Path, module: str, function: str) -> list[dict[str, Any]]:
         told.append({name: value for line in lines for name, value in [json.loads(line)]})
     for values in told:
         assert "fault" not in values, values["fault"]
+    assert [process.exitcode for process in processes] == [0] * SIZE, "a process crashed, or had to be killed"
     return told
 
 

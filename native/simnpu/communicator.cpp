@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <tuple>
 
 #include "allocator.h"
@@ -153,9 +154,27 @@ class CollectiveTask final : public Task {
   uint8_t type_;
 };
 
+struct Groups {
+  std::mutex mutex;
+  std::set<Communicator*> alive;
+};
+Groups& groups() {
+  static auto* all = new Groups;
+  return *all;
+}
+
 }  // namespace
 
+Communicator::Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals) : facts(std::move(facts)), arrivals(std::move(arrivals)) {
+  std::lock_guard lock(groups().mutex);
+  groups().alive.insert(this);
+}
+
 Communicator::~Communicator() {
+  {
+    std::lock_guard lock(groups().mutex);
+    groups().alive.erase(this);
+  }
   auto& unused = free_lanes();
   std::lock_guard lock(unused.mutex);
   for (auto& [key, lane] : lanes_)
@@ -245,6 +264,16 @@ void Communicator::synchronize() {
   }
   for (Stream* stream : streams)
     stream->synchronize();
+}
+
+bool Communicator::busy() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return !lock || std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane.second->stream->idle(); });
+}
+
+bool communicating() {
+  std::lock_guard lock(groups().mutex);
+  return std::any_of(groups().alive.begin(), groups().alive.end(), [](Communicator* group) { return group->busy(); });
 }
 
 uint32_t Communicator::describe(const Operation& operation, int64_t modelled_ns) {

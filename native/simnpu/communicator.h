@@ -45,13 +45,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int rank, size;
     std::vector<int64_t> ranks;  // their numbers in the whole job
   };
-  Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals) : facts(std::move(facts)), arrivals(std::move(arrivals)) {}
+  Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals);
   ~Communicator();
 
   // After what is on the current stream of the device; the event is the operator's end.
   std::shared_ptr<Event> submit(Operation operation, int device, int64_t* stream);
   int64_t stream_number(int device, bool messages);  // of collectives, or of (some) messages
   void synchronize();  // waits for all that was submitted
+  bool busy();
 
   const Facts facts;
   const std::unique_ptr<Arrivals> arrivals;
@@ -76,5 +77,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int64_t collectives_ = 0;
   uint32_t operations_ = 0;
 };
+
+bool communicating();  // whether an operator of any group is not done yet
 
 }  // namespace simnpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "communicator.h"
 #include "generator.h"
 #include "kernels.h"
 #include "operators.h"
@@ -19,6 +20,7 @@ TORCH_LIBRARY(stepscope_npu, m) {
   m.def("set_device(int device) -> ()", [](int64_t number) { set_current_device(static_cast<int>(number)); });
   m.def("synchronize(int device) -> ()", [](int64_t number) { device(static_cast<int>(number)).synchronize(); });
   m.def("default_generator(int device) -> Generator?", [](int64_t number) { return default_generator(static_cast<int>(number)); });
+  m.def("communicating() -> bool", []() { return communicating(); });
   m.def("in_forked_child() -> bool", []() { return in_forked_child(); });
   m.def("memory_capacity() -> int", []() -> int64_t { return static_cast<int64_t>(settings().memory_bytes); });
 }

@@ -6,12 +6,14 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from pathlib import Path
 
 from stepscope.errors import CaptureError
 from stepscope.native import find_library
 
 TRIAL = "import sys; from stepscope.simnpu.device import try_library; try_library(sys.argv[1])"
+_EXIT_SECONDS = 10.0
 _loaded: Path | None = None
 
 
@@ -98,10 +100,18 @@ def _finish() -> None:
     """Queued work is finished before the interpreter goes; a fault nobody waited for is still told."""
     import torch
 
-    if torch.ops.stepscope_npu.in_forked_child():
+    ops = torch.ops.stepscope_npu
+    if ops.in_forked_child():
         return
-    for number in range(torch.ops.stepscope_npu.device_count()):
+    # Not so if other ranks do not take part: a rank that fails must end, or nobody would notice.
+    give_up = time.monotonic() + _EXIT_SECONDS
+    while ops.communicating():
+        if time.monotonic() > give_up:
+            os.write(2, b"stepscope: this process ends while collectives wait for other ranks\n")
+            return
+        time.sleep(0.01)
+    for number in range(ops.device_count()):
         try:
-            torch.ops.stepscope_npu.synchronize(number)
+            ops.synchronize(number)
         except RuntimeError as fault:
             os.write(2, f"stepscope: {fault}\n".encode())
