@@ -217,6 +217,12 @@ def test_off_means_nothing_at_all(config, noting_tier, tmp_path, capsys):
     assert (noting_tier, list(tmp_path.iterdir()), capsys.readouterr().out, prof.prof) == ([], [], "", None)
 
 
+def test_snapshots_of_memory_are_not_ours(monkeypatch, capsys):
+    monkeypatch.setattr(messages, "_said", set())
+    Profiler({**mm(), "memory_profile": {"enable": True}})
+    assert "memory_profile is not recorded here" in capsys.readouterr().out
+
+
 def test_misuse_is_one_line_each(noting_tier, capsys):
     prof = Profiler(mm(start_step=0, end_step=1, analyse_flag=False))
     prof.step()

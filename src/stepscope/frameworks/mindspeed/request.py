@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepscope.collect import messages
 from stepscope.frameworks.mindspeed import sources
 from stepscope.frameworks.mindspeed.checking import Checked, flag, number, ranks, text, whole, word, words
 from stepscope.profiler import AiCMetrics, schedule
@@ -103,8 +104,11 @@ class Request:
 
 def mm_request(config: Any) -> Request:
     """From tools.json of MindSpeed-MM, or from its block `profile`."""
-    given, source = sources.load(config)
-    given = sources.block(given, "profile")
+    whole, source = sources.load(config)
+    given = sources.block(whole, "profile")
+    snapshots = whole.get("memory_profile")
+    if isinstance(snapshots, Mapping) and snapshots.get("enable") is True:
+        messages.once(messages.warning, "memory_profile is not recorded here; static_param.with_memory records allocations")
     checked = Checked(source)
     main = checked.block(given, _MAIN, others=("static_param", "dynamic_param"))
     parts = {name: given.get(name, {}) for name in ("static_param", "dynamic_param")}
