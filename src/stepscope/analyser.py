@@ -113,14 +113,16 @@ def source_bytes(capture: Capture) -> int:
 
 
 def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
-    """Write the chosen files; databases and text at the same time, since one waits for SQLite and the other does not."""
+    """Write the chosen files, two tasks at a time: timeline, databases and tables cost about as much as one another."""
     wanted = set(exports)
     tasks: list[Callable[[], list[Path]]] = []
+    if "text" in wanted:
+        tasks.append(lambda: _timeline(tables, folder, progress))
     # MindSpore makes a database only when asked for one.
     if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
         tasks.append(lambda: _databases(tables, folder, progress))
     if "text" in wanted:
-        tasks.append(lambda: _text(tables, folder, progress))
+        tasks.append(lambda: _other_text(tables, folder, progress))
     if "perfetto" in wanted:
         tasks.append(lambda: _perfetto(tables, folder, progress))
     if "parquet" in wanted:
@@ -146,11 +148,18 @@ def _export_prof(
     return [*written, *export(tables, wanted - {"text", "db"}, folder, progress, parallel=parallel)]
 
 
-def _text(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
-    from stepscope.export.text_files import write_text
+def _timeline(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export import text_files
+
+    progress("writing the timeline")
+    return text_files.write_text(tables, folder, text_files.outputs_of(tables.facts)[-1:])
+
+
+def _other_text(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export import text_files
 
     progress("writing json and csv")
-    return write_text(tables, folder)
+    return text_files.write_text(tables, folder, text_files.outputs_of(tables.facts)[:-1])
 
 
 def _perfetto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:

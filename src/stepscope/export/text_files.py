@@ -26,12 +26,13 @@ from stepscope.tables import Facts, Tables
 TRACE_VIEW = "trace_view.json"
 
 
-def write_text(tables: Tables, folder: Path) -> list[Path]:
+def write_text(tables: Tables, folder: Path, outputs: Sequence[Output] | None = None) -> list[Path]:
     """Write every file that the settings and the data of the capture call for.
 
     Args:
         tables: linked tables.
         folder: where to; created when absent.
+        outputs: only these of `outputs_of`.
 
     Returns:
         The files written, the largest one last.
@@ -42,7 +43,7 @@ def write_text(tables: Tables, folder: Path) -> list[Path]:
     make_folder(folder)
     facts = tables.facts
     written: list[Path] = []
-    for output in _outputs(facts):
+    for output in outputs_of(facts) if outputs is None else outputs:
         if output.wanted(facts):
             try:
                 written += output.write(tables, folder)
@@ -53,7 +54,8 @@ def write_text(tables: Tables, folder: Path) -> list[Path]:
     return written
 
 
-def _outputs(facts: Facts) -> Sequence[Output]:
+def outputs_of(facts: Facts) -> Sequence[Output]:
+    """What a framework's captures may be given, the timeline last: it costs as much as all the others."""
     if facts.framework == "mindspore":
         from stepscope.export import mindspore
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats.ascend_csv import hardware, memory
 from stepscope.formats.ascend_csv import kernels as kernel
 from stepscope.formats.ascend_trace import read_timeline
-from stepscope.formats.communication_json import read_communication
+from stepscope.formats.communication_json import Recorded, placed, recorded
 from stepscope.tables import ALL_TABLES, Tables, lost
 
 Quality = list[pl.DataFrame]
@@ -50,12 +51,15 @@ def read_parsed(files: ParsedFiles) -> Parsed:
         CaptureError: not one of the files holds a row.
     """
     quality: Quality = []
-    frames, devices, generation = _timeline(files.timeline, quality)
+    # The interpreter works on the operators of the json while the columnar engine works on the timeline.
+    with ThreadPoolExecutor(1) as beside:
+        communication = beside.submit(recorded, files.communication, files.matrix)
+        frames, devices, generation = _timeline(files.timeline, quality)
     device = files.device if files.device is not None else _single(devices)
     frames = _with_memory(frames, files, device, quality)
     device = device if device is not None else _single(_devices_of(frames))
     frames = _with_kernels(frames, files, device, quality)
-    frames = _with_communication(frames, files, quality)
+    frames = _with_communication(frames, communication.result(), quality)
     frames = _with_hardware(frames, files, device, quality)
     found = {name: frame for name, frame in frames.items() if frame.height}
     losses = pl.concat([ALL_TABLES["quality"].empty(), *quality])
@@ -111,8 +115,8 @@ def _with_kernels(
     return {**frames, "kernels": tasks, "collectives": collectives, "transfers": transfers}
 
 
-def _with_communication(frames: dict[str, pl.DataFrame], files: ParsedFiles, quality: Quality) -> dict[str, pl.DataFrame]:
-    found = read_communication(files.communication, files.matrix, _table(frames, "collectives"), quality=quality)
+def _with_communication(frames: dict[str, pl.DataFrame], said: Recorded, quality: Quality) -> dict[str, pl.DataFrame]:
+    found = placed(said, _table(frames, "collectives"), quality=quality)
     return {
         **frames,
         "collectives": found.collectives,

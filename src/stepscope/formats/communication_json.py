@@ -65,18 +65,37 @@ class _Operators:
         return self.names.gather(rows), self.groups.gather(rows)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What the files say by names of operators, before it is known which rows of `collectives` those are."""
+
+    frames: list[pl.DataFrame]
+    quality: list[pl.DataFrame]
+
+
 def read_communication(
     operators: Path | None, matrix: Path | None, collectives: pl.DataFrame, *, quality: list[pl.DataFrame]
 ) -> Communication:
     """Read communication.json and a per-operator communication_matrix.json; either may be absent."""
+    return placed(recorded(operators, matrix), collectives, quality=quality)
+
+
+def recorded(operators: Path | None, matrix: Path | None) -> Recorded:
+    quality: list[pl.DataFrame] = []
     ops = _operators(_load(operators, quality), operators, quality)
     linked = _operators(_load(matrix, quality), matrix, quality)
-    frames = [_times(ops), _packets(ops), _links(linked)]
+    return Recorded([_times(ops), _packets(ops), _links(linked)], quality)
+
+
+def placed(found: Recorded, collectives: pl.DataFrame, *, quality: list[pl.DataFrame]) -> Communication:
+    """The tables, each row at its row of `collectives`."""
+    quality += found.quality
+    frames = found.frames
     keys = _places(frames, collectives)
-    placed = [frame.join(keys, on=["name", "group"], how="left", nulls_equal=True, maintain_order="left") for frame in frames]
+    joined = [frame.join(keys, on=["name", "group"], how="left", nulls_equal=True, maintain_order="left") for frame in frames]
     return Communication(
         _with_groups(collectives, keys),
-        *(table.conform(frame) for table, frame in zip((TIMES, PACKETS, LINKS), placed, strict=True)),
+        *(table.conform(frame) for table, frame in zip((TIMES, PACKETS, LINKS), joined, strict=True)),
     )
 
 
