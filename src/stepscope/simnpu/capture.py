@@ -46,6 +46,7 @@ MODELLED = (
 RIPE_NS = 20_000_000
 ORPHAN_NS = 10_000_000_000  # a collective that was called before the recording has transfers, but no record of its own
 
+_MARK_EVENTS = {"marker": 0, "push/pop": 1, "start/end": 2}
 # Type in task_track and in the device's records, by kind of task and by core.
 _RUNTIME_TYPES = np.array([0, 5, 5, 5, 2, 3, 0, 26])
 _SQE_TYPES = np.array([0, 17, 17, 11, 4, 5, 0, 3])
@@ -130,7 +131,7 @@ class DeviceCapture:
         for row in (*rows, *self._communication.rows):
             self._host.marks(
                 pid=row["pid"], tid=row["tid"], start_ns=row["start"] + self._offset, end_ns=row["end"] + self._offset,
-                mark=row["mark_id"], message=row["message"], domain=row["domain"], event=0 if row["kind"] == "marker" else 2,
+                mark=row["mark_id"], message=row["message"], domain=row["domain"], event=_MARK_EVENTS.get(row["kind"], 2),
             )  # fmt: skip
 
     def close(self, unix_ns: int | None = None) -> None:
