@@ -16,11 +16,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 
+from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, TEXT, Facts, Tables
 from stepscope.web import trace_index
+from stepscope.web.opened import Opened
+from stepscope.web.paging import page
 from stepscope.web.query import Query
 from stepscope.web.trace_index import TraceIndex
 from stepscope.web.views import arrows, slices, trace
+from stepscope.web.views import kernels as kernel_view
+from stepscope.web.views import memory as memory_view
 
 BEGIN = 1_736_000_000_000_000_000
 THREADS, DEPTH, STREAMS, NAMES = 4, 4, 8, 2000
@@ -81,6 +86,62 @@ def tiles(index: TraceIndex) -> None:
         trace.tiles(index, [[row, level, at] for row in range(len(index.row_track))])
 
 
+def table_of_kernels(count: int) -> None:
+    """A table of a million rows: first page, another order, a filter, a search (300 ms each)."""
+    tables = capture(3 * count)  # a third of its rows are kernels
+    opened = Opened(tables, CaptureFiles(Path("benchmark")), Path("."), "1")
+    asked = {
+        "first rows": Query(group="all"),
+        "sorted by duration": Query(group="all", sort="Duration(us)", desc="1"),
+        "sorted by name": Query(group="all", sort="Name"),
+        "filtered by duration": Query(group="all", filter='{"Duration(us)": {"min": 8.5}}'),
+        "searched": Query(group="all", q="operator_12"),
+        "statistic": Query(group="statistic"),
+    }
+    print(f"{tables.kernels.height:,} kernels")
+    timed("prepared", lambda: page(kernel_view.kernels(opened, Query(group="all")), Query(limit=0)))
+    for what, query in asked.items():
+        wall(what, lambda query=query: page(kernel_view.kernels(opened, query), query))
+
+
+def memory_curve(count: int) -> None:
+    """A curve of millions of records, zoomed (300 ms)."""
+    time_ns = BEGIN + np.arange(count) * 1000
+    total = np.abs(np.random.default_rng(0).normal(0, 1, count).cumsum()) * 2**20
+    frame = pl.DataFrame(
+        {
+            "time_ns": time_ns,
+            "component": ["PTA"] * count,
+            "device": [0] * count,
+            "device_type": ["npu"] * count,
+            "action": ["malloc"] * count,
+            "inner": [True] * count,
+        }
+    )
+    frame = frame.with_columns(
+        total_allocated=pl.Series(total.astype(np.int64)), total_reserved=pl.Series((total * 1.1).astype(np.int64))
+    )
+    made = Tables({"memory_events": ALL_TABLES["memory_events"].conform(frame), "meta": Facts(device_kind="npu").table()})
+    opened = Opened(made, CaptureFiles(Path("benchmark")), Path("."), "1")
+    print(f"{count:,} memory records")
+    timed("prepared", lambda: memory_view.curve(opened, Query()))
+    length = count * 1000
+    for share in (1, 10, 1000):
+        window = Query({"from": [str(length // 3)], "to": [str(length // 3 + length // share)]})
+        wall(f"curve, 1/{share} of the time", lambda window=window: memory_view.curve(opened, window))
+
+
+def wall(what: str, work: Callable[[], object]) -> None:
+    """Best of three: by the clock, and processor time of all threads."""
+    times = []
+    for _ in range(3):
+        began, busy = time.perf_counter(), time.process_time()
+        work()
+        times.append((time.perf_counter() - began, time.process_time() - busy))
+    clock, processor = (min(one[kind] for one in times) * 1e3 for kind in (0, 1))
+    print(f"{what:<28}{processor:10.1f} ({clock:.1f} by the clock)", flush=True)
+
+
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
     tables = capture(count)
@@ -101,6 +162,8 @@ def main() -> None:
         timed("search", lambda: slices.search(index, Query(q="operator_12")), 3)
         timed("arrows", lambda: arrows.flows(index, Query(cats="async_npu")), 3)
         timed("slice", lambda: slices.slice_detail(index, tables, Query(id=12345)), 3)
+    table_of_kernels(1_000_000)
+    memory_curve(3_000_000)
 
 
 if __name__ == "__main__":

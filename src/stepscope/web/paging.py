@@ -201,9 +201,19 @@ def _order(
         raise bad_parameter("desc", "0 or 1 for each column")
     descending = [flag == "1" for flag in given] + [False] * (len(keys) - len(given))
     asked = frame.select(keys) if positions is None else frame.select(keys)[positions]
-    by = [pl.col(key).cast(pl.String) if isinstance(frame.schema[key], pl.Categorical) else pl.col(key) for key in keys]
-    order = asked.select(pl.arg_sort_by(by, descending=descending, nulls_last=True, maintain_order=True)).to_series()
+    texts = [_ranks(asked[key]).alias(key) for key in keys if frame.schema[key] in (pl.Categorical, pl.String)]
+    by = pl.arg_sort_by(keys, descending=descending, nulls_last=True, maintain_order=True)
+    order = asked.with_columns(texts).select(by).to_series()
     return order if positions is None else positions.gather(order), list(zip(keys, descending, strict=True))
+
+
+def _ranks(column: pl.Series) -> pl.Series:
+    """Whole numbers in the order of the texts; each different text is compared once."""
+    distinct = column.unique().drop_nulls()
+    if 2 * len(distinct) > len(column):
+        return _texts(column)
+    ranked = pl.DataFrame({"key": distinct, "rank": _texts(distinct).rank("dense")})
+    return pl.DataFrame({"key": column}).join(ranked, on="key", how="left", maintain_order="left")["rank"]
 
 
 def _sum(column: pl.Series) -> float | int | None:
