@@ -25,7 +25,6 @@ ALLOWED = {
     "simnpu": {"formats", "native"},
     "collect": {"formats", "native", "simnpu"},
     "profiler": {"analyser", "collect"},
-    "mstx": {"collect"},
     "control": {"collect"},
     "dynamic_profile": {"collect", "control", "profiler"},
     "mstx": {"collect"},
