@@ -177,6 +177,9 @@ def test_the_documented_files_hold_what_was_recorded():
     capture, tasks, allocated = training()
     analyse(str(capture), export_type=["text", "db"])
     output = capture / "ASCEND_PROFILER_OUTPUT"
+    from_database = tables_of(output / "ascend_pytorch_profiler.db").facts
+    assert from_database.device_names == {"0": "Simulated NPU"}
+    assert "counters of cores and caches" in from_database.modelled
     assert {path.name for path in output.iterdir()} >= DOCUMENTED
     rows = list(csv.DictReader((output / "kernel_details.csv").open(newline="")))
     assert len(rows) == (tasks["kind"] == KERNEL).sum()

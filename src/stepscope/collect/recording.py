@@ -123,7 +123,8 @@ class Recording(CurrentCapture):
             return
         self.stop()
         self._write_info(complete=True)
-        info_file.write_metadata(self._folder, self._metadata.values, self.trace_id)
+        about_device = simulated.metadata() if simulated.selected(self.settings) else {}
+        info_file.write_metadata(self._folder, {**self._metadata.values, **about_device}, self.trace_id)
 
     def delete(self) -> None:
         """Remove the capture, as when training ends during the warm-up."""

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import metadata
 from stepscope.collect.clocks import now, raw_ns
 from stepscope.collect.guard import tolerated
+from stepscope.collect.metadata import rank as rank_of_process
 from stepscope.collect.settings import Settings
 from stepscope.simnpu import loaded
 
@@ -51,6 +51,12 @@ def about() -> dict[str, Any]:
     # With a model of time, kernels last at least as long as it says.
     times = ["kernel times"] if os.environ.get("STEPSCOPE_SIM_KERNEL_TIME", "0") not in ("", "0") else []
     return {"device": DEVICE, "device_name": CHIP.name, "modelled": [*times, *MODELLED]}
+
+
+def metadata() -> dict[str, Any]:
+    """What profiler_metadata.json says of it, which also reaches the databases."""
+    said = about()
+    return {"simulated": said["device_name"], "modelled": said["modelled"]}
 
 
 class SimulatedDevice:
@@ -122,7 +128,7 @@ def _wanted(settings: Settings) -> Any:
     from stepscope.simnpu.capture import Wanted
 
     said = settings.experimental
-    rank = metadata.rank()
+    rank = rank_of_process()
     return Wanted(
         level=_LEVELS.get(str(said.get("_profiler_level", "Level0")), 0),
         metrics=_METRICS.get(str(said.get("_aic_metrics", "")), ""),

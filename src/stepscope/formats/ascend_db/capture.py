@@ -23,6 +23,8 @@ def with_database(facts: Facts, db: Database) -> Facts:
         "generation": _generation(texts.get("SCHEMA_VERSION", ""), db),
         "metadata": {key: _value(text) for key, text in texts.items() if key not in _SCHEMA_KEYS},
     }
+    modelled = found["metadata"].get("modelled")
+    found["modelled"] = tuple(map(str, modelled)) if isinstance(modelled, list) else ()
     host = db.frame("HOST_INFO").rows(named=True)
     if host:
         found |= {"host_uid": host[0]["hostUid"] or "", "host_name": host[0]["hostName"] or ""}
