@@ -20,7 +20,7 @@ import pyarrow as pa
 from stepscope.tables.tableset import ALL_TABLES, Tables
 from stepscope.tables.whole_folder import building
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 STORE_NAME = ".stepscope"
 MANIFEST = "manifest.json"
 
