@@ -43,12 +43,11 @@ def train(console: Console) -> None:
         for line in process.stdout:
             everything.append(line)
             ours = line.startswith("stepscope:") or (ours and line.startswith("  "))
-            if ours or line.startswith("step "):
+            if ours or line.startswith("step ") or "[WARNING]" in line or "[ERROR]" in line:
                 console.print(f"  {line.rstrip()}", highlight=False, soft_wrap=True)
-    if process.wait():
-        raise SystemExit(
-            "".join(everything) + f"error: the training script ended with {process.returncode}; its output stands above"
-        )
+    if process.wait() or not list(RUN.glob("*/ASCEND_PROFILER_OUTPUT")):
+        why = f"error: there is no analysed capture; the run ended with code {process.returncode}, its output stands above"
+        raise SystemExit("".join([*everything, why]))
 
 
 def steps_of(captures: list[Capture]) -> pl.DataFrame:
@@ -124,7 +123,8 @@ def main(picture: str | None = None) -> int:
     console.print(f"\n{time.perf_counter() - began:.0f} s in all. Files of rank 0 in {_short(results)}:", soft_wrap=True)
     console.print("  " + ", ".join(sorted(path.name for path in results.iterdir() if path.suffix != ".done")))
     console.print("\nnext:")
-    for command in (f"view {_short(RUN)}", f"top {_short(captures[0].path)} --by kernel", f"info {_short(captures[0].path)}"):
+    heaviest = "kernel" if captures[0].tables.kernels.height else "module"
+    for command in (f"view {_short(RUN)}", f"top {_short(captures[0].path)} --by {heaviest}", f"info {_short(captures[0].path)}"):
         console.print(f"  {_short(Path(sys.executable).parent / 'stepscope')} {command}", soft_wrap=True, highlight=False)
     if picture:
         # Without the font that would be fetched from elsewhere; any monospace font does.

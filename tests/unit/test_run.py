@@ -173,4 +173,5 @@ def test_without_a_compiler_it_goes_on_on_the_cpu_and_says_so(tmp_path):
     assert done.stdout.splitlines()[-1] == "cpu torch.Size([4, 8]) False torch.Size([4, 4])"
     assert "stepscope: there is no simulated NPU on this machine: there is no C++ compiler" in done.stderr
     assert "what is sent to `npu` stays on the CPU" in done.stderr
+    assert "failed" not in done.stdout + done.stderr
     assert "aten::addmm" in (tmp_path / "trace.json").read_text()

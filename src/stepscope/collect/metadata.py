@@ -112,8 +112,11 @@ def _communicator(group: Any, backend: str, index: int) -> str:
     if "hccl" in backend:
         import torch
 
-        inner = group._get_backend(torch.device("npu"))
-        name = inner.get_hccl_comm_name(torch.distributed.get_rank(group), init_comm=False)
+        try:
+            inner = group._get_backend(torch.device("npu"))
+        except RuntimeError:
+            inner = None  # without any NPU, where gloo goes by that name
+        name = inner and inner.get_hccl_comm_name(torch.distributed.get_rank(group), init_comm=False)
         if name:
             return str(name)
     return f"{backend.split(':')[-1]}_{index}"
