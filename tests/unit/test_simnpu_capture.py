@@ -325,7 +325,7 @@ print(json.dumps({"fault": fault, "queue": tables.queue.height, "quality": table
                   "ops": [str(ops[op]) if op is not None else None for op in kernels["op"].to_list()]}), flush=True)
 
 def until_killed(prof):
-    for _ in range(2000):
+    for _ in range(60_000):
         x @ x
         time.sleep(0.001)
         (prof_folder,) = (out / "killed").glob("*/PROF_*")
