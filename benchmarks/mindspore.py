@@ -62,7 +62,8 @@ def everything(steps: int, records: int) -> dict[str, Any]:
         measured = overhead(mode, steps)
         found[f"op_range, {mode}"] = _judged(measured["recorded"]["percent"], most, measured["control"]["percent"])
     noted = shapes(steps)
-    found["shapes, pynative"] = _judged(noted["recorded"]["percent"], MOST_FOR_SHAPES, noted["control"]["percent"])
+    judged = _judged(noted["recorded"]["percent"], MOST_FOR_SHAPES, noted["control"]["percent"])
+    found["shapes, pynative"] = {**judged, "own_us_per_call": noted["own_us_per_call"]}
     times = decode(records)
     found["decoding"] = {**times, "at_least": LEAST_TIMES, "met": times["times_faster"] >= LEAST_TIMES}
     return found
@@ -97,8 +98,8 @@ def overhead(mode: str, steps: int) -> dict[str, Any]:
     return {"mode": mode, "steps": steps, "recorded": measured, "control": control, "bytes": size}
 
 
-def shapes(steps: int) -> dict[str, dict[str, float]]:
-    """What the dispatch mode that notes input shapes adds in PyNative."""
+def shapes(steps: int) -> dict[str, Any]:
+    """What the dispatch mode that notes input shapes adds in PyNative: to a step, and by itself to one call."""
     train = _network("pynative")
     from stepscope.frameworks.mindspore.dispatch import _the_mode
 
@@ -115,7 +116,28 @@ def shapes(steps: int) -> dict[str, dict[str, float]]:
         train()
     # The work is the calling thread's; MindSpore's others spin while they wait for it, which would be counted as theirs.
     control = _alternating(train, lambda on: switch(False), steps, time.thread_time)
-    return {"control": control, "recorded": _alternating(train, switch, steps, time.thread_time)}
+    recorded = _alternating(train, switch, steps, time.thread_time)
+    return {"control": control, "recorded": recorded, "own_us_per_call": _own_cost(mode)}
+
+
+def _own_cost(mode: Any, calls: int = 20_000) -> float:
+    """CPU time of noting one call with two tensors, without the operator itself."""
+    import numpy as np
+
+    from mindspore import Tensor
+
+    def nothing(*_inputs: Any) -> None:
+        return None
+
+    nothing.name = "Add"  # type: ignore[attr-defined]
+    inputs = (Tensor(np.ones((4, 8), np.float32)), Tensor(np.ones((4, 8), np.float32)), 1)
+    mode.noted = []
+    began = time.thread_time()
+    for _ in range(calls):
+        mode.__ms_dispatch__(nothing, inputs)
+    spent = time.thread_time() - began
+    mode.noted = None
+    return round(spent / calls * 1e6, 2)
 
 
 def _alternating(
