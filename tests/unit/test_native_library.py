@@ -47,6 +47,19 @@ def test_built_once_and_kept(compiler):
     assert stat.S_IMODE(first.path.parent.stat().st_mode) == 0o700
 
 
+def test_units_are_compiled_each_and_then_linked(compiler, monkeypatch, tmp_path):
+    for name in ("one.cpp", "two.cpp", "shared.h"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(library, "_source", lambda name: tmp_path)
+    calls = compiler(
+        'case "$2" in *.o) echo unit > "$2";; *) cat "$(dirname "$2")"/*/one.o "$(dirname "$2")"/*/two.o > "$2";; esac'
+    )
+    made = find_library("observer", "import sys; assert open(sys.argv[1]).read() == 'unit\\nunit\\n'")
+    assert isinstance(made, Library), made
+    assert calls() == 3
+    assert sorted(path.name for path in made.path.parent.iterdir()) == ["libobserver.so", "lock"]
+
+
 def test_compiler_that_fails(compiler):
     calls = compiler("echo no such header >&2; exit 1")
     reasons = [find_library("observer", ""), find_library("observer", "")]

@@ -166,16 +166,17 @@ def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: 
 
 def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
     """Compile the sources beside each other and link them; the compiler's complaint, or nothing."""
-    for_linking = [flag for flag in _FLAGS if flag == "-shared" or flag.startswith("-Wl,")]
-    flags = [flag for flag in _FLAGS if flag not in for_linking]
+    files, build = sorted(source.glob("*.cpp")), [compiler, *_FLAGS, *variant, *_torch_flags()]
+    if len(files) == 1:
+        return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries()])
+    unit = [word for word in build if word != "-shared" and not word.startswith("-Wl,")]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        units = [(file, Path(folder) / f"{file.stem}.o") for file in sorted(source.glob("*.cpp"))]
-        commands = [[compiler, *flags, *variant, *_torch_flags(), "-c", str(file), "-o", str(made)] for file, made in units]
+        objects = [str(Path(folder) / f"{file.stem}.o") for file in files]
+        commands = [[*unit, "-c", str(file), "-o", made] for file, made in zip(files, objects, strict=True)]
         # Each takes up to a gigabyte of memory.
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             failed = next(filter(None, pool.map(_run, commands)), "")
-        objects = [str(made) for _file, made in units]
-        return failed or _run([compiler, *flags, *for_linking, *objects, "-o", str(target), *_torch_libraries()])
+        return failed or _run([*build, *objects, "-o", str(target), *_torch_libraries()])
 
 
 def _run(command: list[str]) -> str:
