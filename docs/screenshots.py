@@ -22,12 +22,21 @@ from page import Page, chromium, serving
 # View, theme and parameters of each picture of README.md.
 README = {
     "overview": ("overview", "light", ""),
-    "trace": ("trace", "dark", ""),
+    "trace": ("trace", "dark", "rowheight=9"),
     "operator": ("operator", "light", ""),
     "kernel": ("kernel", "dark", ""),
     "memory": ("memory", "light", ""),
     "distributed": ("distributed", "light", ""),
 }
+
+
+def steps_of(page: Page) -> dict[str, str]:
+    """The time from the first step's begin to the last one's end, also on the device, as the timeline's parameter."""
+    meta = page.driver.execute_async_script("fetch('api/v1/trace/meta?wait=30').then(answer => answer.json()).then(arguments[0])")
+    if not meta["steps"]:
+        return {}
+    ends = [max(step["end_ns"], step["device_end_ns"] or 0) for step in meta["steps"]]
+    return {"t": f"{meta['steps'][0]['start_ns']}_{max(ends)}"}
 
 
 def main() -> int:
@@ -37,7 +46,7 @@ def main() -> int:
     parser.add_argument("--run", help="the run to show; default the first")
     parser.add_argument("--view", nargs="+", help="default all that the capture has")
     parser.add_argument("--theme", choices=["light", "dark"], nargs="+", default=["light", "dark"])
-    parser.add_argument("--size", default="1600x1000", help="of the window")
+    parser.add_argument("--size", default="1400x1043", help="of the window, of which the frame takes some 143 lines")
     parser.add_argument("--readme", action="store_true", help="only the pictures of README.md")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -53,7 +62,8 @@ def main() -> int:
             if view not in there:
                 print(f"{view}: not in this capture", file=sys.stderr)
                 continue
-            page.open(view, 120, **chosen, **dict(parse_qsl(more)), theme=theme)
+            window = steps_of(page) if view == "trace" else {}
+            page.open(view, 120, **chosen, **dict(parse_qsl(more)), **window, theme=theme)
             path = args.out / f"{name}.png"
             driver.save_screenshot(str(path))
             print(f"{path}: {path.stat().st_size / 1000:.0f} KB")

@@ -2,7 +2,7 @@
 // Distributed: all workers of a run beside each other.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { auto, three } from "../format";
 import { param, selection, setParams } from "../state";
@@ -39,6 +39,7 @@ export function View({ api }: ViewProps): JSX.Element {
   const order = param("order", "worker");
   const most = Number(param("n", "0"));
   const [tableReady, setTableReady] = useState(false);
+  const [slowReady, setSlowReady] = useState(0); // for so many workers
   const waiting = selection.value.run?.workers.map((worker) => worker.spans[0]?.state).join() ?? "";
   const load = useLoad(JSON.stringify([api.capture, step, waiting]), (options) => api.get<Overview>("distributed/overview", { step }, options));
   const data = load.data;
@@ -46,7 +47,7 @@ export function View({ api }: ViewProps): JSX.Element {
   const communicates = data?.synchronizing?.rows.some((row) => row !== null) ?? false;
   const worker = param("ops") || data?.workers[0] || "";
   return (
-    <Frame name="distributed" ready={!load.busy && !pending && (tableReady || !communicates)}>
+    <Frame name="distributed" ready={!load.busy && !pending && (tableReady || !communicates) && (data === null || slowReady === data.workers.length)}>
       <Toolbar>
         <Select label={t("Step")} testid="select-step" value={String(step)} options={[{ value: "all", label: "all" }, ...(data?.steps ?? []).map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ dstep: value })} />
         <Select label={t("Order by")} testid="select-order" value={order} options={[{ value: "worker", label: "Worker" }, { value: "total", label: "Total" }, ...(data?.computation?.series ?? []).map((one) => ({ value: one, label: one }))]} onChange={(value) => setParams({ order: value })} />
@@ -68,7 +69,7 @@ export function View({ api }: ViewProps): JSX.Element {
             >
               <Table id="distributed-ops" fit label="Communication Operations Stats" source={remote(api, "distributed/ops", { worker, step: step === "all" ? null : step })} onPage={() => setTableReady(true)} onProblem={() => setTableReady(true)} remedy="communication" />
             </Card>}
-            <SlowRanks api={api} workers={answer.workers.length - answer.missing.length} />
+            <SlowRanks key={answer.workers.length} api={api} onShown={() => setSlowReady(answer.workers.length)} />
           </div>
         )}
       </Await>
@@ -101,8 +102,9 @@ function Chart(props: { id: string; block: Block; workers: readonly string[]; or
   );
 }
 
-function SlowRanks({ api, workers }: { api: Api; workers: number }): JSX.Element {
-  const load = useLoad(JSON.stringify([api.capture, workers]), (options) => api.get<Slow>("distributed/slow", {}, options));
+function SlowRanks({ api, onShown }: { api: Api; onShown: () => void }): JSX.Element {
+  const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Slow>("distributed/slow", {}, options));
+  useEffect(() => { if (!load.busy) onShown(); }, [load.busy]);
   return (
     <Card title={t("Slow ranks")} testid="table-slow">
       <Await load={load}>
@@ -112,7 +114,7 @@ function SlowRanks({ api, workers }: { api: Api; workers: number }): JSX.Element
             <tbody>
               {data.rows.map((row) => (
                 <tr key={row.worker}>
-                  <td>{row.worker}</td>
+                  <td class="nowrap">{row.worker}</td>
                   <td class="number">{row.step_us === null ? "" : three(row.step_us)}</td>
                   <td class="number">{three(row.behind_us)}</td>
                   <td>{row.cause ?? "–"}</td>

@@ -83,7 +83,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
         {(answer) => <CurveCard answer={answer} range={rangeOf(answer, from, to)} marks={marks} onZoom={zoom} onInstant={setAlive} />}
       </Await>
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
-      {component ? (
+      {!data && !curve.problem ? null /* which device is meant comes with the curve */ : component ? (
         <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
       ) : data && !data.blocks ? (
         <Note text={t("This capture has no single blocks, only how much was held over time.")} onShown={() => setReady(true)} />

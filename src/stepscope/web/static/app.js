@@ -1,1 +1,1 @@
-export{t as render}from"./app-BjSKuiA0.js";
+export{t as render}from"./app-Bm4VhMdu.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-BjSKuiA0.js";e();
+import{t as e}from"./app-Bm4VhMdu.js";e();
