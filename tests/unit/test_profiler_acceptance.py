@@ -91,7 +91,7 @@ R-20 unit/test_profiler_recording.py test_metadata_goes_into_every_capture
 R-21 unit/test_profiler_places.py test_longest_worker_name_fits
 R-22 unit/test_profiler_places.py test_path_rules
 R-23 unit/test_profiler_recording.py test_gc_pauses_are_shown_with_the_real_process
-R-24 unit/test_profiler_torch.py test_level_none_still_writes_the_framework
+R-24 unit/test_profiler_torch.py test_level_none_writes_marks_and_operators_only_if_details_are_wanted
 """
 
 
