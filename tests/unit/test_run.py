@@ -115,7 +115,7 @@ def child(number):
 
 if __name__ == "__main__":
     processes.spawn(child, nprocs=1)
-    first, second = (torch.nn.Linear(8, 8).cuda() for _ in range(2))
+    first, second = torch.nn.Linear(8, 8).cuda(), torch.nn.Linear(8, 8).to(torch.device("cuda"))
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (first, second)]
     batch = torch.ones(4, 8, device=torch.device("cuda:0"))
     for step in range(5):

@@ -30,7 +30,7 @@ class Redirection:
         if isinstance(given, str) and (given == self.source or given.startswith(f"{self.source}:")):
             return self.target if self.target == "cpu" else given.replace(self.source, self.target, 1)
         if isinstance(given, torch.device) and given.type == self.source:
-            return torch.device("cpu") if self.target == "cpu" or given.index is None else torch.device(self.target, given.index)
+            return torch.device(self.value(str(given)))
         return given
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
