@@ -11,13 +11,16 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepscope.collect.clocks import now, raw_ns
 from stepscope.collect.guard import tolerated
 from stepscope.collect.metadata import rank as rank_of_process
 from stepscope.collect.settings import Settings
 from stepscope.simnpu import loaded
+
+if TYPE_CHECKING:
+    from stepscope.simnpu.capture import Wanted
 
 INTERVAL_SECONDS = 0.25
 DEVICE = "npu_sim"
@@ -124,7 +127,7 @@ class SimulatedDevice:
         return True
 
 
-def _wanted(settings: Settings) -> Any:
+def _wanted(settings: Settings) -> Wanted:
     from stepscope.simnpu.capture import Wanted
 
     said = settings.experimental
