@@ -3,11 +3,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <unordered_map>
 
+#include "generator.h"
 #include "operators.h"
+#include "runtime.h"
 
 namespace simnpu {
 namespace {
@@ -34,6 +37,18 @@ void convolution_backward(Stack& stack) {
   const int64_t groups = stack[8].toInt();
   stack.insert(stack.begin() + 3, c10::IValue(std::vector<int64_t>{transposed ? weight.size(1) * groups : weight.size(0)}));
   call("aten::convolution_backward", stack);
+}
+
+// The CPU's kernel draws from the host's generator, which the host uses meanwhile.
+void dropout(Stack& stack) {
+  const Tensor input = stack[0].toTensor();
+  const double kept = 1 - stack[1].toDouble();
+  const bool draws = stack[2].isNone() || stack[2].toBool();
+  if (!draws || !input.numel())
+    return call("aten::native_dropout", stack);
+  Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
+  mask.bernoulli_(kept, cpu_generator_of(default_generator(current_device())));
+  stack = {input.mul(mask).mul_(kept > 0 ? 1 / kept : 0), mask};
 }
 
 Tensor plus(Tensor sum, const Tensor& bias) {
@@ -106,6 +121,7 @@ CpuKernel own_kernel(const std::string& op) {
   static const auto* kernels = new std::unordered_map<std::string, CpuKernel>{
       {"aten::convolution_overrideable", &convolution},
       {"aten::convolution_backward_overrideable", &convolution_backward},
+      {"aten::native_dropout", &dropout},
       {"aten::_thnn_fused_lstm_cell", &lstm_cell},
       {"aten::_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward},
       {"aten::_thnn_fused_gru_cell", &gru_cell},

@@ -293,6 +293,7 @@ void Stream::work() {
   at::DisableRecordFunctionGuard unobserved;
   at::AutoDispatchBelowADInplaceOrView plain_kernels;
   set_kernel_threads(settings().threads);
+  set_current_device(device.number);  // whose generator kernels draw from
   for (;;) {
     for (Task* task : queue_.take()) {
       task->record.task = ++launched_;

@@ -165,7 +165,8 @@ def test_each_is_one_kernel():
     calls()
     torch.npu.synchronize()
     records.stop()
-    kernels = [records.description(task["description"])["operator"] for task in records.tasks() if task["kind"] == KERNEL]
+    described = [records.description(task["description"]) for task in records.tasks() if task["kind"] == KERNEL]
+    kernels = [one["operator"] for one in described]
     assert kernels == [
         "npu::npu_rms_norm",
         "aten::sum.dim_IntList",
@@ -173,6 +174,9 @@ def test_each_is_one_kernel():
         "npu::npu_rms_norm_backward",
         "npu::npu_fusion_attention_v1",
     ]
+    assert described[0]["name"] == "aclnnRmsNorm_RmsNorm_RmsNorm"
+    assert (described[-1]["type"], described[-1]["core"]) == ("FlashAttentionScore", "MIX_AIC")
+    assert described[-1]["flops"] == 2 * (2 * 2 * 4 * 6 * 6 * 8)  # two products of matrices
 
 
 @on_npu

@@ -134,3 +134,39 @@ def test_optimizers(optimizer, options):
             one(batch).square().sum().backward()
             steps.step()
     assert torch.equal(model.weight, other.weight.cpu())
+
+
+@on_npu
+def test_mixed_precision_with_a_scaled_loss():
+    torch.manual_seed(0)
+    model, data = MODELS["embedding"][0](), tokens()
+    other = copy.deepcopy(model).npu()
+    losses = {}
+    for device, one, batch in (("cpu", model, data), ("npu", other, data.npu())):
+        optimizer, scaler = torch.optim.AdamW(one.parameters(), lr=0.01, foreach=True), torch.amp.GradScaler(device, init_scale=8.0)
+        losses[device] = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            with torch.autocast(device, dtype=torch.bfloat16):
+                loss = one(batch).float().square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            losses[device].append(loss.item())
+        assert scaler.get_scale() == 8.0
+    assert losses["npu"] == losses["cpu"]
+    assert len(set(losses["cpu"])) == STEPS
+    assert torch.equal(model[0].weight, other[0].weight.cpu())
+
+
+@on_npu
+def test_dropout_does_not_depend_on_what_the_host_draws():
+    x, masks = torch.ones(4096, device="npu"), []
+    for draws in (0, 3):
+        torch.manual_seed(0)
+        functional.dropout(x, 0.5)
+        for _ in range(draws):
+            torch.rand(7)
+        masks.append(functional.dropout(x, 0.5).cpu())
+    assert torch.equal(*masks)
+    assert 0 < masks[0].count_nonzero() < 4096
