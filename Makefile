@@ -53,9 +53,7 @@ environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_mod
 
 test: check
 	@$(MAKE) --no-print-directory --jobs=4 environments
-	@# First and alone what forks DataLoader workers: a process that has run all other tests can be too large to fork.
-	$(BIN)/python -m pytest tests/unit/test_profiler_torch.py
-	$(BIN)/python -m pytest -n auto --dist loadfile --ignore=tests/unit/test_profiler_torch.py
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The page; its build is committed, so that users need no Node.
 web: web/node_modules/.package-lock.json
