@@ -12,6 +12,7 @@ from werkzeug.test import Client
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
 from stepscope.web.library import Library
+from stepscope.web.opened import open_capture
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -178,6 +179,33 @@ def test_loading_is_told_with_a_number(tmp_path):
         go.set()
     done = client.get("/api/v1/overview?wait=30")
     assert (done.status_code, done.json["error"]["title"]) == (415, "nothing in it")
+    library.close()
+
+
+def test_reading_can_be_cancelled_and_begun_again(tmp_path):
+    write(tmp_path, "run/w.pt.trace.json", trace("a"))
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(files, root, version, progress):
+        progress("reading w.pt.trace.json", 0.4)
+        begun.set()
+        assert go.wait(30)
+        progress("linking", 0.5)
+        return open_capture(files, root, version, progress)
+
+    library = Library([tmp_path], opener=slow)
+    client = Client(App(library))
+    name = {"run": "run", "worker": "w", "span": "1"}
+    client.post("/api/v1/load", json=name)
+    assert begun.wait(30)
+    assert client.post("/api/v1/cancel", json=name).json["state"] == "loading"
+    go.set()
+    given_up = get(client, "overview")
+    assert (given_up.status_code, given_up.json["error"]["title"]) == (415, "reading was cancelled")
+    assert str(tmp_path) not in given_up.text
+    client.post("/api/v1/load", json=name)
+    assert get(client, "overview").status_code == 200
+    assert client.post("/api/v1/cancel", json=name).json["state"] == "ready"
     library.close()
 
 

@@ -242,6 +242,13 @@ function readiness(...captures: readonly Name[]): (options: CallOptions) => Prom
   };
 }
 
+/** Gives up reading the selected capture. */
+export async function cancelReading(): Promise<void> {
+  const { run, worker, span } = selection.peek();
+  if (run && worker && span) await call("cancel", {}, { run: run.name, worker: worker.name, span: span.name }).catch(() => undefined);
+  await refresh();
+}
+
 const READ_AGAIN_MS = [50, 100, 150, 250];
 
 /** Has the server read the capture. Asking for data right away would work too, but answers it with an error meanwhile. */

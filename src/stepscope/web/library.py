@@ -40,6 +40,7 @@ class Entry:
     stage: str = ""
     progress: float = 0.0
     future: Future[Opened] | None = None
+    cancelled: bool = False
     _error: dict[str, Any] | None = None
     _guess: list[str] | None = None
 
@@ -74,6 +75,9 @@ class Entry:
         return self._error
 
     def moved(self, stage: str, progress: float) -> None:
+        """Called between the stages of reading, so that is where a cancelled one ends."""
+        if self.cancelled:
+            raise CaptureError("reading was cancelled", where=str(self.found.files.root), fix="press Try again")
         self.stage, self.progress = self.private(stage), progress
 
     def private(self, text: str) -> str:
@@ -169,10 +173,14 @@ class Library:
         """Begin to load, unless that has begun already; what failed is tried again."""
         with self._lock:
             if entry.future is None or entry.state == "failed":
-                entry._error = None
+                entry._error, entry.cancelled = None, False
                 entry.moved("waiting for its turn", 0.0)
                 entry.future = self._pool.submit(self._opened, entry)
             return entry.future
+
+    def cancel(self, entry: Entry) -> None:
+        """Give up reading; what is ready stays."""
+        entry.cancelled = entry.state == "loading"
 
     def _opened(self, entry: Entry) -> Opened:
         opened = self._opener(entry.found.files, entry.found.root, entry.version, entry.moved)

@@ -13,7 +13,7 @@ from stepscope import __version__
 from stepscope.web import binary_columns
 from stepscope.web.asked import Asked
 from stepscope.web.html_report.page import html, of_entries
-from stepscope.web.library import REFRESH_S
+from stepscope.web.library import REFRESH_S, Entry
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
 from stepscope.web.sql import Database, sql
@@ -85,12 +85,24 @@ def rescan(asked: Asked) -> Answer:
     return runs(asked)
 
 
-@_post("load")
-def load(asked: Asked) -> Answer:
+def _named(asked: Asked) -> Entry:
+    """The capture that a body names."""
     if not isinstance(asked.body, dict) or not all(isinstance(value, str) for value in asked.body.values()):
         raise bad_parameter("body", "an object with run, worker and span")
-    entry = asked.library.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
+    return asked.library.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
+
+
+@_post("load")
+def load(asked: Asked) -> Answer:
+    entry = _named(asked)
     asked.library.load(entry)
+    return asked.library.described(entry)
+
+
+@_post("cancel")
+def cancel(asked: Asked) -> Answer:
+    entry = _named(asked)
+    asked.library.cancel(entry)
     return asked.library.described(entry)
 
 

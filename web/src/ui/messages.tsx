@@ -4,6 +4,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import type { ApiError } from "../api";
 import { t } from "../words";
+import { cancelReading } from "../state";
 import { Snippet } from "./controls";
 import { Icon } from "./icons";
 import type { Loaded } from "./load";
@@ -104,6 +105,7 @@ export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progr
         {progress ? `${t("Reading the capture")}: ${share} %${progress.stage ? ` · ${progress.stage}` : ""}` : `${t("Loading")} …`}
       </p>
       {progress && <progress max={100} value={share ?? 0} aria-label={t("Reading the capture")} />}
+      {progress && <button type="button" class="button" data-testid="btn-cancel" onClick={() => void cancelReading()}>{t("Cancel")}</button>}
     </div>
   );
 }

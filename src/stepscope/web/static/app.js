@@ -1,1 +1,1 @@
-export{t as render}from"./app-Bm4VhMdu.js";
+export{t as render}from"./app-C04-GYCf.js";

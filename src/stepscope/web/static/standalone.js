@@ -1,1 +1,1 @@
-import{t as e}from"./app-Bm4VhMdu.js";e();
+import{t as e}from"./app-C04-GYCf.js";e();

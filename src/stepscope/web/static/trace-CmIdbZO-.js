@@ -1,1 +1,0 @@
-import{d as e}from"./state-BUMaPNh8.js";import{v as t}from"./messages-DmLO8imQ.js";import{t as n}from"./timeline-DX9M5eOK.js";function r({api:r}){let{run:i}=e.value,a=(i?.workers??[]).flatMap(e=>{let t=e.spans[0];return t?[{run:i.name,worker:e.name,span:t.name,version:t.version}]:[]});return t(`div`,{class:`view fill`,children:t(n,{api:r,workers:a})})}export{r as View};
