@@ -84,9 +84,12 @@ def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, samp
 
 
 @pytest.mark.usefixtures("back")
-def test_every_view_is_clean_here_too(driver: Any, tensorboard: str) -> None:
-    page = opened(driver, tensorboard, "/overview?run=npu_level2&worker=0", "overview")
-    assert len(page.views()) == 11
+@pytest.mark.parametrize(
+    ("capture", "views"), [("run=npu_level2&worker=0", 11), ("run=gpu&worker=gpu_nccl", 8)], ids=["npu", "gpu"]
+)
+def test_every_view_is_clean_here_too(capture: str, views: int, driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, f"/overview?{capture}", "overview")
+    assert len(page.views()) == views
     assert [flaw for flaw in page.flaws(also_dark=False) if "/data/plugin/stepscope/" in flaw or "http" not in flaw] == []
     assert page.foreign_requests() == []
 
