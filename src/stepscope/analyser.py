@@ -28,6 +28,7 @@ from stepscope.errors import CaptureError
 from stepscope.export.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
+from stepscope.tables.threads import side_by_side
 from stepscope.tables.whole_folder import building
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
@@ -120,7 +121,7 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
         tasks.append(lambda: _timeline(tables, folder, progress))
     # MindSpore makes a database only when asked for one.
     if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
-        tasks.append(lambda: _databases(tables, folder, progress))
+        tasks.append(lambda: _databases(tables, folder, progress, parallel))
     if "text" in wanted:
         tasks.append(lambda: _other_text(tables, folder, progress))
     if "perfetto" in wanted:
@@ -176,17 +177,16 @@ def _parquet(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     return write_parquet(tables, folder / "parquet")
 
 
-def _databases(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+def _databases(tables: Tables, folder: Path, progress: Progress, parallel: bool) -> list[Path]:
     from stepscope.export.analysis_db import write_analysis_db
     from stepscope.export.ascend_db import write_profiler_db
 
     progress("writing the databases")
     profiler, analysis = (folder / name for name in _database_names(tables.facts))
-    write_profiler_db(tables, profiler)
-    written = [profiler]
-    if write_analysis_db(tables, analysis):
-        written.append(analysis)
-    return written
+    _, analysed = side_by_side(
+        lambda: write_profiler_db(tables, profiler), lambda: write_analysis_db(tables, analysis), parallel=parallel
+    )
+    return [profiler, analysis] if analysed else [profiler]
 
 
 def _database_names(facts: Facts) -> tuple[str, str]:

@@ -97,7 +97,9 @@ class Capture:
             progress("opening the store")
             return stored
         with cycles_left_alone():
-            tables = link_tables(_read(self.files, self.source, self.databases_first, progress, parallel), progress)
+            tables = link_tables(
+                _read(self.files, self.source, self.databases_first, progress, parallel), progress, parallel=parallel
+            )
             if keep:
                 progress("writing the store")
                 tables = _kept(folder, tables, sources)
@@ -126,9 +128,9 @@ def open_all(path: str | Path, *, source: str = "auto") -> list[Capture]:
     return [Capture(files, source=source) for files in find(Path(path))]
 
 
-def link_tables(tables: Tables, progress: Progress = quiet) -> Tables:
+def link_tables(tables: Tables, progress: Progress = quiet, *, parallel: bool = True) -> Tables:
     progress("linking operators and kernels")
-    return link(tables)
+    return link(tables, parallel=parallel)
 
 
 def _choose(files: CaptureFiles, source: str) -> str:
@@ -253,7 +255,7 @@ def _read_records(
     progress(f"reading {said}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
-        reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts))
+        reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts, parallel))
     alone = not files.framework
     reads += [_prof_reader(prof, form, facts, databases_first, alone) for prof, form in forms.items() if form]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
@@ -271,7 +273,7 @@ def _read_records(
     return with_recorded_device(tables).noting(*notes)
 
 
-def _framework_reader(folder: Path, prof: Path | None, facts: Facts) -> Callable[[], Tables]:
+def _framework_reader(folder: Path, prof: Path | None, facts: Facts, parallel: bool) -> Callable[[], Tables]:
     if facts.framework == "mindspore":
         window = facts.session_start_ns, facts.session_end_ns
         return lambda: mindspore.read(folder, prof, facts.profiler_info, window)
@@ -279,7 +281,7 @@ def _framework_reader(folder: Path, prof: Path | None, facts: Facts) -> Callable
     from stepscope.formats.framework.clock import read_clock
 
     clock = read_clock(folder.parent, prof, facts.profiler_info)
-    return lambda: collected.read(folder, clock)
+    return lambda: collected.read(folder, clock, parallel=parallel)
 
 
 def _told_apart(parts: list[Tables]) -> list[Tables]:

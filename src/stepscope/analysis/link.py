@@ -7,11 +7,12 @@ import polars as pl
 
 from stepscope.analysis import attribution, flows, memory, op_tree, overlap, steps
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.tables.threads import side_by_side
 
 SOURCE = "link"
 
 
-def link(tables: Tables) -> Tables:
+def link(tables: Tables, *, parallel: bool = True) -> Tables:
     """The same tables with every reference between them filled.
 
     Sets ops.parent; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
@@ -19,7 +20,18 @@ def link(tables: Tables) -> Tables:
     numbers of Python calls where the source has none. What could not be matched is counted in `quality`. Linking linked
     tables changes nothing.
     """
-    ops = tables.ops.with_columns(parent=op_tree.parents(tables.ops))
+    tables = tables.but(
+        ops=tables.ops.with_columns(parent=op_tree.parents(tables.ops)), quality=tables.quality.filter(pl.col("source") != SOURCE)
+    )
+    device, (host, quality) = side_by_side(lambda: _device_tables(tables), lambda: _host_tables(tables), parallel=parallel)
+    linked = tables.but(**device, **host)
+    linked = linked.but(overlap=overlap.device_layers(linked.but(overlap=ALL_TABLES["overlap"].empty())))
+    return linked.noting(*quality, *_unmatched(linked))
+
+
+def _device_tables(tables: Tables) -> dict[str, pl.DataFrame]:
+    """Kernels and collectives with their launches and operators, and the steps that these fall into."""
+    ops = tables.ops
     # Tasks of a communication operator share its launch: their time counts once, through the operator.
     of_operators = tables.collectives.filter(pl.col("kernel").is_null())["connection_id"]
     kernels = attribution.with_launches(
@@ -31,18 +43,16 @@ def link(tables: Tables) -> Tables:
     collectives = attribution.attributed(collectives, ops, tables.queue, enqueued)
     marked = tables.steps if tables.steps.height else steps.from_ops(ops)
     ranged = steps.ranged(marked, tables.queue, attribution.launched(kernels, collectives))
-    linked = tables.but(
-        ops=ops,
-        kernels=kernels,
-        collectives=collectives,
-        steps=steps.with_inflated(ranged),
-        queue=_with_task_names(tables.queue),
-        python_calls=_with_call_numbers(tables.python_calls),
-        flows=_with_forward_backward(tables.flows, ops),
-        quality=tables.quality.filter(pl.col("source") != SOURCE),
-    )
-    linked = linked.but(overlap=overlap.device_layers(linked.but(overlap=ALL_TABLES["overlap"].empty())))
-    return _with_allocations(linked).noting(*_unmatched(linked))
+    return {"kernels": kernels, "collectives": collectives, "steps": steps.with_inflated(ranged)}
+
+
+def _host_tables(tables: Tables) -> tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]:
+    """What needs no kernels, and what could not be matched in it."""
+    queue = _with_task_names(tables.queue)
+    allocations, quality = _allocations(tables, queue)
+    calls = _with_call_numbers(tables.python_calls)
+    flowing = _with_forward_backward(tables.flows, tables.ops)
+    return {"queue": queue, "allocations": allocations, "python_calls": calls, "flows": flowing}, quality
 
 
 def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
@@ -80,16 +90,16 @@ def _with_forward_backward(known: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFra
     return pl.concat([known, flows.forward_backward_flows(ops)])
 
 
-def _with_allocations(tables: Tables) -> Tables:
+def _allocations(tables: Tables, queue: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     # Sources may give some components paired already (GE); what has pointers and no blocks yet is paired here.
     events = tables.memory_events
     if tables.allocations.height:
         paired = tables.allocations["component"].cast(pl.String).unique().implode()
         events = events.filter(~pl.col("component").cast(pl.String).is_in(paired).fill_null(False))
     if events["ptr"].null_count() == events.height:
-        return tables
-    found, quality = memory.allocations(events, tables.ops, tables.queue)
-    return tables.but(allocations=ALL_TABLES["allocations"].sort(pl.concat([tables.allocations, found]))).noting(*quality)
+        return tables.allocations, []
+    found, quality = memory.allocations(events, tables.ops, queue)
+    return ALL_TABLES["allocations"].sort(pl.concat([tables.allocations, found])), quality
 
 
 def _unmatched(tables: Tables) -> list[pl.DataFrame]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from stepscope import __version__
+from stepscope.cli.allocation import keep_freed_memory
 from stepscope.errors import CaptureError
 
 COMMANDS = ("analyse", "ctl", "info", "report", "run", "top", "view")
@@ -23,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["analyse"]:
+        keep_freed_memory()
     modules = {name: import_module(f"stepscope.cli.{name}") for name in _asked(words)}
     for name, module in modules.items():
         doc = (module.__doc__ or "").split(": ", 1)[1].strip()

@@ -19,9 +19,9 @@ KINETO_TRACE = "x.kineto_trace.json"
 KINETO_FLOPS = "x.kineto_flops.csv"
 
 
-def read(folder: Path, clock: Clock) -> Tables:
+def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
     """Everything of the framework's side; see `framework.read`."""
-    records = framework.read(folder, clock)
+    records = framework.read(folder, clock, parallel=parallel)
     parts = [records, host_counters.read(folder, clock), loader_fetches.read(folder, clock)]
     parts += [os_calls.read(folder, clock), mark_lines.read(folder, clock)]
     trace = folder / KINETO_TRACE

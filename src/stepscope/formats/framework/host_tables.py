@@ -16,24 +16,38 @@ from stepscope.formats.framework.python_replay import python_calls_table
 from stepscope.formats.framework.queue_pairs import queue_table
 from stepscope.formats.framework.records import read_kind
 from stepscope.tables import ALL_TABLES, TEXT, Tables
+from stepscope.tables.threads import side_by_side
+
+Part = tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]  # tables by name, and what was lost
 
 _STEP_NAME = "ProfilerStep#"
 _INPUTS = ("tensors", "tensor_lists", "scalars")
 _UNNAMED = "N/A"  # framework-raw.md 3.3: what a name that is no text is shown as
 
 
-def read(folder: Path, clock: Clock) -> Tables:
+def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
     """Everything in a FRAMEWORK folder; what is not there is an empty table, what is broken is counted in `quality`."""
+    # The operators cost as much as all the rest.
+    parts = side_by_side(lambda: _operators(folder, clock), lambda: _around_them(folder, clock), parallel=parallel)
+    frames = {name: frame for part, _ in parts for name, frame in part.items()}
+    return Tables({**frames, "quality": pl.concat([clock.quality, *(losses for _, quality in parts for losses in quality)])})
+
+
+def _operators(folder: Path, clock: Clock) -> Part:
+    raw, losses = read_kind(folder, KINDS["op_range"])
+    ops, inputs = _ops(raw, clock)
+    return {"ops": ops, "op_inputs": inputs, "steps": _steps(ops)}, [losses]
+
+
+def _around_them(folder: Path, clock: Clock) -> Part:
     frames: dict[str, pl.DataFrame] = {}
-    quality = [clock.quality]
+    quality: list[pl.DataFrame] = []
 
     def raw(name: str) -> pl.DataFrame:
         frame, losses = read_kind(folder, KINDS[name])
         quality.append(losses)
         return frame
 
-    frames["ops"], frames["op_inputs"] = _ops(raw("op_range"), clock)
-    frames["steps"] = _steps(frames["ops"])
     frames["queue"], losses = queue_table(raw("op_mark"), clock)
     quality += losses
     frames["memory_events"] = _memory_events(raw("memory_usage"), clock)
@@ -45,7 +59,7 @@ def read(folder: Path, clock: Clock) -> Tables:
     quality += losses
     frames["param_tensors"] = _param_tensors(raw("param_tensor_info"))
     frames["gc_pauses"] = _gc_pauses(raw("gc_record"), clock)
-    return Tables({**frames, "quality": pl.concat(quality)})
+    return frames, quality
 
 
 def _ops(raw: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

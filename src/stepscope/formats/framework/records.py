@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stepscope.formats.framework import tlv
@@ -196,6 +195,8 @@ def _encode_chunk(kind: RecordKind, frame: pl.DataFrame) -> memoryview:
     rows["type"], rows["length"] = kind.outer_type, length
     if not parts:
         return memoryview(rows.tobytes())
+    import pyarrow.compute as pc  # a tenth of a second, and readers have no use for it
+
     joined = pc.binary_join_element_wise(
         _fixed_binary(rows), *parts, pa.scalar(b"", pa.large_binary()), null_handling="replace", null_replacement=""
     )
