@@ -74,10 +74,9 @@ def opened(name: str, capture: Path) -> Line:
 
 def loaded(name: str, source: Path) -> Line:
     """A trace or a folder into a new store."""
-    code = "import sys, stepscope.capture as c; c.open_capture(sys.argv[1]).tables"
     shutil.rmtree(source / ".stepscope" if source.is_dir() else source.with_name(f".stepscope.{source.name}"), ignore_errors=True)
     size = folder_bytes(source) if source.is_dir() else source.stat().st_size
-    return Line(f"{name}: into the store", measure.run([sys.executable, "-c", code, str(source)]), size)
+    return Line(f"{name}: into the store", measure.run([*STEPSCOPE, "info", str(source)]), size)
 
 
 def raw_folders(sizes: Sequence[int], data: Path) -> Iterator[Line]:

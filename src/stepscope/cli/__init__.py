@@ -16,6 +16,7 @@ from stepscope.cli.allocation import keep_freed_memory
 from stepscope.errors import CaptureError
 
 COMMANDS = ("analyse", "ctl", "info", "report", "run", "top", "view")
+SOON_OVER = ("analyse", "info", "report", "top")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["analyse"]:
+    if words[:1] and words[0] in SOON_OVER:
         keep_freed_memory()
     modules = {name: import_module(f"stepscope.cli.{name}") for name in _asked(words)}
     for name, module in modules.items():
