@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_level_0_leaves_the_descriptions_out(tmp_path: Path):
     kinds = open_prof(write(tmp_path, replace(SESSION, level=0))).host.kinds()
     assert set(kinds) == {
         "api_event.data", "compact.task_track", "compact.expand_stream_spec", "additional.hash_dic", "additional.type_info_dic",
-        "additional.context_id_info", "additional.msproftx",
+        "additional.context_id_info", "additional.msproftx", "compact.hccl_op_info",
     }  # fmt: skip
 
 
@@ -120,6 +121,41 @@ def test_a_long_message_takes_several_marks(tmp_path: Path):
     found = read_records(open_prof(write(tmp_path)).host, layouts.MSPROFTX).rows
     assert (found["segment"].tolist(), b"".join(found["message"].tolist())) == ([0, 1], b"step " + b"x" * 200)
     assert set(found["mark"].tolist()) == {1}
+
+
+@given(st.text("aé数🎉", max_size=400))
+def test_every_part_of_a_long_message_is_text(message: str):
+    with tempfile.TemporaryDirectory() as folder:
+        with ProfWriter(Path(folder), SESSION) as writer:
+            HostWriter(writer).marks(pid=1, tid=1, start_ns=T0, end_ns=T0, mark=1, message=message)
+        found = read_records(open_prof(writer.path).host, layouts.MSPROFTX).rows
+    # The vendor's parser decodes them one by one, and gives the file up at the first that it cannot.
+    assert "".join(part.decode() for part in found["message"].tolist()) == message
+    assert found["segment"].tolist() == list(range(len(found)))
+
+
+def test_a_shape_ends_at_its_first_zero(tmp_path: Path):
+    with ProfWriter(tmp_path, SESSION) as writer:
+        shape = [[2, 3, 0, 0, 0, 0, 0, 0], [0, 3, 0, 0, 0, 0, 0, 0], [4, 0, 5, 6, 0, 0, 0, 0]]
+        HostWriter(writer).tensors(tid=1, at_ns=[T0], name=["a"], op=np.zeros(3, int), kind=0, format=2, dtype=0, shape=shape)
+    (found,) = read_records(open_prof(writer.path).host, layouts.TENSOR_INFO).rows
+    assert found["tensors"]["shape"][:3, :3].tolist() == [[2, 3, 0], [0, 0, 0], [4, 0, 0]]
+
+
+def test_a_copy_is_never_above_the_largest_that_is_one_task(tmp_path: Path):
+    with ProfWriter(tmp_path, SESSION) as writer:
+        HostWriter(writer).copies(tid=1, at_ns=[T0, T0 + 9], bytes=[5, 3 << 30], direction=1)
+    found = read_records(open_prof(writer.path).host, layouts.MEMCPY_INFO).rows
+    assert found["maximum"].tolist() == [1 << 30, 3 << 30]
+
+
+def test_dictionaries_are_cut_between_their_lines(tmp_path: Path):
+    with ProfWriter(tmp_path, SESSION, slice_bytes=100) as writer:
+        for number in range(40):
+            writer.append(TASK_TRACK, rows(TASK_TRACK, kernel=writer.ids(f"a kernel with a name {number}")))
+    slices = sorted((writer.path / "host" / "data").glob("unaging.additional.hash_dic.slice_*[0-9]"))
+    assert len(slices) > 10
+    assert all(path.read_bytes().endswith(b"\n") for path in slices)
 
 
 def test_a_record_of_another_kind_is_refused(tmp_path: Path):

@@ -174,6 +174,20 @@ def test_which_files_appear(tmp_path, level, names, expected):
     assert set(files(tmp_path, **frames, facts=Facts(level=level))) == expected
 
 
+def test_level_0_names_collectives_but_not_their_types(tmp_path):
+    told = {
+        level: files(tmp_path / level, **EVERYTHING, facts=Facts(level=level))["op_summary.csv"] for level in ("Level0", "Level1")
+    }
+    assert [kind for (kind,) in cells(told["Level1"], "OP Type")] == ["Add", "hcom_send_"]
+    assert [kind for (kind,) in cells(told["Level0"], "OP Type")] == ["N/A", "N/A"]
+
+
+def test_devices_stand_in_the_order_of_their_numbers_as_text(tmp_path):
+    order = (0, 1, 2, 10, 11)
+    path = files(tmp_path, kernels=kernels(*(task(10, 20 + number, device=number) for number in order)))["op_summary.csv"]
+    assert [number for (number,) in cells(path, "Device_id")] == ["0", "1", "10", "11", "2"]
+
+
 def test_arrows_start_at_launches_and_events_and_end_at_their_tasks(tmp_path):
     frames = {
         "api_calls": api_calls(

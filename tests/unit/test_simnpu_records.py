@@ -144,15 +144,32 @@ def test_calls_of_transfers_divide_the_launch():
 
 def test_calls_of_one_thread_lie_apart():
     calls = np.zeros(4, CALL)
-    calls["thread"], calls["start"], calls["end"] = [1, 1, 2, 1], [10, 12, 12, 20], [20, 15, 15, 30]
-    assert apart(calls)["start"].tolist() == [10, 20, 12]
+    calls["thread"], calls["start"], calls["end"] = [1, 1, 2, 1], [10, 12, 12, 21], [20, 15, 15, 30]
+    assert apart(calls)["start"].tolist() == [10, 21, 12]
+    calls["start"][3] = 20  # a call that touches another passes for one inside it
+    assert apart(calls)["start"].tolist() == [10, 12]
     # Without a task queue memory is taken inside the launch: the launch then begins when it is there.
     times = LaunchTimes(0)
     calls["call"], calls["thread"] = 4, 8
     calls["end"] = RAW + 150
     times.see(calls)
     (begin,) = times.of(tasks_of(1, enqueue_start=0)).begin
-    assert begin == RAW + 150
+    assert begin == RAW + 151
+
+
+def test_without_a_task_queue_a_collective_begins_behind_its_events():
+    """Parsers take every task below its call for one of its own."""
+    tasks = tasks_of(4, kind=[EVENT_RECORD, COLLECTIVE, EVENT_RECORD, KERNEL], enqueue_start=0, launch_start=RAW + 100)
+    tasks["launch_end"] = RAW + np.array([140, 200, 240, 300])
+    begins = LaunchTimes(0).of(tasks).begin - RAW
+    assert begins.tolist() == [100, 141, 100, 100]
+    # The events may have come with what was written before.
+    times = LaunchTimes(0)
+    times.of(tasks[:1])
+    assert (times.of(tasks[1:2]).begin - RAW).tolist() == [141]
+    queued_ones = tasks.copy()
+    queued_ones["enqueue_start"] = RAW + 50
+    assert (LaunchTimes(0).of(queued_ones).begin - RAW).tolist() == [100, 100, 100, 100]
 
 
 @pytest.mark.parametrize("metrics", METRIC_EVENTS)

@@ -97,6 +97,7 @@ class DeviceCapture:
         self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset)
         self._times = LaunchTimes(self._offset)
         self._communication = CommunicationMarks(self._records.description, self._offset)
+        self._writer.ids("default")  # a folder has its dictionary, also when nothing with a name ran
         self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
         for device, held in devices.items():
             self._device(device, held)

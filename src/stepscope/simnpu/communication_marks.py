@@ -16,7 +16,7 @@ from stepscope.formats.communication_text import communication_message
 from stepscope.simnpu.records import COLLECTIVE
 
 DOMAIN = "communication"
-_FIRST = 1_000_000_000  # above the numbers of the marks that the script sets
+_FIRST = 200_000_000  # above the numbers of the marks that the script sets; the vendor adds 4,000,000,001 in 32 bits
 _RANGE_TAG = 12  # cann-raw.md 4.5
 _NO_MODEL = 0xFFFF_FFFF
 _OPERATORS = {

@@ -125,7 +125,7 @@ class HostRecords:
 
 
 def _or_none(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.where(codes == 255, NONE32, codes).astype(np.uint32)
+    return np.where(codes == 255, np.uint32(NONE32), codes.astype(np.uint32))
 
 
 def _worded(calls: npt.NDArray[Any], types: dict[int, int]) -> npt.NDArray[Any]:

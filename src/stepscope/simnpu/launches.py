@@ -73,38 +73,55 @@ class Launches:
 
 
 class LaunchTimes:
-    """Gives launches their spans; remembers where memory was taken, since that lies inside a launch without a task queue."""
+    """Gives launches their spans; remembers the calls that lie inside a launch without a task queue: those that took memory,
+    and a collective's own events."""
 
     def __init__(self, offset_ns: int) -> None:
         self._offset = offset_ns  # from the clock of the records to 1970
         self._taken: dict[int, npt.NDArray[np.int64]] = {}  # ends of memory calls by thread
+        self._events: dict[int, npt.NDArray[np.int64]] = {}  # ends of launches of events by thread
 
     def see(self, calls: npt.NDArray[Any]) -> None:
         """Calls that were recorded up to now."""
         memory = calls[np.isin(calls["call"], _MEMORY_CALLS)]
-        for thread in np.unique(memory["thread"]).tolist():
-            ends = np.sort(memory["end"][memory["thread"] == thread])
-            self._taken[thread] = np.concatenate([self._taken.get(thread, ends[:0]), ends])[-_KEPT_CALLS:]
+        _remember(self._taken, memory["thread"], memory["end"])
 
     def of(self, tasks: npt.NDArray[Any]) -> Launches:
         """Launches of tasks by time."""
         tasks = tasks[np.argsort(tasks["launch_end"], kind="stable")]
         begin = tasks["launch_start"].copy()
-        # Calls of one level must not overlap in a thread: a launch begins when its outputs have their memory.
-        for thread, ends in self._taken.items():
-            mine = np.flatnonzero((tasks["launch_thread"] == thread) & (tasks["enqueue_start"] == 0))
-            if len(mine):
-                last = np.searchsorted(ends, tasks["launch_end"][mine], "right") - 1
-                begin[mine] = np.maximum(begin[mine], np.where(last >= 0, ends[np.maximum(last, 0)], 0))
+        # Calls of one level must not touch in a thread: a launch begins when its outputs have their memory, and a collective
+        # behind its events, which would pass for tasks of its own.
+        events = tasks[np.isin(tasks["kind"], (EVENT_RECORD, EVENT_WAIT)) & (tasks["enqueue_start"] == 0)]
+        _remember(self._events, events["launch_thread"], events["launch_end"])
+        direct = tasks["enqueue_start"] == 0
+        _begin_behind(begin, tasks, direct, self._taken)
+        _begin_behind(begin, tasks, direct & (tasks["kind"] == COLLECTIVE), self._events)
         begin = np.minimum(begin, tasks["launch_end"] - SHORTEST_NS)
         return Launches(tasks, begin + self._offset, tasks["launch_end"] + self._offset)
 
 
+def _remember(ends: dict[int, npt.NDArray[np.int64]], threads: npt.NDArray[Any], new: npt.NDArray[np.int64]) -> None:
+    for thread in np.unique(threads).tolist():
+        known = np.concatenate([ends.get(thread, new[:0]), new[threads == thread]])
+        ends[thread] = np.sort(known)[-_KEPT_CALLS:]
+
+
+def _begin_behind(
+    begin: npt.NDArray[np.int64], tasks: npt.NDArray[Any], chosen: npt.NDArray[np.bool_], ends: dict[int, npt.NDArray[np.int64]]
+) -> None:
+    """Let the chosen launches begin after the last of these calls that ended before they did."""
+    for thread, known in ends.items():
+        mine = np.flatnonzero(chosen & (tasks["launch_thread"] == thread))
+        last = np.searchsorted(known, tasks["launch_end"][mine], "left") - 1
+        begin[mine] = np.maximum(begin[mine], np.where(last >= 0, known[np.maximum(last, 0)] + 1, 0))
+
+
 def apart(calls: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Calls by thread and time, without those inside another call of their thread."""
+    """Calls by thread and time, without those that another call of their thread holds or touches."""
     calls = calls[np.lexsort((-calls["end"], calls["start"], calls["thread"]))]
     reach = np.zeros(len(calls), np.int64)
     for thread in np.unique(calls["thread"]).tolist():
         mine = np.flatnonzero(calls["thread"] == thread)
         reach[mine[1:]] = np.maximum.accumulate(calls["end"][mine])[:-1]
-    return np.asarray(calls[(calls["start"] >= reach) & (calls["end"] > calls["start"])])
+    return np.asarray(calls[(calls["start"] > reach) & (calls["end"] > calls["start"])])

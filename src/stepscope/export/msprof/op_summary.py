@@ -15,17 +15,20 @@ from stepscope.export.kernel_details import full_cells, with_details
 from stepscope.export.lines import Label, Numbers
 from stepscope.export.msprof.csv_cells import write as write_rows
 from stepscope.export.number_forms import THOUSANDTHS
-from stepscope.tables import Tables
+from stepscope.tables import TEXT, Tables
 
 _FIXED = ("cube_utilization(%)",)
 
 
 def write(tables: Tables, path: Path) -> list[Path]:
     """Write the file; none without rows."""
-    listed = kernel_rows(tables)
+    # msprof sorts by the device's number as text: 0, 1, 10, 2.
+    listed = kernel_rows(tables).sort(pl.col("device").cast(pl.String), "start_ns", maintain_order=True)
     if not listed.height:
         return []
     rows = with_details(tables, listed)
+    if tables.facts.level == "Level0":  # names of collectives are known there, types are not
+        rows = rows.with_columns(op_type=pl.lit(None, TEXT))
     # No blocks are counted as 0, but a communication operator has no second core to count them on.
     of_kernel = pl.col("kernel").is_not_null() if "kernel" in rows.columns else pl.lit(False)
     rows = rows.with_columns(

@@ -7,6 +7,7 @@ call is stamped after its begin and not after its end, in its thread; calls of a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ _HEADS: dict[str, tuple[int, int]] = {
     layouts.MSPROFTX.file: (MSPROFTX, 0),
 }
 # The floor: what is written at level 0 too (cann-raw.md 8).
-_LEVEL_0 = (layouts.TASK_TRACK, layouts.EXPAND_STREAM_SPEC, layouts.MSPROFTX, layouts.CONTEXT_ID_INFO)
+_LEVEL_0 = (layouts.TASK_TRACK, layouts.EXPAND_STREAM_SPEC, layouts.MSPROFTX, layouts.CONTEXT_ID_INFO, layouts.HCCL_OP_INFO)
 _MESSAGE_BYTES = 155  # of one msproftx record, which ends with a zero
 
 
@@ -101,8 +102,11 @@ class HostWriter:
     ) -> None:  # fmt: skip
         """tensor_info: `tid`, `at_ns` and `name` per operator; the other columns per tensor, with the number of its operator.
 
-        Tensors of an operator stand together, in order. `shape` has eight places; 0 ends a shape.
+        Tensors of an operator stand together, in order. `shape` has eight places; 0 ends a shape, and what follows is left
+        out, since parsers do not agree about it.
         """
+        shape = np.asarray(shape)
+        shape = np.where(np.logical_and.accumulate(shape != 0, axis=-1), shape, 0)
         op = np.asarray(op)
         count = np.bincount(op) if len(op) else np.zeros(0, np.int64)
         place = np.arange(len(op)) - (np.cumsum(count) - count)[op]  # within the operator
@@ -153,8 +157,13 @@ class HostWriter:
         return numbers
 
     def copies(self, *, tid: Any, at_ns: Any, bytes: Any, direction: Any, maximum: int = 1 << 30) -> None:
-        """memcpy_info, with the stamp of its task; direction 1 is to the device, 2 from it, 3 within."""
-        self.info(layouts.MEMCPY_INFO, tid=tid, at_ns=at_ns, bytes=bytes, maximum=maximum, direction=direction)
+        """memcpy_info, with the stamp of its task; direction 1 is to the device, 2 from it, 3 within.
+
+        The vendor's parser splits a copy above `maximum` over several tasks, so a copy that is one task is not above it.
+        """
+        self.info(
+            layouts.MEMCPY_INFO, tid=tid, at_ns=at_ns, bytes=bytes, maximum=np.maximum(bytes, maximum), direction=direction
+        )  # fmt: skip
 
     def collectives(
         self, *, tid: Any, at_ns: Any, data_type: Any, algorithm: Texts, count: Any, group: Texts, relay: Any = 0, retry: Any = 0
@@ -182,7 +191,7 @@ class HostWriter:
     ) -> None:  # fmt: skip
         """One msproftx mark or range; a long message takes several records."""
         text = message.encode("utf-8", "replace").replace(b"\0", b" ")
-        parts = [text[at : at + _MESSAGE_BYTES] for at in range(0, max(len(text), 1), _MESSAGE_BYTES)]
+        parts = list(_messages(text))
         begin, end = self.ticks([start_ns, end_ns])
         self.info(
             layouts.MSPROFTX, tid=tid, at_ns=np.full(len(parts), start_ns), source=int(extended), segment=np.arange(len(parts)),
@@ -203,6 +212,17 @@ class HostWriter:
     def wide_streams(self, *, tid: int, at_ns: int) -> None:
         """expand_stream_spec: the devices code 15-bit stream numbers."""
         self.info(layouts.EXPAND_STREAM_SPEC, tid=tid, at_ns=at_ns, wide=1)
+
+
+def _messages(text: bytes) -> Iterator[bytes]:
+    """A text in pieces that fit into a record; each is text of its own, since parsers decode them one by one."""
+    while len(text) > _MESSAGE_BYTES:
+        end = _MESSAGE_BYTES
+        while text[end] & 0xC0 == 0x80:  # inside a character
+            end -= 1
+        yield text[:end]
+        text = text[end:]
+    yield text
 
 
 def _picked(column: Any, of: npt.NDArray[Any]) -> Any:

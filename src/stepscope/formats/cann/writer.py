@@ -107,7 +107,7 @@ class ProfWriter:
         """Add lines to a file of text in the host's folder or a device's."""
         if lines:
             with self._lock:
-                self._file(device, name).write(np.frombuffer(lines.encode("utf-8", "replace"), np.uint8), 1)
+                self._file(device, name).write_lines(lines.encode("utf-8", "replace"))
 
     def ids(self, texts: Texts) -> npt.NDArray[np.uint64]:
         """Numbers of texts for a hash field; an array of numbers is passed through."""
@@ -184,10 +184,25 @@ class _SliceFile:
                 self.close()
                 continue
             now, data = data[: max(room, record)], data[max(room, record) :]
-            if self._open is None:
-                self._open = _created(self._slice)
-            _write(self._open, now.data)
-            self._size += len(now)
+            self._put(now.data)
+
+    def write_lines(self, lines: bytes) -> None:
+        """As `write`, for text: other parsers lose a line that is cut."""
+        while lines:
+            room = self._limit - self._size
+            end = len(lines) if len(lines) <= room else lines.rfind(b"\n", 0, room) + 1
+            if not end and self._size:
+                self.close()
+                continue
+            end = end or lines.find(b"\n") + 1 or len(lines)
+            self._put(memoryview(lines[:end]))
+            lines = lines[end:]
+
+    def _put(self, data: memoryview) -> None:
+        if self._open is None:
+            self._open = _created(self._slice)
+        _write(self._open, data)
+        self._size += len(data)
 
     def close(self) -> None:
         """End the slice; what comes later begins the next one."""
