@@ -174,6 +174,14 @@ def test_which_files_appear(tmp_path, level, names, expected):
     assert set(files(tmp_path, **frames, facts=Facts(level=level))) == expected
 
 
+def test_a_group_is_shown_by_its_text_where_that_is_known(tmp_path):
+    known = collective(0, 10, name="a", group="123", group_name="host%eth0_7", group_index=0)
+    unknown = collective(20, 30, name="b", group="456", group_index=1)
+    found = events(files(tmp_path, collectives=collectives(known, unknown))["msprof.json"], "M")
+    lanes = [event["args"]["name"] for event in found if event["name"] == "thread_name"]
+    assert [name for name in lanes if name.startswith("Group")] == ["Group host%eth0_7 Communication", "Group 456 Communication"]
+
+
 def test_level_0_names_collectives_but_not_their_types(tmp_path):
     told = {
         level: files(tmp_path / level, **EVERYTHING, facts=Facts(level=level))["op_summary.csv"] for level in ("Level0", "Level1")

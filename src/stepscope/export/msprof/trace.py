@@ -35,7 +35,9 @@ def write(tables: Tables, path: Path) -> list[Path]:
     cut = pl.coalesce(pl.col("start_ns") + lasted, "end_ns").alias("end_ns")
     kernels = shown.kernels.with_columns(cut, pl.lit(None, pl.Float64).alias("duration_ns"))
     layers = overlap.layers(kernels, shown.collectives)
-    timeline = lay_out(shown.but(overlap=ALL_TABLES["overlap"].conform(layers)))
+    # msprof shows a group by its text where it knows that.
+    collectives = shown.collectives.with_columns(group=pl.coalesce("group_name", "group"))
+    timeline = lay_out(shown.but(overlap=ALL_TABLES["overlap"].conform(layers), collectives=collectives))
     with replacing(path) as handle:
         write_array(_events(shown, timeline, MicrosecondText()), handle)
     return [path]
