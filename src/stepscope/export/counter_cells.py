@@ -44,7 +44,7 @@ def counter_cells(tables: Tables, rows: pl.DataFrame, fixed: Collection[str] = (
 
 
 def _counter(title: str, values: pl.Series, factor: float, form: Form) -> Part:
-    if title.endswith(("cycles", "fops")):
+    if title.endswith("cycles"):
         return Numbers(values.round().cast(pl.Int64), WHOLE, NOT_KNOWN)
     return Numbers(thousandths(values if factor == 1.0 else microseconds(values)), form, NOT_KNOWN)
 

@@ -136,8 +136,13 @@ def _vector_operations(half: bool, per_cycle: int) -> Count:
     return lambda work: np.where(work.half_floats == half, 0.0 if work.cube else work.flops / per_cycle, 0.0)
 
 
+def _at_work(work: Work) -> Values:
+    """Cycles of the pipe that computes: however small a matrix is, its unit runs (a share of 0 says that there was none)."""
+    return np.maximum(work.computing, work.cycles / 1000) if work.cube else work.computing
+
+
 _PIPES: Mapping[int, Count] = {
-    0x416: lambda work: work.computing, 0x9: _part(0.06), 0x302: lambda work: 0.6 * work.computing, 0xC: lambda work: work.reading,
+    0x416: _at_work, 0x9: _part(0.06), 0x302: lambda work: 0.6 * work.computing, 0xC: lambda work: work.reading,
     0x303: lambda work: work.writing, 0x8: lambda work: work.computing, 0xD: lambda work: work.writing, 0x54: _part(1 / 16),
     0x55: _part(1 / 800),
 }  # fmt: skip
