@@ -74,10 +74,10 @@ def tasks_of(count: int, *, first: int = 0, every: int = 1000, **fields):
     return rows
 
 
-def written(folder: Path, recorded: Recorded, *, takes: int = 1, **wanted) -> Path:
+def written(folder: Path, recorded: Recorded, *, takes: int = 1, devices=(0,), **wanted) -> Path:
     (folder / "FRAMEWORK").mkdir()
     capture = DeviceCapture(folder, Wanted(**wanted), recorded)
-    capture.start(RAW - 1000, UNIX - 1000, {0: 0})
+    capture.start(RAW - 1000, UNIX - 1000, dict.fromkeys(devices, 4096))
     for take in range(takes):
         capture.take(RAW + 10**12, last=take == takes - 1)
     capture.close(UNIX + 10**9)
@@ -98,6 +98,21 @@ def test_numbers_of_tasks_begin_anew_on_both_sides(tmp_path: Path):
     assert tables.kernel_metrics.height == 66_000
     flips = read_records(open_prof(prof).host, layouts.TASK_TRACK).rows
     assert (flips["task_type"] == 98).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("ran_on", "wanted", "folders"),
+    [
+        pytest.param([2, 2], {}, ["device_2"], id="only-the-one-that-worked"),
+        pytest.param([2, 0], {}, ["device_0", "device_2"], id="both-worked"),
+        pytest.param([2, 2], {"memory": True}, ["device_0", "device_2"], id="an-idle-one-holds-memory"),
+        pytest.param([], {}, ["device_0"], id="nothing-ran"),
+    ],
+)
+def test_which_devices_have_a_folder(tmp_path: Path, ran_on, wanted, folders):
+    prof = written(tmp_path, Recorded(tasks_of(len(ran_on), device=ran_on)), devices=(0, 2), **wanted)
+    assert sorted(path.name for path in prof.glob("device_*")) == folders
+    assert sorted(cann.read(prof).kernels["device"]) == sorted(ran_on)
 
 
 def test_what_a_capture_holds_follows_from_the_kinds_of_tasks(tmp_path: Path):

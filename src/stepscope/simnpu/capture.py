@@ -77,6 +77,7 @@ class DeviceCapture:
     def __init__(self, capture: Path, wanted: Wanted, records: Records) -> None:
         self._capture, self._wanted, self._records = capture, wanted, records
         self._devices: dict[int, DeviceRecords] = {}
+        self._held: dict[int, int] = {}  # bytes by device at the start
         self._samples: dict[int, MemorySamples] = {}
         self._traffic: dict[int, LinkSamples] = {}
         self._late = np.empty(0)
@@ -87,7 +88,7 @@ class DeviceCapture:
         """Begin to record at a moment that is given on both clocks; `devices` are in use, with the memory they hold."""
         wanted, self._offset, self._start = self._wanted, unix_ns - raw_ns, raw_ns
         session = Session(
-            os.getpid(), unix_ns, raw_ns, rank=wanted.rank, devices=tuple(devices), level=max(wanted.level, 0),
+            os.getpid(), unix_ns, raw_ns, rank=wanted.rank, devices=(), level=max(wanted.level, 0),
             metrics=wanted.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
             memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP, switches=wanted.switches,
         )  # fmt: skip
@@ -99,8 +100,11 @@ class DeviceCapture:
         self._communication = CommunicationMarks(self._records.description, self._offset)
         self._writer.ids("default")  # a folder has its dictionary, also when nothing with a name ran
         self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
-        for device, held in devices.items():
-            self._device(device, held)
+        # The vendor's parser takes a device that has a folder but no task for an error, so of several each joins when it works.
+        self._held = dict(devices)
+        if len(devices) == 1 or wanted.memory or wanted.links or wanted.ports:
+            for device in devices:
+                self._device(device)
         self._records.start()
 
     @property
@@ -136,6 +140,8 @@ class DeviceCapture:
             )  # fmt: skip
 
     def close(self, unix_ns: int | None = None) -> None:
+        if not self._devices and self._held:
+            self._device(min(self._held))
         self._writer.close(unix_ns)
 
     def _ripe(self, fresh: npt.NDArray[Any], now_raw_ns: int, last: bool) -> npt.NDArray[Any]:
@@ -211,13 +217,13 @@ class DeviceCapture:
             self._device(device)
             self._traffic[device].write(tasks[tasks["device"] == device], moved[moved["device"] == device], until_raw_ns)
 
-    def _device(self, device: int, held: int = 0) -> DeviceRecords:
+    def _device(self, device: int) -> DeviceRecords:
         known = self._devices.get(device)
         if known is None:
             self._writer.add_device(device)
             start = self._start + self._offset if self._wanted.level >= 0 else None
             known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._wanted.l2_cache, start_ns=start)
-            self._samples[device] = MemorySamples(known.writer, self._start, held, self._offset)
+            self._samples[device] = MemorySamples(known.writer, self._start, self._held.get(device, 0), self._offset)
             wanted = self._wanted
             self._traffic[device] = LinkSamples(known.writer, self._start, links=wanted.links, ports=wanted.ports)
         return known
