@@ -105,7 +105,7 @@ def test_numbers_of_tasks_begin_anew_on_both_sides(tmp_path: Path):
     [
         pytest.param([2, 2], {}, ["device_2"], id="only-the-one-that-worked"),
         pytest.param([2, 0], {}, ["device_0", "device_2"], id="both-worked"),
-        pytest.param([2, 2], {"memory": True}, ["device_0", "device_2"], id="an-idle-one-holds-memory"),
+        pytest.param([2, 2], {"memory": True, "links": True}, ["device_2"], id="an-idle-one-holds-memory"),
         pytest.param([], {}, ["device_0"], id="nothing-ran"),
     ],
 )

@@ -102,9 +102,8 @@ class DeviceCapture:
         self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
         # The vendor's parser takes a device that has a folder but no task for an error, so of several each joins when it works.
         self._held = dict(devices)
-        if len(devices) == 1 or wanted.memory or wanted.links or wanted.ports:
-            for device in devices:
-                self._device(device)
+        if len(devices) == 1:
+            self._device(*devices)
         self._records.start()
 
     @property
