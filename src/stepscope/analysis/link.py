@@ -20,27 +20,31 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
     numbers of Python calls where the source has none. What could not be matched is counted in `quality`. Linking linked
     tables changes nothing.
     """
-    tables = tables.but(
-        ops=tables.ops.with_columns(parent=op_tree.parents(tables.ops)), quality=tables.quality.filter(pl.col("source") != SOURCE)
-    )
+    parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
+    told = tables.quality.filter(pl.col("source") != SOURCE)
+    tables = tables.but(ops=tables.ops.with_columns(parent=parent), quality=told, **launched)
     device, (host, quality) = side_by_side(lambda: _device_tables(tables), lambda: _host_tables(tables), parallel=parallel)
     linked = tables.but(**device, **host)
     linked = linked.but(overlap=overlap.device_layers(linked.but(overlap=ALL_TABLES["overlap"].empty())))
     return linked.noting(*quality, *_unmatched(linked))
 
 
-def _device_tables(tables: Tables) -> dict[str, pl.DataFrame]:
-    """Kernels and collectives with their launches and operators, and the steps that these fall into."""
-    ops = tables.ops
+def _launched(tables: Tables) -> dict[str, pl.DataFrame]:
+    """Kernels and collectives with their launches."""
     # Tasks of a communication operator share its launch: their time counts once, through the operator.
     of_operators = tables.collectives.filter(pl.col("kernel").is_null())["connection_id"]
     kernels = attribution.with_launches(
         _with_communication(tables.kernels, tables.transfers), tables.api_calls, unless=of_operators
     )
-    collectives = attribution.with_launches(tables.collectives, tables.api_calls)
+    return {"kernels": kernels, "collectives": attribution.with_launches(tables.collectives, tables.api_calls)}
+
+
+def _device_tables(tables: Tables) -> dict[str, pl.DataFrame]:
+    """Kernels and collectives with their operators, and the steps that these fall into."""
+    ops = tables.ops
     enqueued = attribution.enqueue_owners(ops, tables.queue)
-    kernels = attribution.attributed(kernels, ops, tables.queue, enqueued)
-    collectives = attribution.attributed(collectives, ops, tables.queue, enqueued)
+    kernels = attribution.attributed(tables.kernels, ops, tables.queue, enqueued)
+    collectives = attribution.attributed(tables.collectives, ops, tables.queue, enqueued)
     marked = tables.steps if tables.steps.height else steps.from_ops(ops)
     ranged = steps.ranged(marked, tables.queue, attribution.launched(kernels, collectives))
     return {"kernels": kernels, "collectives": collectives, "steps": steps.with_inflated(ranged)}
