@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] and words[0] in SOON_OVER:
+    if words[:1] and words[0] in SOON_OVER and not any(word.startswith("--max-memory") for word in words):
         keep_freed_memory()
     modules = {name: import_module(f"stepscope.cli.{name}") for name in _asked(words)}
     for name, module in modules.items():
