@@ -47,12 +47,12 @@ def test_operators_are_marked_on_host_and_device():
     ]
     marks.take(np.concatenate(tasks), transfers, writers.__getitem__)
     marks.take(tasks[1], transfers[:0], writers.__getitem__)
-    rows = [(row["start"], row["end"], row["mark_id"] - 1_000_000_000, row["message"]) for row in marks.rows]
+    rows = [(row["start"], row["end"], row["mark_id"] - 200_000_000, row["message"]) for row in marks.rows]
     reduced = '{"streamId": "33","count": "6","dataType": "bfp16","groupName": "g","opName": "HcclAllreduce"}'
     received = '{"streamId": "33","count": "4","dataType": "fp32","srcRank": "1","groupName": "g","opName": "HcclRecv"}'
     assert rows == [(20, 25, 0, reduced), (50, 60, 1, received), (30, 35, 2, reduced)]
     assert {(row["pid"], row["tid"], row["domain"]) for row in marks.rows} == {(os.getpid(), 99, "communication")}
-    first = 1_000_000_000
+    first = 200_000_000
     assert writers[0].written == [
         (first, 33, 7, 12, 1100), (first + 2, 33, 7, 12, 1130), (first + 2, 33, 7, 12, 1135), (first, 33, 7, 12, 1140),
     ]  # fmt: skip
