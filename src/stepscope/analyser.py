@@ -121,7 +121,8 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
         tasks.append(lambda: _timeline(tables, folder, progress))
     # MindSpore makes a database only when asked for one.
     if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
-        tasks.append(lambda: _databases(tables, folder, progress, parallel))
+        alone = parallel and "text" not in wanted
+        tasks.append(lambda: _databases(tables, folder, progress, alone))
     if "text" in wanted:
         tasks.append(lambda: _other_text(tables, folder, progress))
     if "perfetto" in wanted:

@@ -255,7 +255,9 @@ def _read_records(
     progress(f"reading {said}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
-        reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts, parallel))
+        # Beside a PROF folder two cores are busy already.
+        split = parallel and not any(forms.values())
+        reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts, split))
     alone = not files.framework
     reads += [_prof_reader(prof, form, facts, databases_first, alone) for prof, form in forms.items() if form]
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
