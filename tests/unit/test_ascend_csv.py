@@ -149,7 +149,7 @@ def test_kernel_that_carries_out_a_collective_is_a_task(tmp_path):
 
 def test_operators_only_in_the_csv_move_the_numbers_of_transfers(tmp_path):
     text = "Name,Type,Accelerator Core,Start Time(us),Duration(us)\nfirst,t,HCCL,1,1\nsecond,t,HCCL,5.000,1\n"
-    rows = read_kernels([write(tmp_path, "k.csv", text)], quality=[], device=0)
+    rows = read_kernels([write(tmp_path, "k.csv", text)], quality=[]).on(0)
     operators = ALL_TABLES["collectives"].conform(
         pl.DataFrame({"device": [0], "start_ns": [5001], "end_ns": [6001], "name": ["second"]})
     )

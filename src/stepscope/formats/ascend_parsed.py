@@ -51,14 +51,16 @@ def read_parsed(files: ParsedFiles) -> Parsed:
         CaptureError: not one of the files holds a row.
     """
     quality: Quality = []
-    # The interpreter works on the operators of the json while the columnar engine works on the timeline.
+    of_kernels: Quality = []
     with ThreadPoolExecutor(1) as beside:
+        rows = beside.submit(kernel.read_kernels, files.of("op_summary"), quality=of_kernels)
         communication = beside.submit(recorded, files.communication, files.matrix)
         frames, devices, generation = _timeline(files.timeline, quality)
     device = files.device if files.device is not None else _single(devices)
     frames = _with_memory(frames, files, device, quality)
     device = device if device is not None else _single(_devices_of(frames))
-    frames = _with_kernels(frames, files, device, quality)
+    frames = _with_kernels(frames, files, device, rows.result().on(device), quality)
+    quality += of_kernels
     frames = _with_communication(frames, communication.result(), quality)
     frames = _with_hardware(frames, files, device, quality)
     found = {name: frame for name, frame in frames.items() if frame.height}
@@ -100,12 +102,11 @@ def _with_memory(
 
 
 def _with_kernels(
-    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, quality: Quality
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel.KernelRows, quality: Quality
 ) -> dict[str, pl.DataFrame]:
     tasks = _table(frames, "kernels")
     if not tasks.height:
         tasks = kernel.read_tasks(files.of("task_time"), quality=quality, device=device)
-    rows = kernel.read_kernels(files.of("op_summary"), quality=quality, device=device)
     if rows.compute.height:
         tasks, metrics = kernel.join_compute(tasks, rows)
         frames = {**frames, "kernel_metrics": metrics}

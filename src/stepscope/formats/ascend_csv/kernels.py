@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +75,17 @@ class KernelRows:
     metrics: pl.DataFrame
     collectives: pl.DataFrame
 
+    def on(self, device: int | None) -> KernelRows:
+        """The same rows, on this device where the file names none."""
+        named = pl.col("device").fill_null(pl.lit(device, pl.Int32))
+        return replace(self, compute=self.compute.with_columns(named), collectives=self.collectives.with_columns(named))
 
-def read_kernels(paths: Iterable[Path], *, quality: Quality, device: int | None = None) -> KernelRows:
-    """Rows of kernel_details.csv or of all slices of op_summary; `device` stands in where the file names none."""
+
+def read_kernels(paths: Iterable[Path], *, quality: Quality) -> KernelRows:
+    """Rows of kernel_details.csv or of all slices of op_summary."""
     rows = read_cells(paths, _KERNEL_CELLS, quality=quality, further=_METRIC_COLUMNS)
     end = pl.col("start_ns") + pl.col("duration_ns").floor().cast(pl.Int64)
-    rows = rows.with_columns(pl.col("device").fill_null(pl.lit(device)).cast(pl.Int32), end.alias("end_ns"))
+    rows = rows.with_columns(pl.col("device").cast(pl.Int32), end.alias("end_ns"))
     # outputs.md 16: HCCL became COMMUNICATION. A kernel that carries out a collective has that core too, but is a task.
     of_comm = pl.col("core").is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
     is_task = pl.col("name").cat.ends_with("AivKernel") | pl.col("name").cat.ends_with("AicpuKernel")
