@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prof_folder import MS, SESSION, STREAM, T0, TID, write
+from stepscope.formats import cann
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.device import read_device
 from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter, coded
@@ -291,3 +292,19 @@ def test_host_records_come_back_joined(tmp_path: Path):
     assert host.marks.select("message", "mark_id").rows() == [("step " + "x" * 200, 1)]
     assert host.op_memory.height == 1
     assert host.lost == ()
+
+
+def test_the_newer_records_of_tasks_say_the_same(tmp_path: Path):
+    folder = write(tmp_path / "old")
+    data = write(tmp_path / "new") / "host" / "data"
+    told = cann.read(folder)
+    old = read_records(open_prof(data.parents[1]).host, TASK_TRACK).rows
+    new = rows(layouts.TASK_TRACK_V2, **{name: old[name] for name in TASK_TRACK.dtype.names or ()})
+    for path in data.glob("*.compact.task_track.*"):
+        path.unlink()
+    (data / "aging.compact.task_track_v2.slice_0").write_bytes(new.tobytes())
+    found = cann.read(data.parents[1])
+    assert told.kernels.height
+    for name in ("kernels", "collectives", "transfers", "api_calls", "kernel_metrics"):
+        assert found[name].equals(told[name]), name
+    assert found.quality.equals(told.quality)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.formats.cann.folder import Prof, is_raw, open_prof
-from stepscope.formats.cann.layouts import API_EVENT, STARS, TASK_TRACK
+from stepscope.formats.cann.layouts import API_EVENT, STARS, TASK_TRACK, TASK_TRACK_V2
 
 # `platform_version` of info.json -> name of the chip.
 CHIPS = {
@@ -26,7 +26,7 @@ def obstacle_of(prof: Prof) -> str:
         return f"not yet readable: chip {chip_name(prof.chip)}"
     if not any(part.slices(STARS.file) for part in prof.devices):
         return "no device task records (stars_soc) are there"
-    if prof.host is None or not (prof.host.slices(API_EVENT.file) or prof.host.slices(TASK_TRACK.file)):
+    if prof.host is None or not any(prof.host.slices(layout.file) for layout in (API_EVENT, TASK_TRACK, TASK_TRACK_V2)):
         return "no host records (api_event, task_track) are there"
     return ""
 

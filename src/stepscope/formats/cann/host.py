@@ -31,11 +31,12 @@ from stepscope.tables import lost
 
 # Kinds of host files that `read_host` reads; the rest is somebody else's or unknown.
 HOST_FILES = (
-    "api_event.data", "compact.node_basic_info", "compact.node_attr_info", "compact.task_track", "compact.memcpy_info",
-    "compact.expand_stream_spec", "compact.capture_stream_info", "compact.hccl_op_info", "additional.tensor_info",
-    "additional.context_id_info", "additional.fusion_op_info", "additional.task_memory_info", "additional.static_op_mem",
-    "additional.hccl_info", "additional.mc2_comm_info", "additional.Multi_Thread", "additional.graph_id_map",
-    "additional.logic_stream_info", "additional.msproftx", "additional.hash_dic", "additional.type_info_dic",
+    "api_event.data", "compact.node_basic_info", "compact.node_attr_info", "compact.task_track", "compact.task_track_v2",
+    "compact.memcpy_info", "compact.expand_stream_spec", "compact.capture_stream_info", "compact.hccl_op_info",
+    "additional.tensor_info", "additional.context_id_info", "additional.fusion_op_info", "additional.task_memory_info",
+    "additional.static_op_mem", "additional.hccl_info", "additional.mc2_comm_info", "additional.Multi_Thread",
+    "additional.graph_id_map", "additional.logic_stream_info", "additional.msproftx", "additional.hash_dic",
+    "additional.type_info_dic",
 )  # fmt: skip
 
 

@@ -106,6 +106,12 @@ TASK_TRACK = _compact(
     device=(24, "<u2"), stream=(26, "<u2"), task=(28, "<u2"), flip=(30, "<u2"), task_type=(32, "<u8"), kernel=(40, "<u8"),
     extension=(48, "u1", 16),
 )  # fmt: skip
+# Newer runtimes write this one instead: stream numbers of 32 bits.
+TASK_TRACK_V2 = _compact(
+    "task_track_v2", "P",
+    device=(24, "<u2"), stream=(28, "<u4"), task=(32, "<u2"), flip=(34, "<u2"), task_type=(36, "<u4"), kernel=(40, "<u8"),
+    extension=(48, "u1", 16),
+)  # fmt: skip
 # Two layouts of one record: `maximum` and `direction` of the older, `direction_new` of the newer (cann-raw.md 3.4).
 MEMCPY_INFO = _compact(
     "memcpy_info", "PS",
@@ -225,7 +231,8 @@ STARS_SOC_PROFILE = _device(
 PCIE = _device("pcie.data", 96, "P", counter=(0, "<u8"), device=(8, "<u4"), values=(12, "<u4", 21))
 
 LAYOUTS: tuple[Layout, ...] = (
-    API_EVENT, NODE_BASIC_INFO, NODE_ATTR_INFO, TASK_TRACK, MEMCPY_INFO, EXPAND_STREAM_SPEC, CAPTURE_STREAM_INFO, HCCL_OP_INFO,
+    API_EVENT, NODE_BASIC_INFO, NODE_ATTR_INFO, TASK_TRACK, TASK_TRACK_V2, MEMCPY_INFO, EXPAND_STREAM_SPEC, CAPTURE_STREAM_INFO,
+    HCCL_OP_INFO,
     TENSOR_INFO, CONTEXT_ID_INFO, FUSION_OP_INFO, TASK_MEMORY_INFO, STATIC_OP_MEM, HCCL_INFO, MC2_COMM_INFO, MULTI_THREAD,
     GRAPH_ID_MAP, LOGIC_STREAM_INFO, MSPROFTX, STARS, PMU, TS_TRACK, LPM_INFO, LPM_FREQ, AICPU, AICPU_DP, AICPU_MODEL,
     AICPU_MIND_DATA, AICPU_OLD, HBM, HBM_2, LLC, LLC_2, DDR, NPU_MEM, NPU_MEM_APP, NPU_MEM_2, NPU_MEM_APP_2, NPU_MODULE_MEM,

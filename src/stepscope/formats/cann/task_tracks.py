@@ -14,7 +14,7 @@ from stepscope.formats.cann.api_events import RUNTIME, Ints
 from stepscope.formats.cann.codes import COPY_DIRECTIONS, worded
 from stepscope.formats.cann.dictionaries import Dictionaries
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, NONE32, TASK_TRACK
+from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, NONE32, TASK_TRACK, TASK_TRACK_V2
 from stepscope.formats.cann.records import read_records
 from stepscope.tables import lost
 
@@ -45,8 +45,11 @@ class Tracks:
 
 def read_tracks(host: Part | None, words: Dictionaries) -> Tracks:
     records = read_records(host, TASK_TRACK)
-    rows = records.rows
     losses = list(records.lost)
+    if not len(records):
+        records = read_records(host, TASK_TRACK_V2)
+        losses += records.lost
+    rows = records.rows
     if len(rows) > 1 and (rows["stamp"][1:] < rows["stamp"][:-1]).any():
         rows = rows[np.argsort(rows["stamp"], kind="stable")]
     dpu = rows["device"] >> 12 == _DPU
@@ -67,8 +70,8 @@ def read_tracks(host: Part | None, words: Dictionaries) -> Tracks:
 def _batches(device: Ints, stream: Ints, task: Ints, stamp: npt.NDArray[np.uint64], flips: npt.NDArray[Any]) -> Ints:
     """Flips of the stream before each task; tasks right before a flip that have numbers of the next round count as after it."""
     batch = np.zeros(len(device), np.int64)
-    key = device << 16 | stream
-    flip_key = (flips["device"] & _DEVICE_BITS).astype(np.int64) << 16 | flips["stream"]
+    key = device << 32 | stream
+    flip_key = (flips["device"] & _DEVICE_BITS).astype(np.int64) << 32 | flips["stream"]
     for one in np.unique(flip_key).tolist():
         mine, of_stream = np.flatnonzero(key == one), flips[flip_key == one]
         if not len(mine):
