@@ -84,6 +84,12 @@ def test_counters_stand_after_the_context(tmp_path):
     assert (header[-1], first[-1], second[-1]) == ("cube_utilization(%)", "0.000", "N/A")
 
 
+def test_operations_are_real_numbers_and_cycles_are_not(tmp_path):
+    metrics = pl.DataFrame({"kernel": [0], "aic_total_cycles": [41.0], "aic_cube_fops": [335_872.0]})
+    frames = {"kernels": kernels(task(0, 10)), "kernel_metrics": metrics, "facts": Facts(aic_metrics="ArithmeticUtilization")}
+    assert cells(files(tmp_path, **frames)["op_summary.csv"], "aic_total_cycles", "aic_cube_fops") == [("41", "335872.0")]
+
+
 def test_rounding_to_thousandths_goes_by_what_a_float_looks_like():
     values = pl.Series([0.5055, 0.0625, 0.0005, -0.0625, None, 1.0])
     assert thousandths(values).to_list() == [506, 63, 1, -63, None, 1000]

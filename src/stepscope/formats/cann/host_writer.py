@@ -33,7 +33,6 @@ _HEADS: dict[str, tuple[int, int]] = {
     layouts.HCCL_INFO.file: (COMMUNICATION, 0),
     layouts.MEMCPY_INFO.file: (RUNTIME, 801),
     layouts.TASK_TRACK.file: (RUNTIME, 802),
-    layouts.TASK_TRACK_V2.file: (RUNTIME, 802),
     layouts.CAPTURE_STREAM_INFO.file: (RUNTIME, 803),
     layouts.EXPAND_STREAM_SPEC.file: (RUNTIME, 804),
     layouts.GRAPH_ID_MAP.file: (MODEL, 0),
