@@ -2,7 +2,7 @@
 """How a command that ends soon treats memory: it keeps what it freed, since it will need as much again in a moment.
 
 Giving every large column back to the kernel and asking for zeroed pages again is a tenth of the time of an analysis,
-a fifth where a raw folder is read.
+up to a fifth where a large raw folder is read.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ def read_parsed(files: ParsedFiles) -> Parsed:
     """
     quality: Quality = []
     of_kernels: Quality = []
+    # While the timeline is read: the csv of kernels, then the operators of the json.
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(kernel.read_kernels, files.of("op_summary"), quality=of_kernels)
         communication = beside.submit(recorded, files.communication, files.matrix)

@@ -27,7 +27,7 @@ _UNNAMED = "N/A"  # framework-raw.md 3.3: what a name that is no text is shown a
 
 def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
     """Everything in a FRAMEWORK folder; what is not there is an empty table, what is broken is counted in `quality`."""
-    # The operators cost as much as all the rest.
+    # The operators are nearly half of it.
     parts = side_by_side(lambda: _operators(folder, clock), lambda: _around_them(folder, clock), parallel=parallel)
     frames = {name: frame for part, _ in parts for name, frame in part.items()}
     return Tables({**frames, "quality": pl.concat([clock.quality, *(losses for _, quality in parts for losses in quality)])})
