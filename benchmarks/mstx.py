@@ -25,8 +25,8 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's own chatter; must be 
 import torch
 
 from stepscope import mstx
-from stepscope.collect import stages
-from stepscope.collect.marks import Marks
+from stepscope.collect.marks import stages
+from stepscope.collect.marks.api import Marks
 from stepscope.collect.settings import Settings
 
 STEP_SECONDS = 0.010

@@ -26,7 +26,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's own chatter; must be 
 
 import torch
 
-from stepscope.collect.observer import Observer, ObserverOptions, load_observer
+from stepscope.collect.tiers.observer import Observer, ObserverOptions, load_observer
 
 SWITCHES = {
     "plain": {},

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter
-from stepscope.formats.cann.host_writer import HostWriter
 from stepscope.formats.cann.layouts import NONE32
-from stepscope.formats.cann.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, SLAVE
-from stepscope.formats.cann.write_settings import Session
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.host import HostWriter
+from stepscope.formats.cann.write.settings import Session
+from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, SLAVE
 
 PID, TID = 4321, 4321
 T0 = 1_767_225_600_000_000_000

@@ -33,11 +33,11 @@ from waitress.server import create_server
 from benchmarks import viewer_peer
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, Facts, Tables
-from stepscope.web import trace_index
 from stepscope.web.app import STATIC, App
-from stepscope.web.asked import Settings
-from stepscope.web.library import Library
-from stepscope.web.opened import Opened
+from stepscope.web.catalogue import Library
+from stepscope.web.loaded import Opened
+from stepscope.web.request import Settings
+from stepscope.web.timeline import index as trace_index
 
 THREADS = 4
 NESTED = (1, 2, 4, 4)  # operators of one unit by depth

@@ -18,11 +18,11 @@ import polars as pl
 
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, TEXT, Facts, Tables
-from stepscope.web import trace_index
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import page
-from stepscope.web.query import Query
-from stepscope.web.trace_index import TraceIndex
+from stepscope.web.parameters import Query
+from stepscope.web.timeline import index as trace_index
+from stepscope.web.timeline.index import TraceIndex
 from stepscope.web.views import arrows, slices, trace
 from stepscope.web.views import kernels as kernel_view
 from stepscope.web.views import memory as memory_view

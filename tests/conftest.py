@@ -35,7 +35,8 @@ def golden() -> Path:
 @pytest.fixture
 def noting_tier(monkeypatch, tmp_path):
     """Calls of the tier that records for every profiler of the test; captures go below tmp_path."""
-    from stepscope.collect import active, messages, tiers
+    from stepscope.collect import active, messages
+    from stepscope.collect.tiers import choice as tiers
 
     calls: list[str] = []
     monkeypatch.setattr(tiers, "choose", lambda settings: NotingTier(calls))

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from stepscope.collect.observer import Observer, ObserverOptions, StopReport, load_observer  # noqa: E402
+from stepscope.collect.tiers.observer import Observer, ObserverOptions, StopReport, load_observer  # noqa: E402
 from stepscope.formats.framework.records import read_records  # noqa: E402
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter
-from stepscope.formats.cann.host_writer import HostWriter
-from stepscope.formats.cann.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS
-from stepscope.formats.cann.write_settings import Chip, Session
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.host import HostWriter
+from stepscope.formats.cann.write.settings import Chip, Session
+from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS
 
 T0 = 1_700_000_000_000_000_000  # start of the session
 MS = 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.collect.tiers import TierReport
+from stepscope.collect.tiers.choice import TierReport
 
 
 class NotingTier:

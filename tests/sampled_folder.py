@@ -17,7 +17,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.layouts import Layout
-from stepscope.formats.cann.sampled import read_sampled
+from stepscope.formats.cann.sampled.tables import read_sampled
 from stepscope.tables import Tables
 
 ZERO = 2_000_000_000

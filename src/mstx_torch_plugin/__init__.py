@@ -4,7 +4,7 @@
 They are recorded while a profiler with mstx on runs; without one nothing is patched and nothing costs. `remove()` ends it.
 """
 
-from stepscope.collect.plugin import apply, remove
+from stepscope.collect.marks.plugin import apply, remove
 
 __all__ = ["remove"]
 

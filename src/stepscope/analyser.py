@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.analysis.window import only_steps
+from stepscope.analysis.step_range import only_steps
 from stepscope.capture import RECORDS, Capture, Progress, cycles_left_alone, open_all, quiet
 from stepscope.errors import CaptureError
-from stepscope.export.json_text import indent
+from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
 from stepscope.tables.threads import side_by_side
@@ -165,7 +165,7 @@ def _other_text(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
 
 
 def _perfetto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
-    from stepscope.export.perfetto import write_perfetto
+    from stepscope.export.trace.perfetto import write_perfetto
 
     progress("writing the Perfetto trace")
     return [write_perfetto(tables, folder / "perfetto_trace.json.gz")]

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.errors import CaptureError
 from stepscope.formats import cann, mindspore
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.formats.cann.chips import obstacle
 from stepscope.formats.cann.folder import is_raw
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
-from stepscope.formats.profiler_info import read_facts
 from stepscope.tables import Facts, Tables, lost
-from stepscope.tables.stack import stacked
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
+from stepscope.tables.union import stacked
 
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 SOURCES = ("auto", "raw", "parsed", "text", "db")
@@ -217,7 +217,7 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
     progress(f"reading {files.output}")
     assert files.output is not None
     if source == "text":
-        from stepscope.formats import ascend_text
+        from stepscope.formats.ascend import text as ascend_text
 
         return ascend_text.read(files.output, facts).noting(*notes)
     if len(files.databases) > 1:
@@ -231,7 +231,7 @@ def _read_trace(path: Path) -> Tables:
     if mindspore.is_runtime_trace(path):
         return mindspore.read_runtime_trace(path)
     if is_ascend_timeline(path):
-        from stepscope.formats import ascend_text
+        from stepscope.formats.ascend import text as ascend_text
 
         return ascend_text.read_trace(path)
     from stepscope.formats import kineto
@@ -240,7 +240,7 @@ def _read_trace(path: Path) -> Tables:
 
 
 def _read_database(path: Path, facts: Facts) -> Tables:
-    from stepscope.formats import ascend_db
+    from stepscope.formats.ascend import db as ascend_db
 
     return ascend_db.read(path, facts)
 
@@ -279,7 +279,7 @@ def _framework_reader(folder: Path, prof: Path | None, facts: Facts, parallel: b
     if facts.framework == "mindspore":
         window = facts.session_start_ns, facts.session_end_ns
         return lambda: mindspore.read(folder, prof, facts.profiler_info, window)
-    from stepscope.formats import collected
+    from stepscope.formats.collector import read as collected
     from stepscope.formats.framework.clock import read_clock
 
     clock = read_clock(folder.parent, prof, facts.profiler_info)
@@ -325,7 +325,7 @@ def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool, alo
     if database and (databases_first or not prof_timeline(prof)):
         chosen = database
         return lambda: _read_database(chosen, facts)
-    from stepscope.formats import msprof_output
+    from stepscope.formats.ascend import msprof_output
 
     return lambda: msprof_output.read(prof)
 

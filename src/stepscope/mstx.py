@@ -7,7 +7,7 @@ with stepscope.mstx.mstx_range("evaluation", domain="mine"):
 They are recorded while a profiler with `_ExperimentalConfig(mstx=True)` runs and cost next to nothing otherwise.
 """
 
-from stepscope.collect.marks import annotate, mark, mstx_range, range_end, range_pop, range_push, range_start
+from stepscope.collect.marks.api import annotate, mark, mstx_range, range_end, range_pop, range_push, range_start
 
 __all__ = ["annotate", "mark", "mstx", "mstx_range", "range_end", "range_pop", "range_push", "range_start"]
 

@@ -16,7 +16,7 @@ from stepscope.errors import CaptureError
 from stepscope.export.memory_timeline import export_memory_timeline
 from stepscope.export.op_args import write_op_args
 from stepscope.export.stacks import export_stacks
-from stepscope.export.trace_view import write as write_trace
+from stepscope.export.trace.view import write as write_trace
 from stepscope.tables import Tables
 
 _NICENESS = 10

@@ -53,7 +53,7 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def serving(*folders: Path) -> Iterator[str]:
     """Address of a running viewer."""
-    from stepscope.web.asked import Settings
+    from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
     server = Server(folders, Address(), Settings())

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepscope.errors import CaptureError
-from stepscope.formats import ascend_text, msprof_output
-from stepscope.formats.ascend_csv import hardware, memory
-from stepscope.formats.ascend_csv.kernels import read_kernels
+from stepscope.formats.ascend import hardware, memory, msprof_output
+from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.kernel_details import read_kernels
 from stepscope.tables import Facts
 
 HEADER = "Device_id,Name,Accelerator Core,Start Time(us),Duration(us),Block Num,Input Shapes,aiv_time(us)\n"

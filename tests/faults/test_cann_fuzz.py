@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from prof_folder import write
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
-from stepscope.formats.cann.device import read_device
-from stepscope.formats.cann.dictionaries import read_dictionaries
+from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import Prof, open_prof
-from stepscope.formats.cann.host import read_host
+from stepscope.formats.cann.host.dictionaries import read_dictionaries
+from stepscope.formats.cann.host.side import read_host
 from stepscope.formats.cann.layouts import LAYOUTS, STARS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
-from stepscope.formats.cann.sampled import read_sampled
+from stepscope.formats.cann.sampled.tables import read_sampled
 from stepscope.tables import ALL_TABLES
 
 TEXTS = {

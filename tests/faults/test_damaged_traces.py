@@ -13,7 +13,7 @@ import pytest
 
 from stepscope.errors import CaptureError
 from stepscope.formats import kineto
-from stepscope.formats.trace_events import read_events
+from stepscope.formats.chrome.events import read_events
 
 EVENTS = [
     {

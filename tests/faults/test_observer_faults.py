@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from observed import the_observer  # noqa: E402
-from stepscope.collect.observer import Observer, ObserverOptions  # noqa: E402
+from stepscope.collect.tiers.observer import Observer, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
 from stepscope.formats.framework.clock import Clock  # noqa: E402
 from stepscope.formats.framework.layouts import KINDS  # noqa: E402
@@ -25,7 +25,7 @@ EVERYTHING = ObserverOptions(record_shapes=True, profile_memory=True, with_stack
 PREAMBLE = """
     import os, sys, threading, torch
     from pathlib import Path
-    from stepscope.collect.observer import ObserverOptions, load_observer
+    from stepscope.collect.tiers.observer import ObserverOptions, load_observer
     folder = Path(sys.argv[1])
     observer = load_observer()
     def record(**options):

@@ -13,7 +13,7 @@ import pytest
 
 import stepscope
 from stepscope.analyser import analyse
-from stepscope.collect.observer import load_observer
+from stepscope.collect.tiers.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 pytestmark = pytest.mark.slow  # each case is a training process of its own

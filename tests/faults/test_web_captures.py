@@ -11,8 +11,8 @@ from werkzeug.test import Client
 
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
-from stepscope.web.library import Library
-from stepscope.web.opened import open_capture
+from stepscope.web.catalogue import Library
+from stepscope.web.loaded import open_capture
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 

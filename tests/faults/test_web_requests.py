@@ -12,10 +12,10 @@ from werkzeug.test import Client, EnvironBuilder
 
 from stepscope.web import routes
 from stepscope.web.app import App
-from stepscope.web.asked import Settings
+from stepscope.web.catalogue import Library
 from stepscope.web.guard import inside
-from stepscope.web.library import Library
 from stepscope.web.problems import Problem
+from stepscope.web.request import Settings
 
 HTML = "<img src=x onerror=alert(1)>"
 

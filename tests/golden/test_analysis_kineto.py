@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.analysis.attribution import attributed
-from stepscope.analysis.link import link
+from stepscope.analysis.link.attribution import attributed
+from stepscope.analysis.link.capture import link
 from stepscope.formats import kineto
 
 TRACES = [

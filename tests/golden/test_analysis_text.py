@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from stepscope.analysis.flows import enqueue_to_dequeue, forward_backward_flows, operator_to_device
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.operators import operator_details
 from stepscope.analysis.overlap import LAYERS, layers
 from stepscope.analysis.statistics import api_statistic, kernel_rows, op_statistic, waits
 from stepscope.analysis.step_time import step_trace_time
-from stepscope.formats.ascend_text import read
+from stepscope.formats.ascend.text import read
 from stepscope.tables import Facts, Tables
 
 CAPTURES = [f"level{level}/rank{rank}_ascend_pt" for level in (0, 2) for rank in (0, 1)]

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.formats import ascend_text
+from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.metric_names import is_metric, to_canonical
 from stepscope.tables import Facts, Tables
-from stepscope.tables.metric_names import is_metric, to_canonical
 
 CAPTURES = [f"{level}/rank{rank}" for level in ("level0", "level2") for rank in (0, 1)]
 LEVEL2 = [name for name in CAPTURES if name.startswith("level2")]

@@ -9,10 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.capture import open_capture
 from stepscope.cli import main
-from stepscope.formats import ascend_db, cann, msprof_output
+from stepscope.formats import cann
+from stepscope.formats.ascend import db as ascend_db
+from stepscope.formats.ascend import msprof_output
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.tables.store import read_store
 

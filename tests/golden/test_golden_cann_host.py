@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from stepscope.formats.cann.folder import open_prof
-from stepscope.formats.cann.host import read_host
+from stepscope.formats.cann.host.side import read_host
 
 A2 = ("a2_elementwise_1task", "a2_torch_add_2100tasks", "a2_pypto_mix_aicpu_event")
 

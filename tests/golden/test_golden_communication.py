@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.export.communication_json import communication_json, communication_matrix_json
-from stepscope.formats import ascend_db, ascend_text
+from stepscope.formats.ascend import db as ascend_db
+from stepscope.formats.ascend import text as ascend_text
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
 GIVEN = ("collective_times", "collective_packets", "collective_links")

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.formats import kineto
 from stepscope.tables import Tables
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.analysis.link import link
-from stepscope.analysis.memory import allocations, record_rows
-from stepscope.formats.ascend_text import read
+from stepscope.analysis.link.capture import link
+from stepscope.analysis.memory.blocks import allocations, record_rows
+from stepscope.formats.ascend.text import read
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
 CAPTURES = [f"level{level}/rank{rank}_ascend_pt" for level in (0, 2) for rank in (0, 1)]

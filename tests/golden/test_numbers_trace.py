@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from viewer_numbers import Viewer, each_capture, first_event, folder, ns, timeline, where
 
-from stepscope.web.binary_columns import decode
+from stepscope.web.timeline.binary_columns import decode
 
 
 @each_capture

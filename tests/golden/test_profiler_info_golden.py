@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.formats.framework import read_clock
-from stepscope.formats.profiler_info import read_facts
 
 
 @pytest.mark.parametrize("form", ["text", "db"])

@@ -10,12 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
 from stepscope.export.text_files import write_text
-from stepscope.formats import ascend_db, ascend_text
-from stepscope.formats.profiler_info import read_facts
+from stepscope.formats.ascend import db as ascend_db
+from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.tables import Tables
 
 CAPTURES = [f"{level}/rank{rank}_ascend_pt" for level in ("level0", "level2") for rank in (0, 1)]

@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.export.text_files import write_text
-from stepscope.formats import ascend_text
-from stepscope.formats.profiler_info import read_facts
+from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.tables import Tables
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"

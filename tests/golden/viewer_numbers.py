@@ -14,7 +14,7 @@ import pytest
 from werkzeug.test import Client
 
 from stepscope.web.app import App
-from stepscope.web.library import Library
+from stepscope.web.catalogue import Library
 
 LEVELS = ("level0", "level2")
 CAPTURES = [(level, rank) for level in LEVELS for rank in (0, 1)]

@@ -12,7 +12,7 @@ from samples import block, blocks, fields, output, seeds_folder, start, write
 
 import stepscope
 from npu_process import reason_without_device
-from stepscope.collect.observer import load_observer
+from stepscope.collect.tiers.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
 pytestmark = pytest.mark.slow  # the samples are training processes and analyses

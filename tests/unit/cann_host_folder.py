@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.formats.cann.folder import open_prof
-from stepscope.formats.cann.host import HostSide, read_host
+from stepscope.formats.cann.host.side import HostSide, read_host
 from stepscope.formats.cann.layouts import API_EVENT, EVENT_END, HOST_MAGIC, NONE32, TASK_TRACK, Layout
 
 ACL, MODEL, NODE, HCCL, RUNTIME = 20000, 15000, 10000, 5500, 5000

@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.formats import ascend_text, msprof_output
-from stepscope.formats.ascend_csv import hardware, memory
-from stepscope.formats.ascend_csv.kernels import guess_compute, join_collectives, join_compute, read_kernels, read_tasks
+from stepscope.formats.ascend import hardware, memory, msprof_output
+from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.kernel_details import guess_compute, join_collectives, join_compute, read_kernels, read_tasks
+from stepscope.formats.ascend.metric_names import CSV_COLUMNS, csv_columns, is_metric, to_canonical, to_csv
 from stepscope.tables import ALL_TABLES, Facts
-from stepscope.tables.metric_names import CSV_COLUMNS, csv_columns, is_metric, to_canonical, to_csv
 
 T0 = 1_736_412_474_730_135_222
 

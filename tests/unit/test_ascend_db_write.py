@@ -11,9 +11,9 @@ from database_files import rows_of
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
-from stepscope.formats.ascend_db import read
+from stepscope.formats.ascend.db import read
+from stepscope.formats.ascend.db.schema import ENUMS, PROFILER_DB
 from stepscope.tables import Facts, Tables
-from stepscope.tables.ascend_db_schema import ENUMS, PROFILER_DB
 
 OFFSET = 5 << 28
 
@@ -351,7 +351,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_what_sqlite_refuses_is_explained(tmp_path, monkeypatch):
     twice = pl.DataFrame({"id": [1, 1], "value": ["a", "b"]})
-    monkeypatch.setattr("stepscope.export.string_ids.StringIds.table", lambda self: twice)
+    monkeypatch.setattr("stepscope.render.string_ids.StringIds.table", lambda self: twice)
     with pytest.raises(CaptureError) as caught:
         write_profiler_db(Tables({"ops": ops(op("new", 1, 2))}), tmp_path / "p.db")
     assert "UNIQUE" in str(caught.value.cause)

@@ -20,9 +20,9 @@ from capture_rows import (
     task,
 )
 
-from stepscope.analysis.attribution import attributed, launched, with_launches
-from stepscope.analysis.link import link
-from stepscope.analysis.op_tree import parents
+from stepscope.analysis.link.attribution import attributed, launched, with_launches
+from stepscope.analysis.link.capture import link
+from stepscope.analysis.link.op_tree import parents
 from stepscope.analysis.operators import operator_details
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capture_rows import MAIN, op, ops, rows
 
-from stepscope.analysis.call_stacks import stacks
+from stepscope.analysis.link.call_stacks import stacks
 
 
 def call(name: str, start: int, end: int, tid: int = MAIN) -> dict[str, object]:

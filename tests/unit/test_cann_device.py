@@ -12,10 +12,10 @@ from cann_device_folder import device_part, filled, flips, joined, lpm, ns, pmu,
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.cann.device import DeviceSide, read_device
-from stepscope.formats.cann.flips import Flips, batch_ids
+from stepscope.formats.cann.device.flips import Flips, batch_ids
+from stepscope.formats.cann.device.side import DeviceSide, read_device
+from stepscope.formats.cann.device.stars import pair, task_ids
 from stepscope.formats.cann.layouts import LPM_INFO, PMU, STARS, TS_TRACK
-from stepscope.formats.cann.stars import pair, task_ids
 
 START, END, SUB_START, SUB_END = 0, 1, 34, 35
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from cann_device_folder import device_part, joined, lpm, pmu, stars
 
-from stepscope.formats.cann.device import DeviceSide, read_device
+from stepscope.formats.ascend.metric_names import CSV_COLUMNS, to_canonical
+from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.layouts import LPM_INFO, PMU, STARS
-from stepscope.tables.metric_names import CSV_COLUMNS, to_canonical
 
 AIC, AIV, MIX_AIC, MIX_AIV = {"ffts": 0}, {"ffts": 1 << 13}, {"ffts": 4 << 13, "sub_type": 6}, {"ffts": 4 << 13, "sub_type": 7}
 TIME_NS = 100.0

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.formats.cann.dictionaries import Words, level_names, read_dictionaries
 from stepscope.formats.cann.folder import open_prof
-from stepscope.formats.cann.hash import HashDictionary, text_hash, text_hashes
+from stepscope.formats.cann.host.dictionaries import Words, level_names, read_dictionaries
+from stepscope.formats.cann.write.hash import HashDictionary, text_hash, text_hashes
 
 
 def dictionaries(tmp_path: Path, hashes: list[bytes] = (), types: list[bytes] = ()):

@@ -8,10 +8,10 @@ import pytest
 from cann_host_folder import ACL, HCCL, LAUNCH, MASTER, MODEL, NODE, RUNTIME, STEP_INFO, HostFolder, tensor
 
 from stepscope.analysis.statistics import api_statistic
-from stepscope.formats.cann import operators
 from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.folder import Prof
-from stepscope.formats.cann.host import read_host
+from stepscope.formats.cann.host import operators
+from stepscope.formats.cann.host.side import read_host
 from stepscope.formats.cann.layouts import (
     CONTEXT_ID_INFO,
     HCCL_INFO,

@@ -9,7 +9,7 @@ import pytest
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.layouts import HBM, LAYOUTS, MSPROFTX, STARS, TASK_TRACK, TS_TRACK, Layout
 from stepscope.formats.cann.records import read_records, unknown_files
-from stepscope.formats.cann.writer import rows
+from stepscope.formats.cann.write.folder import rows
 
 
 def folder(tmp_path: Path, **files: bytes) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from sampled_folder import DEVICE_TICK_0, HOST_TICK_0, ZERO, losses, points, records, sampled
 from stepscope.formats.cann import layouts
-from stepscope.formats.cann.sampled import DEVICE_FILES, DEVICE_RECORDS, HOST_FILES, with_op_names
+from stepscope.formats.cann.sampled.tables import DEVICE_FILES, DEVICE_RECORDS, HOST_FILES, with_op_names
 from stepscope.tables import ALL_TABLES
 
 SECOND_US = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from sampled_folder import DEVICE_NS_0, HOST_NS_0, losses, points, records, sampled
 from stepscope.formats.cann import layouts
-from stepscope.formats.cann.sampled import DEVICE_TEXTS, HOST_TEXTS
+from stepscope.formats.cann.sampled.tables import DEVICE_TEXTS, HOST_TEXTS
 
 SECOND = 10**9
 MB = 1 << 20

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from prof_folder import MS, SESSION, STREAM, T0, TID, write
 from stepscope.formats import cann
 from stepscope.formats.cann import layouts
-from stepscope.formats.cann.device import read_device
-from stepscope.formats.cann.device_writer import MIX_AIC, DeviceWriter, coded
-from stepscope.formats.cann.dictionaries import read_dictionaries
+from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import open_prof
-from stepscope.formats.cann.host import read_host
-from stepscope.formats.cann.host_writer import HostWriter
+from stepscope.formats.cann.host.dictionaries import read_dictionaries
+from stepscope.formats.cann.host.side import read_host
 from stepscope.formats.cann.layouts import LAYOUTS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
-from stepscope.formats.cann.task_ids import PERIOD, TaskIds
-from stepscope.formats.cann.write_settings import METRIC_EVENTS, Session
-from stepscope.formats.cann.writer import ProfWriter, in_order, rows
+from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter, coded
+from stepscope.formats.cann.write.folder import ProfWriter, in_order, rows
+from stepscope.formats.cann.write.host import HostWriter
+from stepscope.formats.cann.write.settings import METRIC_EVENTS, Session
+from stepscope.formats.cann.write.task_ids import PERIOD, TaskIds
 
 
 def is_host(layout: Layout) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.formats.communication_json import read_communication
+from stepscope.formats.ascend.communication import read_communication
 from stepscope.tables import ALL_TABLES
 
 INFO = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.event_borders import Events
-from stepscope.formats.event_columns import TextColumns, text_columns
-from stepscope.formats.event_templates import Templates
+from stepscope.formats.chrome.borders import Events
+from stepscope.formats.chrome.columns import TextColumns, text_columns
+from stepscope.formats.chrome.templates import Templates
 
 WANTED = ["name", "ts", "dur", "args.a", "args.b"]
 

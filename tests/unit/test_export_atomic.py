@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from stepscope.errors import CaptureError
-from stepscope.export import atomic
-from stepscope.export.atomic import make_folder, replacing, write_rows
+from stepscope.render import atomic
+from stepscope.render.atomic import make_folder, replacing, write_rows
 
 
 def test_content_appears_under_the_final_name_with_its_mode(tmp_path):

@@ -16,9 +16,9 @@ from stepscope.export import (
     step_trace_time,
     task_time,
 )
-from stepscope.export.csv_file import duration, in_own_quotes, quoted, rounded, whole_ns, write_csv
+from stepscope.formats.ascend.metric_names import CSV_COLUMNS
+from stepscope.render.csv_file import duration, in_own_quotes, quoted, rounded, whole_ns, write_csv
 from stepscope.tables import ALL_TABLES, Facts, Tables
-from stepscope.tables.metric_names import CSV_COLUMNS
 
 T = 1_700_000_000_000_000_000
 AT = "1700000000000000"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.errors import CaptureError
-from stepscope.export.perfetto import write_perfetto
-from stepscope.export.trace_lanes import lanes
+from stepscope.export.trace.lanes import lanes
+from stepscope.export.trace.perfetto import write_perfetto
 from stepscope.tables import Facts, Tables
 
 T = 1_700_000_000_123_456_789

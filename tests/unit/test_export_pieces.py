@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.export import lines, pieces
-from stepscope.export.lines import Fraction, Label, Lines, Numbers, Part, Text, Whole
-from stepscope.export.number_forms import SHORTEST, THOUSANDTHS, THOUSANDTHS_TAB
+from stepscope.render import lines, pieces
+from stepscope.render.lines import Fraction, Label, Lines, Numbers, Part, Text, Whole
+from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, THOUSANDTHS_TAB
 
 # Enough rows for digits to be written in groups.
 MANY = 100_000

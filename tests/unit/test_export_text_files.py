@@ -10,9 +10,9 @@ from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
 from stepscope.errors import CaptureError
 from stepscope.export import task_time
-from stepscope.export.atomic import replacing
 from stepscope.export.parquet import write_parquet
 from stepscope.export.text_files import write_text
+from stepscope.render.atomic import replacing
 from stepscope.tables import Facts, Tables
 
 T = 1_700_000_000_000_000_000

@@ -7,8 +7,8 @@ import json
 import pytest
 from capture_rows import collective, collectives, kernels, op, ops, queue, queued, rows, task
 
-from stepscope.export import trace_view
-from stepscope.export.trace_layers import CANN, HARDWARE, OVERLAP, Layer, Processes
+from stepscope.export.trace import view as trace_view
+from stepscope.export.trace.layers import CANN, HARDWARE, OVERLAP, Layer, Processes
 from stepscope.tables import Facts, Tables
 
 T = 1_700_000_000_000_000_000  # a time of today, so that texts have their real length
@@ -446,7 +446,7 @@ def test_gpu_layers_carry_their_own_names(tmp_path):
 
 
 def test_many_rows_come_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepscope.export.lines.SLICE_ROWS", 3)
+    monkeypatch.setattr("stepscope.render.lines.SLICE_ROWS", 3)
     text = written(tmp_path, ops=ops(*(op(f"op{number}", T + number, T + number + 1) for number in range(20))))
     assert [event["name"] for event in events(text, ph="X")] == [f"op{number}" for number in range(20)]
 

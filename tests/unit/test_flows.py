@@ -11,7 +11,7 @@ from stepscope.analysis.flows import (
     forward_backward_links,
     operator_to_device,
 )
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 
 PASSES = ops(
     op("fwd early", 0, 1, seq=5),

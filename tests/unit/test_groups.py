@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.analysis.groups import group_numbers, last_started, rows_by_group
+from stepscope.analysis.link.groups import group_numbers, last_started, rows_by_group
 
 
 def test_equal_values_have_equal_numbers_in_all_frames():

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from kineto_events import BASE_NS, event, kernel, written
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.errors import CaptureError
 from stepscope.formats import kineto
 

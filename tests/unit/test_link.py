@@ -19,7 +19,7 @@ from capture_rows import (
     task,
 )
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.tables import ALL_TABLES, lost
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.collect import loader_workers
-from stepscope.collect.loader_workers import Board
-from stepscope.formats import collected
+from stepscope.collect.sources import loader_workers
+from stepscope.collect.sources.loader_workers import Board
+from stepscope.formats.collector import read as collected
 from stepscope.formats.framework.clock import Clock
 
 FORK = """
 import os, sys
 from pathlib import Path
-from stepscope.collect.loader_workers import Board
+from stepscope.collect.sources.loader_workers import Board
 
 board = Board()
 board.open(Path("a"))

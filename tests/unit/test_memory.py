@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis.memory import allocations, record_rows
+from stepscope.analysis.memory.blocks import allocations, record_rows
 from stepscope.tables import ALL_TABLES
 
 MAIN, WORKER = 11, 12

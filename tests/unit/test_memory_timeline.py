@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis.data_flow import data_flow, op_kinds
-from stepscope.analysis.memory_categories import Category, categorised
-from stepscope.analysis.memory_timeline import Action, memory_timeline, running_sums
-from stepscope.analysis.mutated_inputs import changed_inputs, is_operator
-from stepscope.analysis.storages import followed
+from stepscope.analysis.memory.categories import Category, categorised
+from stepscope.analysis.memory.data_flow import data_flow, op_kinds
+from stepscope.analysis.memory.mutated_inputs import changed_inputs, is_operator
+from stepscope.analysis.memory.storages import followed
+from stepscope.analysis.memory.timeline import Action, memory_timeline, running_sums
 from stepscope.errors import CaptureError
 from stepscope.export.memory_timeline import export_memory_timeline
 from stepscope.tables import ALL_TABLES, Tables

@@ -13,8 +13,8 @@ from capture_rows import MAIN, api, api_calls, collective, collectives, kernels,
 from stepscope.export.counter_cells import thousandths
 from stepscope.export.msprof import write_msprof
 from stepscope.export.msprof.op_summary import waited
+from stepscope.formats.ascend.metric_names import csv_columns
 from stepscope.tables import Facts
-from stepscope.tables.metric_names import csv_columns
 
 EPOCH = 1_784_177_114_188_308_150  # a time of today: floats of microseconds are 0.25 apart
 STAMP = "20260716124520"

@@ -15,12 +15,14 @@ import pytest
 
 from stepscope import mstx
 from stepscope.analysis.marks import mark_summary
-from stepscope.collect import mark_log, marks, stages
-from stepscope.collect.marks import Marks
+from stepscope.collect.marks import api as marks
+from stepscope.collect.marks import log as mark_log
+from stepscope.collect.marks import stages
+from stepscope.collect.marks.api import Marks
 from stepscope.collect.settings import Settings
 from stepscope.export.ascend_db import write_profiler_db
-from stepscope.formats import mark_lines
-from stepscope.formats.communication_text import communication_message
+from stepscope.formats.ascend.communication_text import communication_message
+from stepscope.formats.collector import mark_lines
 from stepscope.formats.framework.clock import Clock
 from stepscope.tables import ALL_TABLES, Tables
 
@@ -199,7 +201,7 @@ import os, sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")  # the writing thread is a second one
 from stepscope import mstx
-from stepscope.collect.marks import Marks, current
+from stepscope.collect.marks.api import Marks, current
 from stepscope.collect.settings import Settings
 recorded = Marks(Path(sys.argv[1]), Settings(experimental={"_mstx": True}))
 recorded.start()

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from observed import Training, observed, the_observer  # noqa: E402
-from stepscope.collect.observer import ObserverError, ObserverOptions  # noqa: E402
+from stepscope.collect.tiers.observer import ObserverError, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
 from stepscope.formats.framework.clock import Clock  # noqa: E402
 from stepscope.tables.tensor_text import parse_module_params, parse_optimizer_params  # noqa: E402
@@ -400,5 +400,5 @@ def test_files_are_private_and_appear_with_their_first_bytes(tmp_path):
 
 
 def test_importing_collect_does_not_import_torch():
-    code = "import sys, stepscope.collect.observer; sys.exit('torch' in sys.modules)"
+    code = "import sys, stepscope.collect.tiers.observer; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

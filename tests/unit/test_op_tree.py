@@ -9,7 +9,7 @@ from capture_rows import WORKER, op, ops
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analysis.op_tree import child_sums, depths, innermost, levels, parents, subtree_sums
+from stepscope.analysis.link.op_tree import child_sums, depths, innermost, levels, parents, subtree_sums
 
 
 @pytest.mark.parametrize(

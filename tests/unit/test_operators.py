@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from capture_rows import DEQUEUE, MAIN, WORKER, collective, collectives, kernels, op, ops, queue, queued, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.operators import operator_details, operator_summary
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import stepscope
 from stepscope import analyser, profiler
-from stepscope.collect.param_tensors import write_param_tensors
-from stepscope.collect.tiers import TierReport
+from stepscope.collect.sources.param_tensors import write_param_tensors
+from stepscope.collect.tiers.choice import TierReport
 from stepscope.formats.discover import find
 from stepscope.formats.framework import Clock, read
 from stepscope.profiler import profile

@@ -13,8 +13,8 @@ import pytest
 
 import stepscope
 from stepscope import profiler
-from stepscope.analysis.call_stacks import stacks
 from stepscope.analysis.flows import forward_backward_links
+from stepscope.analysis.link.call_stacks import stacks
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 

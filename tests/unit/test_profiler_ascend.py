@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.collect import active, ascend, messages
+from stepscope.collect import active, messages
+from stepscope.collect.tiers import ascend
 from stepscope.profiler import ProfilerActivity, _ExperimentalConfig, profile, supported_activities
 
 

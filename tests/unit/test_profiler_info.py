@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.tables import Facts
 
 

@@ -15,14 +15,15 @@ import orjson
 import pytest
 
 from stepscope.capture import open_capture
-from stepscope.collect import active, budget, host_sampler, spool
+from stepscope.collect import active, budget, spool
 from stepscope.collect.clocks import now, raw_ns
-from stepscope.collect.gc_pauses import GcPauses
-from stepscope.collect.host_sampler import HEADER, HostSampler
 from stepscope.collect.settings import Budget
-from stepscope.formats import os_calls
+from stepscope.collect.sources import host_sampler
+from stepscope.collect.sources.gc_pauses import GcPauses
+from stepscope.collect.sources.host_sampler import HEADER, HostSampler
+from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.collector import os_calls
 from stepscope.formats.framework import Clock
-from stepscope.formats.profiler_info import read_facts
 from stepscope.profiler import _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 
 GC_RECORD = struct.Struct("<3Q")
@@ -231,7 +232,7 @@ def test_calls_of_the_operating_system(perf, noting_tier, tmp_path, monkeypatch)
              " 1001.000 (         ): a b/78 read(fd: 1</x/9 >  ...", " 1001.000 ( 0.250 ms): a b/78  ... [continued]: read()) = 1",
              *[" 2000.000 ( 0.001 ms): a b/77 getsid() = 1"] * 5]  # fmt: skip
     perf("\n".join(lines), "while :; do sleep 0.05; done")
-    monkeypatch.setattr("stepscope.collect.os_calls.raw_ns", lambda: 9_000_000_000)
+    monkeypatch.setattr("stepscope.collect.sources.os_calls.raw_ns", lambda: 9_000_000_000)
     config = _ExperimentalConfig(host_sys=["osrt"])
     with profile(on_trace_ready=lambda prof: None, experimental_config=config) as prof:
         framework = Path(prof.prof_if.prof_path) / "FRAMEWORK"

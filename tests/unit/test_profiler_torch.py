@@ -21,7 +21,7 @@ from stepscope.profiler import _ExperimentalConfig, _KinetoProfile, profile, sch
 from stepscope.report import top
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
-from stepscope.collect.observer import load_observer  # noqa: E402 - after the skip
+from stepscope.collect.tiers.observer import load_observer  # noqa: E402 - after the skip
 
 pytestmark = pytest.mark.slow  # analysis runs in another process, which takes a second to start
 
@@ -269,7 +269,7 @@ def test_a_failing_analysis_is_one_warning(tier, monkeypatch, capsys):
 
 def test_without_the_native_observer_it_says_so_once(monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("STEPSCOPE_COLLECTOR", raising=False)
-    monkeypatch.setattr("stepscope.collect.native_tier.load_observer", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("stepscope.collect.tiers.native.load_observer", lambda: "there is no C++ compiler")
     monkeypatch.setattr(messages, "_said", set())
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

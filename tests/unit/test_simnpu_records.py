@@ -12,7 +12,7 @@ from stepscope.formats import cann
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.records import read_records
-from stepscope.formats.cann.write_settings import METRIC_EVENTS
+from stepscope.formats.cann.write.settings import METRIC_EVENTS
 from stepscope.simnpu import counters
 from stepscope.simnpu.capture import DeviceCapture, Wanted
 from stepscope.simnpu.launches import LaunchTimes, apart

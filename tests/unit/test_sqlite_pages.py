@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.export import sqlite_pages
-from stepscope.export.sqlite_file import building
-from stepscope.tables.ascend_db_schema import DbColumn, DbTable
+from stepscope.formats.ascend.db.schema import DbColumn, DbTable
+from stepscope.render import sqlite_pages
+from stepscope.render.sqlite_file import building
 
 ROWS = 30_000
 NUMBERS = np.arange(ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.tables import ALL_TABLES, Facts, Tables, lost
-from stepscope.tables.stack import stacked
+from stepscope.tables.union import stacked
 
 
 def table(name: str, **columns: list[object]) -> pl.DataFrame:

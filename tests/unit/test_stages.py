@@ -10,10 +10,10 @@ import threading
 import pytest
 
 from stepscope import mstx
-from stepscope.collect import stages
-from stepscope.collect.marks import Marks
+from stepscope.collect.marks import stages
+from stepscope.collect.marks.api import Marks
 from stepscope.collect.settings import Settings
-from stepscope.formats import mark_lines
+from stepscope.formats.collector import mark_lines
 
 torch = pytest.importorskip("torch", reason="stages are those of torch")
 pytestmark = pytest.mark.slow  # torch is loaded, and compiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from capture_rows import MAIN, api, api_calls, collective, collectives, kernels, rows, steps, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.statistics import api_statistic, communication_statistic, kernel_rows, kernel_summary, op_statistic
 from stepscope.tables import Facts
 

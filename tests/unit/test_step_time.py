@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from capture_rows import MAIN, api, api_calls, collective, collectives, kernels, op, ops, steps, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.step_time import step_trace_time, step_trace_time_by_task
 
 

@@ -8,8 +8,8 @@ from capture_rows import MAIN, WORKER, api, api_calls, collective, collectives, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analysis.attribution import launched
-from stepscope.analysis.link import link
+from stepscope.analysis.link.attribution import launched
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.steps import from_ops, ranged, ranged_by_connection, step_of, with_inflated
 
 

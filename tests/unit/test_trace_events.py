@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepscope.errors import CaptureError
-from stepscope.formats.trace_events import read_events, read_header
+from stepscope.formats.chrome.events import read_events, read_header
 
 INT, TEXT, REAL = pl.Int64(), pl.String(), pl.Float64()
 

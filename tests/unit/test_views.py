@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capture_rows import MAIN, WORKER, kernels, op, ops, rows, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.analysis.views import module_view, stack_view
 
 

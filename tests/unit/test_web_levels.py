@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.web import levels
-from stepscope.web.binary_columns import decode, encode
-from stepscope.web.depth_rows import depth_rows
+from stepscope.web.timeline import levels
+from stepscope.web.timeline.binary_columns import decode, encode
+from stepscope.web.timeline.depth_rows import depth_rows
 
 
 def rows(*spans):

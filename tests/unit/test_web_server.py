@@ -14,7 +14,7 @@ from werkzeug.test import Client
 from stepscope.cli import main
 from stepscope.errors import CaptureError
 from stepscope.web import routes
-from stepscope.web.asked import Settings
+from stepscope.web.request import Settings
 from stepscope.web.server import Address, Server, names_of
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": {}}

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from capture_rows import MAIN, WORKER, api, api_calls, kernels, op, ops, queue, queued, rows, steps, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.tables import Facts
-from stepscope.web import trace_index
-from stepscope.web.binary_columns import decode
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.query import Query
+from stepscope.web.timeline import index as trace_index
+from stepscope.web.timeline.binary_columns import decode
 from stepscope.web.views import arrows, slices, trace, trace_export
 
 BASE = 1_000_000

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops, rows, steps, tables, task
 
-from stepscope.analysis.link import link
+from stepscope.analysis.link.capture import link
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import Facts, Tables
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown, csv_text, page
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.query import Query
 from stepscope.web.sql import Database
 from stepscope.web.view_list import views_of
 from stepscope.web.views import diff, distributed, files, findings, flame, memory, modules, operators, overview

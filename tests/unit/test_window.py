@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.window import between, only_steps
+from stepscope.analysis.step_range import between, only_steps
 from stepscope.tables import ALL_TABLES, Tables
 
 

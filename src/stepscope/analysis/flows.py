@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.attribution import launched
+from stepscope.analysis.link.attribution import launched
 from stepscope.tables import ALL_TABLES, Tables
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.attribution import launched
-from stepscope.analysis.groups import Ints
-from stepscope.analysis.op_tree import child_sums, row_numbers, subtree_sums
+from stepscope.analysis.link.attribution import launched
+from stepscope.analysis.link.groups import Ints
+from stepscope.analysis.link.op_tree import child_sums, row_numbers, subtree_sums
 from stepscope.analysis.steps import is_step
 from stepscope.tables import Tables
 

@@ -12,8 +12,8 @@ import polars as pl
 
 from stepscope.analysis.steps import step_of
 from stepscope.analysis.sub_tasks import without_parents
+from stepscope.formats.ascend.db.schema import ENUMS
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.ascend_db_schema import ENUMS
 
 Ints = npt.NDArray[np.int64]
 

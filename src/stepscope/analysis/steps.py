@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.groups import Ints
-from stepscope.analysis.op_tree import STEP_MARK, to_rows
+from stepscope.analysis.link.groups import Ints
+from stepscope.analysis.link.op_tree import STEP_MARK, to_rows
 from stepscope.tables import ALL_TABLES
 
 LAST = np.iinfo(np.int64).max

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis import op_tree
 from stepscope.analysis.flows import forward_backward_links
-from stepscope.analysis.groups import Ints
+from stepscope.analysis.link import op_tree
+from stepscope.analysis.link.groups import Ints
 from stepscope.analysis.operators import operator_times
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables

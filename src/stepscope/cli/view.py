@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Here, because the other commands start faster without a web server.
-    from stepscope.web.asked import Settings
+    from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
     settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from stepscope.collect.observer import TRIAL
+from stepscope.collect.tiers.observer import TRIAL
 from stepscope.native.ahead import compile_ahead
 
 if __name__ == "__main__":

@@ -10,29 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import (
-    budget,
-    info_file,
-    loader_workers,
-    messages,
-    metadata,
-    paths,
-    simulated,
-    spool,
-    stages,
-    termination,
-    tiers,
-)
+from stepscope.collect import budget, info_file, messages, metadata, paths, simulated, spool, termination
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.current_capture import CurrentCapture
-from stepscope.collect.gc_pauses import GcPauses
 from stepscope.collect.guard import tolerated
-from stepscope.collect.host_sampler import HostSampler
-from stepscope.collect.marks import Marks, range_end, range_start
-from stepscope.collect.os_calls import OsCalls
+from stepscope.collect.marks import stages
+from stepscope.collect.marks.api import Marks, range_end, range_start
 from stepscope.collect.settings import Place, Settings, Switches
 from stepscope.collect.simulated import SimulatedDevice
+from stepscope.collect.sources import loader_workers
+from stepscope.collect.sources.gc_pauses import GcPauses
+from stepscope.collect.sources.host_sampler import HostSampler
+from stepscope.collect.sources.os_calls import OsCalls
+from stepscope.collect.tiers import choice as tiers
 
 
 class Recording(CurrentCapture):

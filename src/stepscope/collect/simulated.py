@@ -120,7 +120,7 @@ class SimulatedDevice:
         self._device.take(raw_ns(), last=True)
         if self._marks:
             # Only now: the columnar engine takes longer to load than many a script.
-            from stepscope.formats.mark_lines import read_raw
+            from stepscope.formats.collector.mark_lines import read_raw
 
             self._device.marks(read_raw(self._framework).to_dicts())
         self._device.close(now().unix_ns)

@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.collect import active, marks, messages, stages
+from stepscope.collect import active, messages
+from stepscope.collect.marks import api as marks
+from stepscope.collect.marks import stages
 from stepscope.control.config import CaptureRequest
 from stepscope.profiler import AiCMetrics, ProfilerActivity, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 

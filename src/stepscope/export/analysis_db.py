@@ -9,9 +9,9 @@ import polars as pl
 
 from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
 from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
-from stepscope.export.sqlite_file import building
+from stepscope.formats.ascend.db.schema import ANALYSIS_DB
+from stepscope.render.sqlite_file import building
 from stepscope.tables import Tables
-from stepscope.tables.ascend_db_schema import ANALYSIS_DB
 
 _STEP_VALUES = {
     "computing": "computing_ns",

@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from stepscope.analysis.communication import TRANSPORTS, matrix_tags, of_tables, stepped
-from stepscope.export.atomic import replacing
+from stepscope.render.atomic import replacing
 from stepscope.tables import Tables
 
 Document = dict[str, dict[str, dict[str, Any]]]

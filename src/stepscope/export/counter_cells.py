@@ -9,12 +9,12 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import polars as pl
 
-from stepscope.export.csv_file import NOT_KNOWN, Cells
-from stepscope.export.lines import Numbers, Part
-from stepscope.export.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
-from stepscope.export.trace_clock import microseconds
+from stepscope.formats.ascend.metric_names import csv_columns, to_canonical
+from stepscope.render.csv_file import NOT_KNOWN, Cells
+from stepscope.render.lines import Numbers, Part
+from stepscope.render.microseconds import microseconds
+from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
 from stepscope.tables import Tables
-from stepscope.tables.metric_names import csv_columns, to_canonical
 
 _THOUSANDTH = Decimal("0.001")
 _MOST_THOUSANDTHS = 1e15  # above, floats have no thousandths to round

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.analysis.flops import flops_by_operator, flops_by_step
-from stepscope.export.csv_file import duration, fraction, text, whole, write_csv
+from stepscope.render.csv_file import duration, fraction, text, whole, write_csv
 from stepscope.tables import Tables
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, text, whole, write_csv
+from stepscope.render.csv_file import NOT_KNOWN, Cells, fraction, moment, text, whole, write_csv
 from stepscope.tables import Tables
 
 _DEVICE = whole("Device_id", "device", NOT_KNOWN)

@@ -9,17 +9,7 @@ import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows, waits
 from stepscope.export.counter_cells import counter_cells
-from stepscope.export.csv_file import (
-    NOT_KNOWN,
-    Cells,
-    duration,
-    moment,
-    shapes,
-    text,
-    whole,
-    whole_ns,
-    write_csv,
-)
+from stepscope.render.csv_file import NOT_KNOWN, Cells, duration, moment, shapes, text, whole, whole_ns, write_csv
 from stepscope.tables import TEXT, Tables
 
 NONE32 = "4294967295"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.memory import record_rows
-from stepscope.export.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, whole, write_csv
-from stepscope.export.lines import Numbers, Text
-from stepscope.export.number_forms import THOUSANDTHS_TAB
-from stepscope.export.trace_clock import shown_us
+from stepscope.analysis.memory.blocks import record_rows
+from stepscope.formats.ascend.db.schema import ENUMS, OLD_ENUMS
+from stepscope.render.csv_file import NOT_KNOWN, Cells, fraction, moment, quoted, text, whole, write_csv
+from stepscope.render.lines import Numbers, Text
+from stepscope.render.microseconds import shown_us
+from stepscope.render.number_forms import THOUSANDTHS_TAB
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.ascend_db_schema import ENUMS, OLD_ENUMS
 
 KB, MB = 1024.0, 1048576.0
 SAMPLED = "NPU MEM"

@@ -12,10 +12,10 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from stepscope.analysis.memory_categories import Category
-from stepscope.analysis.memory_timeline import memory_timeline, running_sums
+from stepscope.analysis.memory.categories import Category
+from stepscope.analysis.memory.timeline import memory_timeline, running_sums
 from stepscope.errors import CaptureError
-from stepscope.export.atomic import replacing
+from stepscope.render.atomic import replacing
 from stepscope.tables import Tables
 
 _DEVICE = re.compile(r"(cpu|npu|cuda)(?::(\d+))?")

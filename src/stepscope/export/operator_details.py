@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.analysis import operators
-from stepscope.export.csv_file import Cells, duration, quoted, text, write_csv
-from stepscope.export.json_text import several_lines
-from stepscope.export.lines import Text
+from stepscope.render.csv_file import Cells, duration, quoted, text, write_csv
+from stepscope.render.json_text import several_lines
+from stepscope.render.lines import Text
 from stepscope.tables import Tables
 
 _TIMES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.atomic import make_folder, replacing
+from stepscope.render.atomic import make_folder, replacing
 from stepscope.tables import Tables
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis import call_stacks
+from stepscope.analysis.link import call_stacks
 from stepscope.analysis.operators import operator_times
 from stepscope.errors import CaptureError
-from stepscope.export.atomic import replacing, write_rows
+from stepscope.render.atomic import replacing, write_rows
 from stepscope.tables import Tables
 
 METRICS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis import statistics
-from stepscope.export.csv_file import NOT_KNOWN, Cells, rounded, text, whole, write_csv
+from stepscope.render.csv_file import NOT_KNOWN, Cells, rounded, text, whole, write_csv
 from stepscope.tables import Tables
 
 Shown = Callable[[str, pl.Series], Cells]  # how numbers look of which these are the thousandths

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.analysis.step_time import step_trace_time
-from stepscope.export.csv_file import NOT_KNOWN, duration, whole, write_csv
+from stepscope.render.csv_file import NOT_KNOWN, duration, whole, write_csv
 from stepscope.tables import Tables
 
 _VALUES = {

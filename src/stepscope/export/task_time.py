@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.sub_tasks import HOLDERS
-from stepscope.export.csv_file import NOT_KNOWN, Cells, lasting, moment, text, whole, write_csv
+from stepscope.render.csv_file import NOT_KNOWN, Cells, lasting, moment, text, whole, write_csv
 from stepscope.tables import Tables
 
 _TASK = ["device", "stream", "task_id", "batch_id"]

@@ -17,10 +17,10 @@ from stepscope.export import (
     statistics_csv,
     step_trace_time,
     task_time,
-    trace_view,
 )
-from stepscope.export.atomic import make_folder
 from stepscope.export.outputs import Condition, Output
+from stepscope.export.trace import view as trace_view
+from stepscope.render.atomic import make_folder
 from stepscope.tables import Facts, Tables
 
 TRACE_VIEW = "trace_view.json"

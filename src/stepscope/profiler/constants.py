@@ -6,7 +6,8 @@ from __future__ import annotations
 import enum
 import os
 
-from stepscope.collect import ascend, simulated
+from stepscope.collect import simulated
+from stepscope.collect.tiers import ascend
 
 
 class ProfilerActivity(enum.Enum):

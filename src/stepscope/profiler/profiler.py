@@ -7,11 +7,12 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from stepscope.collect import active, loader_workers, messages
+from stepscope.collect import active, messages
 from stepscope.collect.guard import Fuse, quietly, tolerated
 from stepscope.collect.metadata import Metadata
 from stepscope.collect.recording import Recording
 from stepscope.collect.settings import Place, Settings, Switches
+from stepscope.collect.sources import loader_workers
 from stepscope.errors import CaptureError
 from stepscope.profiler import arguments, exports
 from stepscope.profiler._profiler_path_creator import ProfPathCreator, export_only_place

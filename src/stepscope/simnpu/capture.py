@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.host_writer import HostWriter
-from stepscope.formats.cann.write_settings import Chip, Session
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.host import HostWriter
+from stepscope.formats.cann.write.settings import Chip, Session
 from stepscope.simnpu import framework_records
 from stepscope.simnpu.communication_marks import CommunicationMarks
 from stepscope.simnpu.descriptions import AI_CPU, Descriptions

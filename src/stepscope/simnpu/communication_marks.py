@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.device_writer import DeviceWriter
-from stepscope.formats.communication_text import communication_message
+from stepscope.formats.ascend.communication_text import communication_message
+from stepscope.formats.cann.write.device import DeviceWriter
 from stepscope.simnpu.records import COLLECTIVE
 
 DOMAIN = "communication"

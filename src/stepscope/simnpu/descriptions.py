@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.codes import CORES, DATA_TYPES, FORMATS
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.host.codes import CORES, DATA_TYPES, FORMATS
+from stepscope.formats.cann.write.folder import ProfWriter
 
 AI_CORE, AI_CPU, AI_VECTOR_CORE, MIX_AIC, MIX_AIV, COMMUNICATION = 0, 1, 2, 4, 5, 9
 _CORE_NUMBERS = {name: number for number, name in CORES.items()}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann import device_writer
-from stepscope.formats.cann.device_writer import DeviceWriter
-from stepscope.formats.cann.write_settings import METRIC_EVENTS
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.write import device as device_writer
+from stepscope.formats.cann.write.device import DeviceWriter
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.settings import METRIC_EVENTS
 from stepscope.simnpu import counters
 from stepscope.simnpu.descriptions import AI_CORE, AI_CPU, AI_VECTOR_CORE, MIX_AIC, MIX_AIV
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.host_writer import HostWriter
 from stepscope.formats.cann.layouts import NONE32
-from stepscope.formats.cann.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS, SLAVE
-from stepscope.formats.cann.writer import ProfWriter
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.host import HostWriter
+from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS, SLAVE
 from stepscope.simnpu.descriptions import AI_CPU, MIX_AIC, MIX_AIV, Descriptions
 from stepscope.simnpu.launches import Launches, apart
 from stepscope.simnpu.records import CALL_NAMES, EVENT_RECORD

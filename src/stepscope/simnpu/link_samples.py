@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.device_writer import DeviceWriter
+from stepscope.formats.cann.write.device import DeviceWriter
 from stepscope.simnpu.records import COPY_D2H, COPY_H2D
 
 EVERY_NS, PORT_EVERY_NS = 20_000_000, 10_000_000  # 50 and 100 times a second (api.md 3)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.device_writer import DeviceWriter
+from stepscope.formats.cann.write.device import DeviceWriter
 
 EVERY_NS = 20_000_000
 _APP_MODULE = 33

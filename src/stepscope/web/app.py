@@ -18,10 +18,10 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from stepscope.web import guard, routes
-from stepscope.web.asked import Asked, Settings
-from stepscope.web.library import Library
+from stepscope.web.catalogue import Library
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.query import Query
+from stepscope.web.request import Asked, Settings
 from stepscope.web.routes import Answer, Download
 
 if TYPE_CHECKING:

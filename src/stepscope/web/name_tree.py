@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis import op_tree
+from stepscope.analysis.link import op_tree
 from stepscope.analysis.operators import operator_times
 from stepscope.analysis.steps import is_step
 from stepscope.tables import Tables

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter
-from stepscope.web.query import Query
 from stepscope.web.views.slices import matches
 
 MOST_ROWS = 20_000

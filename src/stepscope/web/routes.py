@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope import __version__
-from stepscope.web import binary_columns
-from stepscope.web.asked import Asked
+from stepscope.web.catalogue import REFRESH_S, Entry
 from stepscope.web.html_report.page import html, of_entries
-from stepscope.web.library import REFRESH_S, Entry
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
+from stepscope.web.request import Asked
 from stepscope.web.sql import Database, sql
+from stepscope.web.timeline import binary_columns
 from stepscope.web.views import arrows as arrow_view
 from stepscope.web.views import communication as communication_view
 from stepscope.web.views import diff as diff_view

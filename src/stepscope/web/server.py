@@ -14,9 +14,9 @@ from waitress.server import create_server
 
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
-from stepscope.web.asked import Settings
+from stepscope.web.catalogue import Library
 from stepscope.web.guard import LOOPBACK, is_loopback
-from stepscope.web.library import Library
+from stepscope.web.request import Settings
 
 THREADS = 8
 WIDE = ("0.0.0.0", "::", "")

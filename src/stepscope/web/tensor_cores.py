@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.attribution import launched
-from stepscope.analysis.op_tree import subtree_sums
+from stepscope.analysis.link.attribution import launched
+from stepscope.analysis.link.op_tree import subtree_sums
 from stepscope.analysis.operators import FINEST
 from stepscope.tables import Tables
 

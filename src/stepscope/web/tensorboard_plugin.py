@@ -10,7 +10,7 @@ from typing import Any
 from tensorboard.plugins import base_plugin
 
 from stepscope.web.app import App
-from stepscope.web.library import Library
+from stepscope.web.catalogue import Library
 
 NAME = "stepscope"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.formats.discover import CaptureFiles
-from stepscope.formats.profiler_info import read_facts
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 
 VIEWS = (
     "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module",

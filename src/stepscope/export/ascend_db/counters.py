@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.export.string_ids import StringIds
+from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
+from stepscope.formats.ascend.db.schema import PROFILER_DB, enum_with
+from stepscope.render.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.ascend_db_counters import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
-from stepscope.tables.ascend_db_schema import PROFILER_DB, enum_with
 
 _TIME = "timestampNs"
 

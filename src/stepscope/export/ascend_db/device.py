@@ -9,9 +9,9 @@ import polars as pl
 
 from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.export.ascend_db.numbers import after
-from stepscope.export.string_ids import StringIds
+from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, OLD_ENUMS
+from stepscope.render.string_ids import StringIds
 from stepscope.tables import Tables
-from stepscope.tables.ascend_db_schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, OLD_ENUMS
 
 _NO_TYPE, _INVALID_TYPE = 65534, 65535
 # enums.md 2: what the host queues for a core, where the source tells only the core.

@@ -8,9 +8,7 @@ import polars as pl
 
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.export.ascend_db.numbers import after
-from stepscope.export.string_ids import StringIds
-from stepscope.tables import ALL_TABLES, TEXT, Tables
-from stepscope.tables.ascend_db_schema import (
+from stepscope.formats.ascend.db.schema import (
     ENUMS,
     FRAMEWORK_CONNECTIONS,
     FRAMEWORK_STRINGS,
@@ -21,6 +19,8 @@ from stepscope.tables.ascend_db_schema import (
     QUEUE,
     TRACE,
 )
+from stepscope.render.string_ids import StringIds
+from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 _API = PROFILER_DB["PYTORCH_API"].names
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.memory import record_rows
+from stepscope.analysis.memory.blocks import record_rows
 from stepscope.export.ascend_db.host import global_tid
-from stepscope.export.string_ids import StringIds
+from stepscope.formats.ascend.db.schema import MEMORY_STRINGS
+from stepscope.render.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.ascend_db_schema import MEMORY_STRINGS
 
 _TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active": "total_active"}
 

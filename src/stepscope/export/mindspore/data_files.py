@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.analysis import data_pipeline
 from stepscope.analysis.data_pipeline import NONE, Operator
-from stepscope.export.atomic import replacing
+from stepscope.render.atomic import replacing
 from stepscope.tables import Tables
 
 _RAW_TITLES = (

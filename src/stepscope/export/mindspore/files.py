@@ -7,12 +7,12 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.memory import record_rows
+from stepscope.analysis.memory.blocks import record_rows
 from stepscope.analysis.statistics import kernel_rows
 from stepscope.export import communication_json, hardware_csv, kernel_details, memory_csv, statistics_csv, step_trace_time
-from stepscope.export.csv_file import fraction, moment, text, whole, write_csv
 from stepscope.export.mindspore import data_files, trace
 from stepscope.export.outputs import Condition, Output
+from stepscope.render.csv_file import fraction, moment, text, whole, write_csv
 from stepscope.tables import TEXT, Facts, Tables
 
 MB = 1048576.0

@@ -10,15 +10,15 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.scopes import scope_bars
-from stepscope.export.atomic import replacing
-from stepscope.export.lines import Lines, Numbers, Part, Text, Whole
-from stepscope.export.number_forms import THOUSANDTHS
-from stepscope.export.timeline import Timeline, lay_out
-from stepscope.export.trace_clock import MicrosecondText
-from stepscope.export.trace_counters import counter_events
-from stepscope.export.trace_flows import device_flows
-from stepscope.export.trace_spans import device_spans
-from stepscope.export.trace_view import has_events, metadata, write_array
+from stepscope.export.trace.counters import counter_events
+from stepscope.export.trace.flows import device_flows
+from stepscope.export.trace.spans import device_spans
+from stepscope.export.trace.timeline import Timeline, lay_out
+from stepscope.export.trace.view import has_events, metadata, write_array
+from stepscope.render.atomic import replacing
+from stepscope.render.lines import Lines, Numbers, Part, Text, Whole
+from stepscope.render.microseconds import MicrosecondText
+from stepscope.render.number_forms import THOUSANDTHS
 from stepscope.tables import ALL_TABLES, Tables
 
 PROCESSOR = "CPU"  # core of a kernel that ran on no device

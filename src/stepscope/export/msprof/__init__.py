@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.export import task_time
-from stepscope.export.atomic import make_folder
 from stepscope.export.msprof import csv_cells, database, op_summary, statistics, trace
+from stepscope.render.atomic import make_folder
 from stepscope.tables import Facts, Tables
 
 __all__ = ["write_msprof"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.export.csv_file import Cells, write_csv
-from stepscope.export.lines import Numbers
-from stepscope.export.number_forms import PLAIN
+from stepscope.render.csv_file import Cells, write_csv
+from stepscope.render.lines import Numbers
+from stepscope.render.number_forms import PLAIN
 
 
 def write(path: Path, rows: pl.DataFrame, columns: Sequence[Cells]) -> list[Path]:

@@ -10,11 +10,11 @@ import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows
 from stepscope.export.counter_cells import counter_cells
-from stepscope.export.csv_file import NOT_KNOWN, Cells, lasting, moment, whole
 from stepscope.export.kernel_details import full_cells, with_details
-from stepscope.export.lines import Label, Numbers
 from stepscope.export.msprof.csv_cells import write as write_rows
-from stepscope.export.number_forms import THOUSANDTHS
+from stepscope.render.csv_file import NOT_KNOWN, Cells, lasting, moment, whole
+from stepscope.render.lines import Label, Numbers
+from stepscope.render.number_forms import THOUSANDTHS
 from stepscope.tables import TEXT, Tables
 
 _FIXED = ("cube_utilization(%)",)

@@ -10,14 +10,14 @@ import polars as pl
 
 from stepscope.analysis import overlap
 from stepscope.analysis.sub_tasks import without_parents
-from stepscope.export.atomic import replacing
-from stepscope.export.lines import Lines
-from stepscope.export.timeline import Timeline, lay_out
-from stepscope.export.trace_clock import Clock, MicrosecondText
-from stepscope.export.trace_counters import counter_events
-from stepscope.export.trace_flows import launch_arrows, mark_flows
-from stepscope.export.trace_spans import device_spans
-from stepscope.export.trace_view import metadata, write_array
+from stepscope.export.trace.counters import counter_events
+from stepscope.export.trace.flows import launch_arrows, mark_flows
+from stepscope.export.trace.spans import device_spans
+from stepscope.export.trace.timeline import Timeline, lay_out
+from stepscope.export.trace.view import metadata, write_array
+from stepscope.render.atomic import replacing
+from stepscope.render.lines import Lines
+from stepscope.render.microseconds import Clock, MicrosecondText
 from stepscope.tables import ALL_TABLES, Tables
 
 SHOWN = ("api_calls", "kernels", "collectives", "transfers", "marks", "counters")

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.formats.cann.host import HostSide
+from stepscope.formats.cann.host.side import HostSide
 from stepscope.formats.cann.tasks import Joined
 from stepscope.tables import ALL_TABLES, TEXT, lost
 

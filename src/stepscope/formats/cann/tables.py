@@ -9,17 +9,18 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.cann import chips, sampled
+from stepscope.formats.ascend.db.schema import NO_DEVICE_MARK
+from stepscope.formats.cann import chips
 from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.communication import communication
-from stepscope.formats.cann.device import DeviceSide, read_device
+from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.facts import read_facts
 from stepscope.formats.cann.folder import Prof, open_prof
-from stepscope.formats.cann.host import HOST_FILES, HostSide, read_host
+from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
+from stepscope.formats.cann.sampled import tables as sampled
 from stepscope.formats.cann.tasks import join, kernel_metrics, kernels
 from stepscope.tables import ALL_TABLES, Tables, lost
-from stepscope.tables.ascend_db_schema import NO_DEVICE_MARK
 
 _FREQUENCY = "AI Core Freq"
 _DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")

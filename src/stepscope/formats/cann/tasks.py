@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from stepscope.formats.cann.device import DeviceSide
-from stepscope.formats.cann.host import HostSide
+from stepscope.formats.cann.device.side import DeviceSide
+from stepscope.formats.cann.host.side import HostSide
 from stepscope.tables import ALL_TABLES, TEXT, lost
 from stepscope.tables.task_kinds import task_kind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from stepscope.formats.trace_events import read_events
+from stepscope.formats.chrome.events import read_events
 from stepscope.tables import ALL_TABLES
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import CaptureError
+from stepscope.formats.chrome.events import read_events
 from stepscope.formats.kineto import device, host
 from stepscope.formats.kineto.categories import ARGS, GUARDS, sorted_out
 from stepscope.formats.kineto.counters import read_counters
 from stepscope.formats.kineto.facts import facts_of
-from stepscope.formats.trace_events import read_events
 from stepscope.tables import ALL_TABLES, Tables, lost
 
 Rows = Callable[[pl.LazyFrame], pl.LazyFrame]

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
+from stepscope.formats.chrome.events import read_events
 from stepscope.formats.mindspore import cpu_files
 from stepscope.formats.mindspore.ranges import arrows
 from stepscope.formats.mindspore.records import NO_FLOW
-from stepscope.formats.trace_events import read_events
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
 _FLOW = "Default::Default::flow"

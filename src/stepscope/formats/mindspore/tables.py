@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.formats import mark_lines
+from stepscope.formats.collector import mark_lines
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, dispatch_shapes, ranges
 from stepscope.formats.mindspore.clock import read_clock, read_mark_clock
 from stepscope.formats.mindspore.losses import note
 from stepscope.tables import ALL_TABLES, TEXT, Tables
-from stepscope.tables.stack import stacked
+from stepscope.tables.union import stacked
 
 _FOLDER = re.compile(r".*_(\d+)_\d{14,17}_ascend_ms")
 

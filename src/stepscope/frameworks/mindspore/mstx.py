@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import marks
-from stepscope.collect.mark_log import DEFAULT_DOMAIN, MarkLog
-from stepscope.collect.marks import mstx_range, range_end
+from stepscope.collect.marks import api as marks
+from stepscope.collect.marks.api import mstx_range, range_end
+from stepscope.collect.marks.log import DEFAULT_DOMAIN, MarkLog
 
 __all__ = ["mark", "mstx_range", "range_end", "range_start"]
 

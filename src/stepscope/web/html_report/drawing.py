@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.web.binary_columns import decode
 from stepscope.web.html_report.colours import colour_of
 from stepscope.web.html_report.markup import Markup, joined, tag, time_text
-from stepscope.web.trace_index import TraceIndex
+from stepscope.web.timeline.binary_columns import decode
+from stepscope.web.timeline.index import TraceIndex
 from stepscope.web.views import trace
 
 WIDTH = 1120

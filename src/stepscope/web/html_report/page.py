@@ -10,10 +10,10 @@ from pathlib import Path
 
 from stepscope import __version__
 from stepscope.errors import CaptureError
+from stepscope.web.catalogue import Entry, Library
 from stepscope.web.html_report import sections
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, tag
-from stepscope.web.library import Entry, Library
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.problems import Problem
 from stepscope.web.views.overview import simulated as simulated_text
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from stepscope.web.html_report import drawing
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, number, table, tag, time_text
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, page
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.query import Query
 from stepscope.web.view_list import views_of
 from stepscope.web.views import distributed, findings, kernels, memory, modules, operators, overview
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.errors import CaptureError
-from stepscope.export.atomic import replacing
+from stepscope.render.atomic import replacing
 
 
 def write(text: str, path: Path) -> int:

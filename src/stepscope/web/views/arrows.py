@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter
-from stepscope.web.query import Query
-from stepscope.web.trace_index import TraceIndex
+from stepscope.web.timeline.index import TraceIndex
 
 
 def flows(index: TraceIndex, query: Query) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import orjson
 import polars as pl
 
 from stepscope.export.communication_json import communication_json, communication_matrix_json
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
-from stepscope.web.query import Query
 
 MOST_RANKS = 256
 REFERENCE = {"RDMA": 12.5, "HCCS": 18, "PCIE": 20}

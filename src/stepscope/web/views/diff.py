@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.views import module_view
+from stepscope.web.loaded import Opened
 from stepscope.web.name_tree import METRICS, NameTree, of_ops
-from stepscope.web.opened import Opened
 from stepscope.web.paging import Listing, Shown, page
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
-from stepscope.web.query import Query
 from stepscope.web.views import kernels as kernel_view
 from stepscope.web.views import operators as operator_view
 from stepscope.web.views.steps import npu_steps, other_steps

@@ -10,10 +10,10 @@ import polars as pl
 
 from stepscope.analysis.communication import stepped
 from stepscope.analysis.steps import step_of
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
-from stepscope.web.query import Query
 from stepscope.web.views.steps import npu_steps
 
 COMPUTATION = ("Computation", "Overlapping", "Communication", "Other", "Bubble", "Preparing")

@@ -10,9 +10,9 @@ from typing import Any
 from stepscope.tables import ALL_TABLES
 from stepscope.web.discovery import shown_path
 from stepscope.web.guard import inside
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.query import Query
 
 AROUND = 10
 

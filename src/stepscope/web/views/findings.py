@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.views.steps import npu_steps, other_steps
 
 SEVERITIES = ("high", "medium", "low", "info")

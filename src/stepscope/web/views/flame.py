@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import orjson
 
+from stepscope.web.loaded import Opened
 from stepscope.web.name_tree import NameTree, of_ops, of_stacks
-from stepscope.web.opened import Opened
+from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
-from stepscope.web.query import Query
-from stepscope.web.window import in_window, step_numbers
+from stepscope.web.row_filter import in_window, step_numbers
 
 WEIGHTS = {"host": "host_self", "device": "device_self", "count": "calls"}
 

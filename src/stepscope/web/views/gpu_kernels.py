@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.steps import step_of
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown
+from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
-from stepscope.web.query import Query
 from stepscope.web.tensor_cores import can_use, uses
 from stepscope.web.views.operators import pie
 

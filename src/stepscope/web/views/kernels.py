@@ -12,10 +12,10 @@ import polars as pl
 
 from stepscope.export import kernel_details
 from stepscope.web.csv_source import read_csv, with_numbers
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
-from stepscope.web.query import Query
 from stepscope.web.views import gpu_kernels
 from stepscope.web.views.operators import pie
 

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis import op_tree
-from stepscope.analysis.memory import record_rows
+from stepscope.analysis.link import op_tree
+from stepscope.analysis.memory.blocks import record_rows
 from stepscope.export.memory_csv import MODULES, app_samples, with_device
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
-from stepscope.web.query import Query
 
 KB, MB = 1024.0, 1048576.0
 WHOLE = "PTA+GE"

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.views import module_view
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
+from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
-from stepscope.web.query import Query
-from stepscope.web.window import asked_step, step_numbers
+from stepscope.web.row_filter import asked_step, step_numbers
 
 COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host Self Time", "Device Total Time", "Device Self Time")
 

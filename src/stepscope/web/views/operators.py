@@ -11,12 +11,12 @@ from stepscope.analysis.operators import operator_details, outermost
 from stepscope.tables import TEXT
 from stepscope.web.csv_source import read_csv
 from stepscope.web.frames_of_stack import stack_frames
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.paging import Listing, Shown, filtered
+from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
-from stepscope.web.query import Query
+from stepscope.web.row_filter import in_step
 from stepscope.web.tensor_cores import can_use, tensor_core_times
-from stepscope.web.window import in_step
 
 GROUPS = {"op": ["name"], "op_shape": ["name", "shapes"]}
 PIES = {

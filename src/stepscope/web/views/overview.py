@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analysis.overlap import computing, intersect, merge
 from stepscope.report import switches
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 from stepscope.web.tensor_cores import uses
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps

@@ -13,10 +13,10 @@ import polars as pl
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables
 from stepscope.web.frames_of_stack import stack_frames
+from stepscope.web.parameters import LARGEST, Query, whole_number
 from stepscope.web.problems import Problem, bad_parameter
-from stepscope.web.query import LARGEST, Query, whole_number
-from stepscope.web.trace_index import NONE, Array, Ints, TraceIndex
-from stepscope.web.trace_slices import OWN_TABLE, SOURCES
+from stepscope.web.timeline.index import NONE, Array, Ints, TraceIndex
+from stepscope.web.timeline.slices import OWN_TABLE, SOURCES
 from stepscope.web.views.slice_args import arguments
 from stepscope.web.views.trace import raw_us
 

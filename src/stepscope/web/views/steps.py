@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.analysis.overlap import intersect, merge, subtract
 from stepscope.analysis.step_time import step_trace_time
 from stepscope.web.csv_source import read_csv
-from stepscope.web.opened import Opened
+from stepscope.web.loaded import Opened
 
 NPU = (
     "Computing", "Communication(Not Overlapped)", "Overlapped", "Free", "Bubble", "Preparing", "Stage",

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from stepscope.tables import Tables
-from stepscope.web import levels
-from stepscope.web.binary_columns import encode
+from stepscope.web.parameters import LARGEST, Query, whole_number
 from stepscope.web.problems import Problem, bad_parameter
-from stepscope.web.query import LARGEST, Query, whole_number
-from stepscope.web.trace_index import Array, TraceIndex
+from stepscope.web.timeline import levels
+from stepscope.web.timeline.binary_columns import encode
+from stepscope.web.timeline.index import Array, TraceIndex
 
 MOST_TILES = 256
 MOST_NAMES = 200_000

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter
-from stepscope.web.query import Query
-from stepscope.web.trace_index import Ints, TraceIndex
+from stepscope.web.timeline.index import Ints, TraceIndex
 from stepscope.web.views.slices import stretches
 
 MOST_SLICES = 2_000_000

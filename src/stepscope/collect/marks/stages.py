@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages of a training loop, marked without touching its code (mstx-plugin.md, api.md 18.3).
+
+Batches of data loaders, checkpoints and collectives are marked in every capture with mstx=True; the forward pass and steps
+when `mstx_torch_plugin` asks for them. torch is patched only while a capture runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from stepscope.collect.guard import quietly, tolerated
+from stepscope.collect.marks.communication import mark_process_groups
+from stepscope.collect.marks.forward import ForwardMarks
+from stepscope.collect.marks.log import DEFAULT_DOMAIN, MarkLog
+
+_log: Any = None
+_patches: list[Patch] = []
+
+
+def _compiling() -> bool:
+    """Whether this code is being compiled by torch, which puts its own function in the place of this one."""
+    return False
+
+
+class Patch:
+    """One attribute of torch with ours in its place."""
+
+    def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]):
+        self._owner, self._name = owner, name
+        self._before = vars(owner)[name]
+        self._ours = around(self._before)
+        setattr(owner, name, self._ours)
+
+    def restore(self) -> bool:
+        """Whether it is as it was; not when somebody else has put theirs over ours, which then calls through."""
+        if vars(self._owner).get(self._name) is not self._ours:
+            return False
+        setattr(self._owner, self._name, self._before)
+        return True
+
+    def stands_at(self, owner: Any, name: str) -> bool:
+        return self._owner is owner and self._name == name
+
+
+def begin(log: Any) -> None:
+    """A capture begins whose marks go to `log`."""
+    global _log
+    if _log is not None:
+        end()
+    _log = log
+    if isinstance(log, MarkLog) and "torch" in sys.modules:  # the vendor's torch_npu marks these itself
+        tolerated("marking data loaders", _mark_loaders)
+        tolerated("marking checkpoints", _mark_checkpoints)
+        tolerated("marking communication", mark_process_groups, lambda: _log, put)
+    for stage in _asked:
+        tolerated(f"marking {stage.name}", stage.begin)
+
+
+def end() -> None:
+    global _log
+    for stage in _asked:
+        quietly(stage.end)
+    _log = None
+    _patches[:] = [patch for patch in _patches if not patch.restore()]
+
+
+def ask_for_forward_and_steps() -> None:
+    """Mark the forward pass and steps too, in this capture and all later ones."""
+    if not _asked:
+        _asked.extend((_Forward(), _Steps()))
+        if _log is not None:
+            begin(_log)
+
+
+def forget_forward_and_steps() -> None:
+    """Mark them no longer, and leave torch as it was."""
+    log, asked = _log, _asked[:]
+    end()
+    _asked.clear()
+    for stage in asked:
+        stage.remove()
+    if log is not None:
+        begin(log)
+
+
+def current_stream() -> Any:
+    """The stream on which device parts of marks go; None without a device."""
+    device = sys.modules.get("stepscope.simnpu.device")
+    if _log is None or device is None or not device.loaded():
+        return None
+    return sys.modules["torch"].npu.current_stream()
+
+
+def put(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+    """Patch an attribute until the capture ends, unless an older patch of ours could not be taken away."""
+    if name in vars(owner) and not any(patch.stands_at(owner, name) for patch in _patches):
+        _patches.append(Patch(owner, name, around))
+
+
+def _mark_loaders() -> None:
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    put(_BaseDataLoaderIter, "__next__", _around_next)
+
+
+def _around_next(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(fetch)
+    def __next__(self: Any) -> Any:
+        log = _log
+        if not isinstance(log, MarkLog):
+            return fetch(self)
+        began = log.clock()
+        try:
+            batch = fetch(self)
+        except StopIteration:
+            raise  # no batch: nothing to mark
+        except BaseException:
+            log.span("dataloader", began)
+            raise
+        log.span("dataloader", began)
+        return batch
+
+    return __next__
+
+
+class _Saving(threading.local):
+    inside = False
+
+
+_saving = _Saving()
+
+
+def _mark_checkpoints() -> None:
+    import torch
+
+    put(torch, "save", _around_save)
+    put(torch.serialization, "save", _around_save)
+    checkpoint = sys.modules.get("torch.distributed.checkpoint")
+    savers = (checkpoint, sys.modules.get("torch.distributed.checkpoint.state_dict_saver"))
+    for owner in savers:
+        for name in ("save", "async_save"):
+            if owner is not None and callable(getattr(owner, name, None)):
+                put(owner, name, _around_save)
+
+
+def _around_save(save: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(save)
+    def saved(*arguments: Any, **options: Any) -> Any:
+        log = _log
+        if log is None or _saving.inside:
+            return save(*arguments, **options)
+        number = log.begin("save_checkpoint", None, DEFAULT_DOMAIN)
+        _saving.inside = True
+        try:
+            return save(*arguments, **options)
+        finally:
+            _saving.inside = False
+            log.end(number, DEFAULT_DOMAIN)
+
+    return saved
+
+
+class _Forward:
+    name = "the forward pass"
+
+    def __init__(self) -> None:
+        import torch
+
+        self._marks = ForwardMarks(lambda: _log, current_stream, put)
+        self._compiles = False
+        # Code that was compiled, or is going to be. Few programs call this often, so it may stay.
+        self._patch = Patch(torch, "compile", self._around_compile)
+
+    def begin(self) -> None:
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        self._marks.start(compiled=self._compiles or bool(counters and counters["frames"]["total"]))
+
+    def end(self) -> None:
+        self._marks.stop()
+
+    def remove(self) -> None:
+        self._patch.restore()
+
+    def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile(*arguments: Any, **options: Any) -> Any:
+            if not self._compiles:
+                self._compiles = True
+                if _log is not None:
+                    quietly(self._marks.wrap)
+            return original(*arguments, **options)
+
+        return compile
+
+
+class _Steps:
+    """`step n` lasts from the end of the optimizers' step n to the end of the next; n counts from the first one that was seen.
+
+    A step is over when an optimizer that has stepped in it steps again, so several optimizers make one step. A capture that
+    begins inside a step shows the rest of it.
+    """
+
+    name = "steps"
+
+    def __init__(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        global _compiling
+        _compiling = sys.modules["torch"].compiler.is_compiling
+        self._count = self._open = 0
+        self._stepping: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._hooks = (register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after))
+
+    def begin(self) -> None:
+        self._open = 0
+        if self._count and _log is not None:
+            self._open = _log.begin(f"step {self._count}", current_stream(), DEFAULT_DOMAIN)
+
+    def end(self) -> None:
+        """The log ends the range that is open."""
+        self._open = 0
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(self, optimizer: Any, arguments: Any, options: Any) -> None:
+        if not _compiling():
+            self._stepping.add(optimizer)
+
+    def _after(self, optimizer: Any, arguments: Any, options: Any) -> None:
+        # A step that calls that of the class above ends twice; in compiled code there are no marks.
+        if _compiling() or optimizer not in self._stepping:
+            return
+        self._stepping.discard(optimizer)
+        if not self._stepped or optimizer in self._stepped:
+            self._stepped.clear()
+            quietly(self._next)
+        self._stepped.add(optimizer)
+
+    def _next(self) -> None:
+        self._count += 1
+        log = _log
+        if log is not None:
+            if self._open:
+                log.end(self._open, DEFAULT_DOMAIN)
+            self._open = log.begin(f"step {self._count}", current_stream(), DEFAULT_DOMAIN)
+
+
+_asked: list[_Forward | _Steps] = []
+
+
+def _forget_in_child() -> None:
+    global _log
+    _log = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

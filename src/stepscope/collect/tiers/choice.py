@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who records the operators: our own observer, torch's profiler or the vendor's; the best that is there is taken."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from stepscope.collect import messages, simulated
+from stepscope.collect.settings import Settings, Switches
+
+NAMES = ("native", "kineto", "ascend")
+
+
+@dataclass(frozen=True)
+class TierReport:
+    """What became of a recording, for profiler_info.json."""
+
+    dropped: dict[str, int] = field(default_factory=dict)
+    limit: str | None = None  # why the tier itself stopped early
+    info: dict[str, Any] = field(default_factory=dict)  # what the tier knows better, merged over ours
+    collector: dict[str, Any] = field(default_factory=dict)  # what it says of itself
+
+
+class Tier(Protocol):
+    """Records operators into the FRAMEWORK folder of a capture."""
+
+    name: str
+    streams: bool  # records reach the disk while it runs
+    stops_anywhere: bool  # another thread than the one that started it may stop it
+
+    def prepare(self, capture: Path) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> TierReport: ...
+    def silence(self) -> None: ...  # from any thread: no more records; `stop` follows at the next step
+    def discard(self) -> None: ...
+    def push(self, name: str) -> None: ...
+    def pop(self) -> None: ...
+    def enable_child_thread(self, switches: Switches) -> None: ...
+    def disable_child_thread(self) -> None: ...
+
+
+def choose(settings: Settings) -> Tier:
+    """The tier for these settings; `STEPSCOPE_COLLECTOR` or `settings.tier` forces one."""
+    from stepscope.collect.tiers import ascend
+    from stepscope.collect.tiers.kineto import KinetoTier
+    from stepscope.collect.tiers.marks import MarksTier
+    from stepscope.collect.tiers.native import NativeTier
+
+    wanted = settings.tier or os.environ.get("STEPSCOPE_COLLECTOR") or None
+    if wanted not in (None, *NAMES):
+        messages.once(messages.warning, f"STEPSCOPE_COLLECTOR={wanted} is not among {', '.join(NAMES)} and is ignored")
+        wanted = None
+    if wanted == "ascend" or (wanted is None and "NPU" in settings.activities and ascend.available()):
+        return ascend.AscendTier(settings)
+    if settings.ranges_only or (simulated.selected(settings) and "CPU" not in settings.activities):
+        return MarksTier(folder=settings.marks)  # the device's records come from the device itself
+    if wanted == "kineto":
+        return KinetoTier(settings)
+    if "CUDA" in settings.activities:
+        return KinetoTier(settings)  # kernels of a GPU come from Kineto, and operators beside them
+    native = NativeTier.load(settings)
+    if isinstance(native, str):
+        messages.once(messages.info, f"torch's own profiler (Kineto) records, since the native observer is not available: {native}")
+        return KinetoTier(settings)
+    return native

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators by torch's own profiler (Kineto): everywhere, but all in memory until stop.
+
+Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that no other reader picks up
+(framework-raw.md 1.2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+from stepscope.collect import messages, paths
+from stepscope.collect.guard import quietly
+from stepscope.collect.settings import Settings, Switches
+from stepscope.collect.tiers.choice import TierReport
+from stepscope.collect.tiers.driven import DrivenTier
+from stepscope.errors import CaptureError
+
+TRACE = "x.kineto_trace.json"
+FLOPS = "x.kineto_flops.csv"
+
+
+class KinetoTier(DrivenTier):
+    name = "kineto"
+    streams = False
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self._folder: Path | None = None
+
+    def prepare(self, capture: Path) -> None:
+        if self._profiler is not None:
+            return
+        self._folder = capture / "FRAMEWORK"
+        paths.make_folder(self._folder)
+        _refuse_second_profiler()
+        _guard_forks()
+        self._profiler = _profiler(self._settings)
+        self._profiler.prepare_trace()
+
+    def start(self) -> None:
+        self._profiler.start_trace()
+        self._started = True
+
+    def stop(self) -> TierReport:
+        profiler, started = self._take()
+        if not started:
+            return TierReport()
+        profiler.stop_trace()
+        assert self._folder is not None
+        target = self._folder / TRACE
+        # A name without .json in the middle of writing: a killed export must not look like a trace.
+        partial = target.with_name(f"{TRACE}.partial")
+        profiler.profiler.kineto_results.save(str(partial))
+        paths.narrow(partial)
+        partial.replace(target)
+        if self._settings.switches.with_flops:
+            _write_flops(self._folder / FLOPS, profiler.profiler.kineto_results.events())
+        return TierReport()
+
+    def silence(self) -> None:
+        """Not possible from another thread: records go on until the next step."""
+
+    def discard(self) -> None:
+        """End without results; torch gives its profiler free only when it has run."""
+        profiler, started = self._take()
+        if profiler is None:
+            return
+        if not started:
+            profiler.start_trace()
+        profiler.stop_trace()
+
+    def enable_child_thread(self, switches: Switches) -> None:
+        """Not possible: torch's own function for it leaves the main thread's callback behind, which then costs for ever."""
+        if not self._settings.all_threads:
+            text = "torch's own profiler cannot record a child thread; the native observer can, or profile(all_threads=True)"
+            messages.once(messages.warning, text)
+
+    def disable_child_thread(self) -> None:
+        """Nothing was enabled."""
+
+
+@functools.cache
+def _guard_forks() -> None:
+    """From its first use on Kineto has a thread that waits on a condition variable.
+
+    A forked child has the variable without the thread, and destroying it at exit waits for ever. So children leave
+    without running what was registered before the fork, once their own handlers and Python's are done.
+    """
+    os.register_at_fork(after_in_child=lambda: quietly(_leave_early))
+
+
+def _leave_early() -> None:
+    libc = ctypes.CDLL(None)
+    # Run in reverse order: flush C's files, then end with the status that `exit` was given. Functions of C, since Python
+    # is gone by then.
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+    libc.__cxa_atexit(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)
+
+
+def _write_flops(target: Path, events: Any) -> None:
+    """Operations by the id that the trace gives its operators."""
+    lines = [f"{event.correlation_id()},{event.flops()}\n" for event in events if event.flops()]
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.FILE_MODE), "w") as file:
+        file.writelines(["external_id,flops\n", *lines])
+
+
+def _refuse_second_profiler() -> None:
+    import torch
+
+    # Starting another one would end the first without a word.
+    if torch.autograd._profiler_enabled():
+        raise CaptureError("torch's own profiler runs already", fix="use one profiler at a time, or the native observer")
+
+
+def _profiler(settings: Settings) -> Any:
+    from torch.profiler import ProfilerActivity, _KinetoProfile
+
+    switches = settings.switches
+    names = [name for name in settings.activities if name in ("CPU", "CUDA")]
+    # The Python tracer alone shows modules of eager code, and it comes with the stacks.
+    stacks = switches.with_stack or switches.with_modules
+    return _KinetoProfile(
+        activities=[getattr(ProfilerActivity, name) for name in names],
+        record_shapes=switches.record_shapes or bool(settings.experimental.get("record_op_args")),
+        profile_memory=switches.profile_memory,
+        with_stack=stacks,
+        with_flops=switches.with_flops,
+        with_modules=switches.with_modules,
+        # The counts of operations are in the events only, not in the trace.
+        experimental_config=_experimental(trace_only=not (stacks or switches.with_flops), profile_all_threads=settings.all_threads),
+    )
+
+
+def _experimental(**wanted: bool) -> Any:
+    """Options that newer versions of torch know, without those that this one does not."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    chosen: dict[str, Any] = {name: value for name, value in wanted.items() if value}
+    while True:
+        try:
+            return _ExperimentalConfig(**chosen)
+        except TypeError:
+            if not chosen:
+                raise
+            chosen.popitem()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where every span of a capture stands in a timeline: tables with a `pid` and `tid` of what the user sees.
+
+The frames keep the rows and the order of their tables, so that references by row number stay good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from stepscope.analysis import overlap
+from stepscope.export.trace import layers
+from stepscope.export.trace.layers import Processes, distinct_rows, placed
+from stepscope.tables import Tables
+
+HOST_SPANS = ("ops", "python_calls", "queue")
+_WORDS = {"npu": "NPU", "cpu": "CPU"}  # what devices of a kind are called; all others are GPUs
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Frames by what they show, each with pid, tid, start_ns and end_ns; and the processes these pids stand for.
+
+    `flows` is the table of that name, its ends on the threads that the frames name.
+    """
+
+    frames: dict[str, pl.DataFrame]
+    flows: pl.DataFrame
+    processes: Processes
+    device_kind: str
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        return self.frames[name]
+
+    @property
+    def is_npu(self) -> bool:
+        return self.device_kind == "npu"
+
+
+def lay_out(tables: Tables) -> Timeline:
+    """Give every span its place."""
+    kind = tables.facts.device_kind or "npu"
+    processes = Processes(main_pid(tables), _WORDS.get(kind, "GPU"))
+    frames: dict[str, pl.DataFrame] = {}
+    for name in HOST_SPANS:
+        frames[name] = _on_host(tables[name], processes)
+    frames["api_calls"] = _api_calls(tables.api_calls, processes, kind)
+    _python_threads(frames, processes, own_api=kind != "npu")
+    gc = placed(tables.gc_pauses.with_columns(tid=pl.col("pid").fill_null(processes.main_pid)), processes, layers.PYTHON_GC)
+    frames["gc_pauses"] = _named(gc, processes, "Python GC")
+    marks = _host_marks(tables.marks, processes, tables.facts.process_name)
+    frames["marks"] = marks
+    frames["kernels"] = _hardware(tables.kernels, processes, kind)
+    device_marks = tables.marks.filter(pl.col("device_start_ns").is_not_null()).with_columns(
+        start_ns="device_start_ns", end_ns=pl.coalesce("device_end_ns", "device_start_ns")
+    )
+    frames["device_marks"] = _hardware(device_marks, processes, kind)
+    frames["collectives"], frames["transfers"] = _communication(tables, processes)
+    frames["overlap"] = _overlap(tables, processes)
+    return Timeline(frames, tables.flows, processes, kind)
+
+
+def main_pid(tables: Tables) -> int:
+    """The process that stands for the capture: the first that any table names."""
+    for name in ("ops", "queue", "python_calls", "api_calls", "kernels", "marks", "gc_pauses", "memory_events"):
+        pid = tables[name]["pid"].drop_nulls()
+        if len(pid):
+            return int(pid[0])
+    return 0
+
+
+def _on_host(frame: pl.DataFrame, processes: Processes) -> pl.DataFrame:
+    for pid in frame["pid"].unique().drop_nulls().to_list():
+        processes.reserve(pid)
+    if not (frame["pid"].null_count() or frame["tid"].null_count()):
+        return frame
+    return frame.with_columns(pl.col("pid").fill_null(processes.main_pid), pl.col("tid").fill_null(0))
+
+
+def _python_threads(frames: dict[str, pl.DataFrame], processes: Processes, *, own_api: bool) -> None:
+    names = [*HOST_SPANS, *(["api_calls"] if own_api else [])]
+    queue = frames["queue"]
+    threads = pl.concat([distinct_rows(frames[name].select("pid", "tid")) for name in names]).unique().sort("pid", "tid")
+    dequeuing = set(queue.filter(pl.col("kind") == "dequeue").select("pid", "tid").unique().iter_rows())
+    last = threads["tid"].max()
+    for pid, tid in threads.iter_rows():
+        processes.of(layers.PYTHON, pid, None)
+        # Below all others, as the reader looks from the operator down to what the queue made of it.
+        processes.thread(pid, tid, f"Thread {tid}", int(last) + 1 if (pid, tid) in dequeuing and isinstance(last, int) else tid)
+
+
+def _named(frame: pl.DataFrame, processes: Processes, pattern: str) -> pl.DataFrame:
+    for pid, tid in distinct_rows(frame.select("pid", "tid")).sort("pid", "tid").iter_rows():
+        processes.thread(pid, tid, pattern.format(tid=tid))
+    return frame
+
+
+def _api_calls(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFrame:
+    frame = frame.with_columns(pl.col("tid").fill_null(0)) if frame["tid"].null_count() else frame
+    if kind != "npu":
+        return _on_host(frame, processes)
+    if not frame.height:
+        return frame
+    return _named(placed(frame, processes, layers.CANN), processes, "Thread {tid}")
+
+
+def _host_marks(marks: pl.DataFrame, processes: Processes, name: str) -> pl.DataFrame:
+    marks = marks.with_columns(pl.col("tid").fill_null(0))
+    shown = placed(marks, processes, layers.MARKS, device="", name=name.replace("{", "{{").replace("}", "}}") or None)
+    return _named(shown, processes, "Thread {tid}")
+
+
+def _hardware(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFrame:
+    name = None if kind == "npu" else "CPU OP" if kind == "cpu" else "GPU {device}"
+    frame = placed(frame.with_columns(tid=pl.col("stream").fill_null(0)), processes, layers.HARDWARE, name=name)
+    return _named(frame, processes, "Stream {tid}")
+
+
+def _communication(tables: Tables, processes: Processes) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Operators and their plane tasks; a group's planes follow it: tid = tid of the group + 1 + plane (outputs.md 3.2)."""
+    collectives, transfers = tables.collectives, tables.transfers
+    if tables.facts.level == "Level0":
+        transfers = transfers.clear()
+    group = pl.coalesce(pl.col("group").cast(pl.String), pl.lit(""))
+    ops = collectives.with_columns(lane=group)
+    owner = transfers["collective"]
+    lane = ops["lane"].gather(owner) if collectives.height else pl.Series([None] * len(owner), dtype=pl.String)
+    tasks = transfers.with_columns(lane=lane.fill_null("").alias("lane"), plane=pl.col("plane").fill_null(0))
+    order = ops.group_by("lane", maintain_order=True).agg(pl.col("group_index").min()).sort("group_index", maintain_order=True)
+    planes = dict(tasks.group_by("lane").agg(pl.col("plane").max()).iter_rows())
+    first_tid: dict[str, int] = {}
+    following = 0
+    for name in [*order["lane"].to_list(), *sorted(planes)]:
+        if name not in first_tid:
+            first_tid[name] = following
+            following += 2 + max(planes.get(name, -1), -1)
+    base = pl.col("lane").replace_strict(first_tid, default=0, return_dtype=pl.Int64)
+    shown_ops = placed(ops.with_columns(tid=base), processes, layers.COMMUNICATION)
+    shown_tasks = placed(tasks.with_columns(tid=base + 1 + pl.col("plane")), processes, layers.COMMUNICATION)
+    for pid, tid, lane_name in shown_ops.select("pid", "tid", "lane").unique().sort("pid", "tid").iter_rows():
+        processes.thread(pid, tid, f"Group {lane_name} Communication" if lane_name else "Communication")
+    for pid, tid, plane in shown_tasks.select("pid", "tid", "plane").unique().sort("pid", "tid").iter_rows():
+        processes.thread(pid, tid, f"Plane {plane}")
+    return shown_ops, shown_tasks
+
+
+def _overlap(tables: Tables, processes: Processes) -> pl.DataFrame:
+    """The four layers of the overlap analysis; none without anything on the device."""
+    shown = overlap.device_layers(tables)
+    numbers = {name: number for number, name in enumerate(overlap.LAYERS)}
+    shown = shown.with_columns(tid=pl.col("layer").replace_strict(numbers, return_dtype=pl.Int64))
+    shown = placed(shown, processes, layers.OVERLAP)
+    for pid in shown["pid"].unique().to_list():
+        for name, number in numbers.items():
+            processes.thread(pid, number, name)
+    return shown

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a capture that Ascend tools have parsed: a timeline, csv files and communication json, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.errors import CaptureError
+from stepscope.formats.ascend import hardware, memory
+from stepscope.formats.ascend import kernel_details as kernel
+from stepscope.formats.ascend.communication import Recorded, placed, recorded
+from stepscope.formats.ascend.trace import read_timeline
+from stepscope.tables import ALL_TABLES, Tables, lost
+
+Quality = list[pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class ParsedFiles:
+    """The files of one capture. `csv` is by the name the file has in msprof, slices in order."""
+
+    timeline: tuple[Path, ...] = ()
+    csv: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    communication: Path | None = None
+    matrix: Path | None = None
+    device: int | None = None  # the only device of the capture, where the files need not say it
+
+    def any(self) -> bool:
+        return bool(self.timeline or self.communication or any(self.csv.values()))
+
+    def of(self, name: str) -> tuple[Path, ...]:
+        return self.csv.get(name, ())
+
+
+@dataclass(frozen=True)
+class Parsed:
+    tables: Tables
+    device_ids: tuple[int, ...]
+    generation: str  # as the timeline tells it; empty without one
+
+
+def read_parsed(files: ParsedFiles) -> Parsed:
+    """Read everything; a damaged file is counted in `quality` and the others still count.
+
+    Raises:
+        CaptureError: not one of the files holds a row.
+    """
+    quality: Quality = []
+    of_kernels: Quality = []
+    # While the timeline is read: the csv of kernels, then the operators of the json.
+    with ThreadPoolExecutor(1) as beside:
+        rows = beside.submit(kernel.read_kernels, files.of("op_summary"), quality=of_kernels)
+        communication = beside.submit(recorded, files.communication, files.matrix)
+        frames, devices, generation = _timeline(files.timeline, quality)
+    device = files.device if files.device is not None else _single(devices)
+    frames = _with_memory(frames, files, device, quality)
+    device = device if device is not None else _single(_devices_of(frames))
+    frames = _with_kernels(frames, files, device, rows.result().on(device), quality)
+    quality += of_kernels
+    frames = _with_communication(frames, communication.result(), quality)
+    frames = _with_hardware(frames, files, device, quality)
+    found = {name: frame for name, frame in frames.items() if frame.height}
+    losses = pl.concat([ALL_TABLES["quality"].empty(), *quality])
+    if not found:
+        raise CaptureError(
+            "the parsed files of this capture hold no rows",
+            where=", ".join(str(path) for path in _all_paths(files)[:3]),
+            cause="; ".join(f"{source}: {issue}" for source, issue in losses.select("source", "issue").head(3).iter_rows()) or None,
+            fix="parse the raw data of the capture again",
+        )
+    ids = sorted({*devices, *_devices_of(found)})
+    return Parsed(Tables({**found, "quality": losses}), tuple(ids), generation)
+
+
+def _timeline(paths: tuple[Path, ...], quality: Quality) -> tuple[dict[str, pl.DataFrame], tuple[int, ...], str]:
+    if not paths:
+        return {}, (), ""
+    try:
+        timeline = read_timeline(list(paths), quality=quality)
+    except CaptureError as error:  # the csv files may still be good
+        quality.append(lost(paths[0].name, "timeline not readable", 1, f"{error.what}: {error.cause or error.where}"))
+        return {}, (), ""
+    return timeline.frames, timeline.device_ids, timeline.generation
+
+
+def _with_memory(
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, quality: Quality
+) -> dict[str, pl.DataFrame]:
+    events, app = memory.read_records(files.of("memory_record"), quality=quality, device=device)
+    sampled = _table(frames, "counters")
+    if not sampled.filter(pl.col("source") == memory.NPU_MEM).height:
+        npu = memory.read_samples(files.of("npu_mem"), quality=quality, device=device)
+        sampled = pl.concat([sampled, npu if npu.height else app])
+    modules = memory.read_modules(files.of("npu_module_mem"), quality=quality, device=device)
+    allocations = memory.read_allocations(files.of("operator_memory"), quality=quality, device=device)
+    counters = ALL_TABLES["counters"].conform(pl.concat([sampled, modules]))
+    return {**frames, "memory_events": events, "allocations": allocations, "counters": counters}
+
+
+def _with_kernels(
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel.KernelRows, quality: Quality
+) -> dict[str, pl.DataFrame]:
+    tasks = _table(frames, "kernels")
+    if not tasks.height:
+        tasks = kernel.read_tasks(files.of("task_time"), quality=quality, device=device)
+    if rows.compute.height:
+        tasks, metrics = kernel.join_compute(tasks, rows)
+        frames = {**frames, "kernel_metrics": metrics}
+    else:
+        tasks = kernel.guess_compute(tasks)
+    collectives, transfers = kernel.join_collectives(_table(frames, "collectives"), _table(frames, "transfers"), rows.collectives)
+    return {**frames, "kernels": tasks, "collectives": collectives, "transfers": transfers}
+
+
+def _with_communication(frames: dict[str, pl.DataFrame], said: Recorded, quality: Quality) -> dict[str, pl.DataFrame]:
+    found = placed(said, _table(frames, "collectives"), quality=quality)
+    return {
+        **frames,
+        "collectives": found.collectives,
+        "collective_times": found.times,
+        "collective_packets": found.packets,
+        "collective_links": found.links,
+    }
+
+
+def _with_hardware(
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, quality: Quality
+) -> dict[str, pl.DataFrame]:
+    rates = [
+        hardware.read_cache(files.of(name), kind, quality=quality, device=device)
+        for name, kind in (("l2_cache", "l2"), ("soc_pmu", "tlb"))
+    ]
+    links = [
+        hardware.read_links(files.of(name), source, quality=quality, device=device)
+        for name, source in (("pcie", "PCIe"), ("hccs", "HCCS"))
+    ]
+    ports = [
+        hardware.read_ports(files.of(name), source, quality=quality, device=device)
+        for name, source in (("nic", "NIC"), ("roce", "RoCE"))
+    ]
+    return {
+        **frames,
+        "cache_rates": pl.concat(rates),
+        "link_summary": pl.concat(links),
+        "counters": ALL_TABLES["counters"].conform(pl.concat([_table(frames, "counters"), *ports])),
+        "aicpu_tasks": hardware.read_aicpu(files.of("aicpu"), quality=quality, device=device),
+    }
+
+
+def _table(frames: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
+    return frames[name] if name in frames else ALL_TABLES[name].empty()
+
+
+def _devices_of(frames: Mapping[str, pl.DataFrame]) -> tuple[int, ...]:
+    named = ("kernels", "collectives", "memory_events", "allocations", "counters", "cache_rates")
+    return tuple({int(item) for name in named for item in _table(frames, name)["device"].drop_nulls().unique()})
+
+
+def _single(devices: tuple[int, ...]) -> int | None:
+    return devices[0] if len(devices) == 1 else None
+
+
+def _all_paths(files: ParsedFiles) -> list[Path]:
+    return [
+        *files.timeline,
+        *(path for paths in files.csv.values() for path in paths),
+        *filter(None, (files.communication, files.matrix)),
+    ]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text files of ASCEND_PROFILER_OUTPUT, layout generations G1 to G3 (outputs.md 0).
+
+op_statistic, api_statistic, operator_details and step_trace_time are views of the others and are not read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepscope.errors import CaptureError
+from stepscope.formats.ascend.cells import header
+from stepscope.formats.ascend.parsed import ParsedFiles, read_parsed
+from stepscope.tables import Facts, Tables
+
+# Name of the file, and the one msprof gives to the same content.
+_CSV = {
+    "kernel_details": "op_summary",
+    "task_time": "task_time",
+    "memory_record": "memory_record",
+    "operator_memory": "operator_memory",
+    "npu_module_mem": "npu_module_mem",
+    "l2_cache": "l2_cache",
+    "soc_pmu": "soc_pmu",
+    "data_preprocess": "aicpu",
+    "pcie": "pcie",
+    "hccs": "hccs",
+    "nic": "nic",
+    "roce": "roce",
+}
+
+
+def read(output: Path, facts: Facts) -> Tables:
+    """Tables of a parsed capture; `meta` holds `facts`, completed by what the files say.
+
+    Raises:
+        CaptureError: the folder holds no text file with a usable row.
+    """
+    files = find_files(output, device=facts.device_ids[0] if len(facts.device_ids) == 1 else None)
+    if not files.any():
+        raise CaptureError(
+            "the folder has no parsed text files",
+            where=str(output),
+            cause="neither trace_view.json nor a csv file is there",
+            fix="analyse the raw capture again with export type text",
+        )
+    return _tables(files, facts)
+
+
+def read_trace(trace: Path) -> Tables:
+    """Tables of a timeline that lies by itself, without the folder it came from."""
+    return _tables(ParsedFiles(timeline=(trace,)), Facts())
+
+
+def _tables(files: ParsedFiles, facts: Facts) -> Tables:
+    parsed = read_parsed(files)
+    completed = facts.but(
+        source="ascend_text",
+        device_kind=facts.device_kind or ("npu" if parsed.device_ids else ""),
+        generation=generation(files) or parsed.generation,
+        device_ids=tuple(sorted({*facts.device_ids, *parsed.device_ids})),
+    )
+    return parsed.tables.but(meta=completed.table())
+
+
+def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
+    # The matrix of this folder holds extremes and sums of many operators, not single ones (outputs.md 9.3).
+    return ParsedFiles(
+        timeline=_existing(output / "trace_view.json"),
+        csv={kind: _existing(output / f"{name}.csv") for name, kind in _CSV.items()},
+        communication=next(iter(_existing(output / "communication.json")), None),
+        device=device,
+    )
+
+
+def generation(files: ParsedFiles) -> str:
+    """G1, G2 or G3 by the columns of the csv files; empty when they do not tell (outputs.md 4)."""
+    for path in files.of("op_summary"):
+        names = header(path)
+        if "Block Num" in names:
+            return "G3"
+        if "Block Dim" in names:
+            return "G2" if "Device_id" in names else "G1"
+    return ""
+
+
+def _existing(path: Path) -> tuple[Path, ...]:
+    return (path,) if path.is_file() and not path.is_symlink() else ()

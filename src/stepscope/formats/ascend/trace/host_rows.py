@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host side of a timeline: operators, task queue, Python frames, garbage collections, steps, API calls (outputs.md 3.1, 3.3)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.formats.ascend.trace.events import arg, category, number, rewritten, span, text
+from stepscope.formats.ascend.trace.lanes import Lanes
+from stepscope.tables import ALL_TABLES, TEXT
+
+OP_ARGS: dict[str, pl.DataType] = {
+    "Sequence number": pl.Int64(),
+    "Fwd thread id": pl.Int64(),
+    "Input Dims": pl.String(),
+    "Input type": pl.String(),
+    "Call stack": pl.String(),
+    "Module Hierarchy": pl.String(),
+    "flops": pl.Int64(),
+}
+PYTHON_ARGS: dict[str, pl.DataType] = {"Python id": pl.Int64(), "Python parent id": pl.Int64(), "Python module id": pl.Int64()}
+API_ARGS: dict[str, pl.DataType] = {"Mode": pl.String(), "level": pl.String(), "item_id": pl.String()}
+ARGS = OP_ARGS | PYTHON_ARGS | API_ARGS | {"correlation_id": pl.Int64(), "connection_id": pl.Int64()}
+
+_STEP = "ProfilerStep#"
+_LINE_END = ";\r\n"  # between inputs and stack frames, where the framework wrote a plain `;`
+
+# enums.md 4; Hccl is the G1 word
+_LEVELS = {
+    "AscendCL": "acl",
+    "Model": "model",
+    "Node": "node",
+    "Hccl": "communication",
+    "hccl": "communication",
+    "Communication": "communication",
+    "Runtime": "runtime",
+}
+
+
+def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    return events.select(
+        "pid",
+        "tid",
+        *span(),
+        category("name"),
+        number("Sequence number").alias("seq"),
+        pl.when(arg("Fwd thread id") != 0).then(arg("Fwd thread id")).alias("fwd_thread"),
+        arg("Input Dims").cast(TEXT).alias("shapes"),
+        arg("Input type").cast(TEXT).alias("dtypes"),
+        arg("Call stack").cast(TEXT).alias("stack"),
+        arg("Module Hierarchy").cast(TEXT).alias("modules"),
+        arg("flops").alias("flops"),
+    )
+
+
+def ops(rows: pl.DataFrame) -> pl.DataFrame:
+    for column in ("shapes", "dtypes", "stack"):
+        rows = rewritten(rows, column, pl.col("text").str.replace_all(_LINE_END, ";", literal=True))
+    return ALL_TABLES["ops"].conform(rows.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True))
+
+
+def steps(ops: pl.DataFrame) -> pl.DataFrame:
+    """Steps by name, wherever they nest (outputs.md 2.3)."""
+    names = ops.select(pl.col("name").unique()).drop_nulls().with_columns(pl.col("name").cast(pl.String).alias("text"))
+    numbers = names.with_columns(pl.col("text").str.extract(rf"{_STEP}(\d+)", 1).cast(pl.Int64, strict=False).alias("step"))
+    found = ops.join(numbers.drop("text").drop_nulls(), on="name", how="inner", maintain_order="left")
+    return ALL_TABLES["steps"].conform(found)
+
+
+def flows(arrows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Arrows inside the framework, which nothing else implies."""
+    ends = [pl.col(f"from_{name}") for name in ("pid", "tid")] + [pl.col("from_start_ns").alias("from_ns")]
+    to = [pl.col(name).alias(f"to_{name}") for name in ("pid", "tid")] + [pl.col("start_ns").alias("to_ns")]
+    return ALL_TABLES["flows"].conform(
+        arrows.select(pl.lit(kind).alias("kind"), pl.col("id").cast(pl.Int64, strict=False), *ends, *to)
+    )
+
+
+def queue_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    return events.select(
+        "pid", "tid", *span(), category("cat").alias("kind"), category("name"), arg("correlation_id").alias("correlation_id")
+    )
+
+
+def queue(rows: pl.DataFrame) -> pl.DataFrame:
+    return ALL_TABLES["queue"].conform(rewritten(rows, "name", pl.col("text").str.extract(r"^(?:En|De)queue@(.*)$", 1)))
+
+
+def python_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    return events.select(
+        "pid",
+        "tid",
+        *span(),
+        category("name"),
+        arg("Python id").alias("call_id"),
+        arg("Python parent id").alias("parent_id"),
+        arg("Python module id").alias("module_id"),
+    )
+
+
+def python_calls(rows: pl.DataFrame) -> pl.DataFrame:
+    kind = (
+        pl.when(pl.col("text").str.starts_with("nn.Module: "))
+        .then(pl.lit("module"))
+        .when(pl.col("text").str.contains(r"\(\d+\): "))
+        .then(pl.lit("python"))
+        .otherwise(pl.lit("c"))
+    )
+    return ALL_TABLES["python_calls"].conform(rewritten(rows.with_columns(pl.col("name").alias("kind")), "kind", kind))
+
+
+def gc_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    # The thread of a collection is the process number; its pid is a layer of its own (outputs.md 3.1).
+    return events.select(pl.col("tid").alias("pid"), *span())
+
+
+def gc_pauses(rows: pl.DataFrame) -> pl.DataFrame:
+    return ALL_TABLES["gc_pauses"].conform(rows)
+
+
+def api_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    return events.select(
+        "pid",
+        "tid",
+        *span(),
+        category("name"),
+        arg("level").cast(TEXT).alias("level"),
+        text("Mode").alias("mode"),
+        text("item_id").alias("item_id"),
+        number("connection_id").alias("connection_id"),
+    )
+
+
+def api_calls(rows: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
+    prefix = rewritten(
+        rows.with_columns(pl.col("name").alias("prefix")), "prefix", _level(pl.col("text").str.extract(r"^([^@]*)@", 1))
+    )
+    said = rewritten(prefix, "level", _level(pl.col("text")))
+    named = rewritten(said, "name", pl.col("text").str.replace(r"^[^@]*@", ""))
+    # The timeline has no way to leave an argument out.
+    for column, nothing in (("mode", ""), ("item_id", "0")):
+        named = rewritten(named, column, pl.when(pl.col("text") != nothing).then("text"))
+    placed = lanes.place(named).with_columns(pl.coalesce("level", "prefix").alias("level"), pl.col("os_pid").alias("pid"))
+    return ALL_TABLES["api_calls"].conform(placed)
+
+
+def _level(word: pl.Expr) -> pl.Expr:
+    known = {**_LEVELS, **{level: level for level in _LEVELS.values()}}
+    return word.replace_strict(known, default=None, return_dtype=pl.String)

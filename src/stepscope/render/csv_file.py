@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The csv dialect of the profiler's files (outputs.md 1): CRLF, minimal quotes, times that spreadsheets leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.render.atomic import replacing
+from stepscope.render.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
+from stepscope.render.microseconds import microseconds, shown_us
+from stepscope.render.number_forms import THOUSANDTHS, THOUSANDTHS_TAB
+
+NOT_KNOWN = "N/A"
+Cells = tuple[str, Sequence[Part]]
+
+
+def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells], line_end: str = "\r\n") -> list[Path]:
+    """Write one line per row; no file when there is none.
+
+    Args:
+        path: final name.
+        frame: rows in the order of the file.
+        columns: title and parts of each column.
+        line_end: what ends a line.
+    """
+    if not frame.height:
+        return []
+    parts: list[Part] = []
+    for _, cell in columns:
+        parts += [*cell, ","]
+    parts[-1] = line_end
+    with replacing(path) as handle:
+        handle.write(",".join(quoted(title) for title, _ in columns).encode() + line_end.encode())
+        write_lines(handle, [Lines(frame, parts)])
+    return [path]
+
+
+def quoted(text: str) -> str:
+    """The cell, in quotes only where it must be."""
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def in_own_quotes(text: str) -> str:
+    """A list of shapes: its cell holds quotes of its own (outputs.md 1)."""
+    return quoted(f'"{text}"')
+
+
+def text(title: str, column: str, missing: str = "") -> Cells:
+    return title, [Text(column, quoted, missing)]
+
+
+def shapes(title: str, column: str, missing: str = NOT_KNOWN) -> Cells:
+    return title, [Text(column, in_own_quotes, missing)]
+
+
+def whole(title: str, column: str, missing: str = "") -> Cells:
+    return title, [Whole(column, missing)]
+
+
+def fraction(title: str, values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Cells:
+    return title, [Fraction(values, missing, plain_zero)]
+
+
+def duration(title: str, values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Cells:
+    """Nanoseconds as microseconds: the shortest text of the nearest float."""
+    return title, [shown_us(values, missing, plain_zero=plain_zero)]
+
+
+def lasting(title: str, ns: pl.Series) -> Cells:
+    """Whole nanoseconds as microseconds with three digits: `27.540`."""
+    return title, [Numbers(ns, THOUSANDTHS)]
+
+
+def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
+    """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty where there is none."""
+    return title, [Numbers(frame[column], THOUSANDTHS_TAB)]
+
+
+def whole_ns(values: pl.Series) -> pl.Series:
+    """Durations as the files show them: nanoseconds rounded, as if the float of microseconds were cut to three digits."""
+    numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+    whole = np.rint(numbers)
+    tie = np.flatnonzero(np.abs(numbers - np.floor(numbers) - 0.5) < 1e-6)
+    # Half a nanosecond goes where the nearest float of microseconds lies: 24.2205 is a little more, 23.3205 less.
+    below = np.floor(numbers[tie])
+    off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)
+    whole[tie] = np.where(off > 0, below + 1, np.where(off < 0, below, np.rint(below + 0.5)))
+    column = pl.Series(values.name, whole)
+    return column.set(values.is_null(), None) if values.null_count() else column
+
+
+def rounded(title: str, values: pl.Series, missing: str = "") -> Cells:
+    """Nanoseconds as microseconds with at most three digits after the point."""
+    return duration(title, values.cast(pl.Float64).round(), missing)

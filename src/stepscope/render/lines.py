@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a frame as text: JSON events or csv lines, in slices, on all cores, without an object per row."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.render.atomic import ByteSink
+from stepscope.render.json_text import escaped
+from stepscope.render.number_forms import WHOLE, Form
+from stepscope.render.number_pieces import fractions, repeats, whole_numbers
+from stepscope.render.pieces import Coded, Pieces, Rows, assembled, compact, one_per_row
+
+# Few enough rows for the numbers of their pieces and their text to stay in the cache.
+SLICE_ROWS = 8_000
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text column; each distinct value is shaped once. Rows without a value get `missing`."""
+
+    column: str
+    shape: Callable[[str], str] = escaped
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer column; `missing` stands where there is none."""
+
+    column: str
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Integers in a form of their own; `missing` stands where there is none."""
+
+    values: pl.Series
+    form: Form
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """Floats as the shortest text that reads back the same; 0 may be plain: without a point."""
+
+    values: pl.Series
+    missing: str = ""
+    plain_zero: bool = False
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text where the column has a value."""
+
+    column: str
+    text: str
+
+
+Part = str | Text | Whole | Numbers | Fraction | Label | pl.Expr
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One kind of line: its rows, and the parts that make the text of a row. Null parts are left out."""
+
+    frame: pl.DataFrame
+    parts: Sequence[Part]
+
+
+def write_lines(handle: ByteSink, kinds: Iterable[Lines]) -> int:
+    """Write all lines, one after the other with nothing between; returns their number."""
+    count = 0
+    for text, rows in rendered(kinds):
+        handle.write(text)
+        count += rows
+    return count
+
+
+def rendered(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
+    """Text and number of the lines, slice by slice, in order; later slices are made while earlier ones are used."""
+    workers = max(1, min(8, len(os.sched_getaffinity(0))))
+    waiting: deque[Future[tuple[memoryview, int]]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for kind in kinds:
+                if not kind.frame.height:
+                    continue
+                rows = _prepared(kind)
+                for start in range(0, rows.height, SLICE_ROWS):
+                    waiting.append(pool.submit(_slice, rows, start))
+                    if len(waiting) > 2 * workers:
+                        yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _slice(rows: Rows, start: int) -> tuple[memoryview, int]:
+    stop = min(start + SLICE_ROWS, rows.height)
+    return rows.text(start, stop), stop - start
+
+
+def _prepared(kind: Lines) -> Rows:
+    pieces: list[str | Pieces] = []
+    known: dict[int, Sequence[str | Pieces]] = {}
+    for part in kind.parts:
+        # The same part may stand in several places: its texts are made once.
+        if id(part) not in known:
+            known[id(part)] = _pieces(kind.frame, part)
+        pieces += known[id(part)]
+    return assembled(pieces, kind.frame.height)
+
+
+def _pieces(frame: pl.DataFrame, part: Part) -> Sequence[str | Pieces]:
+    """What the part is in every row: pieces, or the text that all rows share."""
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, Text):
+        return [distinct(frame[part.column], part.shape, part.missing)]
+    if isinstance(part, Whole):
+        return whole_numbers(frame[part.column], WHOLE, part.missing)
+    if isinstance(part, Numbers):
+        return whole_numbers(part.values, part.form, part.missing)
+    if isinstance(part, Fraction):
+        if part.values.dtype.is_integer():
+            return whole_numbers(part.values, WHOLE, part.missing)
+        return fractions(part.values, part.missing, plain_zero=part.plain_zero)
+    if isinstance(part, Label):
+        has_none = frame[part.column].is_null()
+        return [Coded(has_none.to_numpy().astype(np.uint8), pl.Series([part.text, ""]))] if has_none.any() else [part.text]
+    texts = frame.select(part.cast(pl.String).alias("text")).to_series()
+    return [distinct(texts, str) if repeats(texts) else one_per_row(texts.fill_null(""))]
+
+
+def distinct(column: pl.Series, shape: Callable[[str], str], missing: str = "") -> str | Coded:
+    """A text column with each distinct text shaped once."""
+    if column.dtype == pl.String:
+        column = column.cast(pl.Categorical())
+    physical = column.to_physical()
+    most = physical.max()
+    if not isinstance(most, int):
+        return missing
+    # Any number that occurs stands for null until those rows get their own text.
+    codes, used = compact(physical.fill_null(most).to_numpy(), most + 1)
+    values = pl.Series(used, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String)
+    coded = Coded(codes, pl.Series([shape(text) for text in values.to_list()], dtype=pl.String))
+    return coded.with_missing(column.is_null().to_numpy(), missing) if column.null_count() else coded

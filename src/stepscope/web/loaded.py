@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture that is ready to be shown: its tables, its timeline, its files, and what has been computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+from time import perf_counter
+from typing import Any, TypeVar
+
+from stepscope.analysis.link.call_stacks import stacks
+from stepscope.capture import Capture
+from stepscope.errors import CaptureError
+from stepscope.formats.discover import CaptureFiles
+from stepscope.tables import Facts, Tables, lost
+from stepscope.tables.store import store_folder
+from stepscope.web.timeline import index as trace_index
+from stepscope.web.timeline.index import TraceIndex
+
+Kept = TypeVar("Kept")
+Progress = Callable[[str, float], None]
+
+# What a parsed folder may hold that views show although no table is made of it.
+SHOWN_FILES = ("operator_details.csv", "step_trace_time.csv", "communication_matrix.json")
+_STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Everything that views need. Frames that several routes use are computed once, under a lock of their own."""
+
+    tables: Tables
+    files: CaptureFiles
+    root: Path  # the folder that the user gave
+    version: str
+    source_files: tuple[Path, ...] = ()
+    load_s: float = 0.0
+    _kept: dict[str, Any] = field(default_factory=dict)
+    _lock: Any = field(default_factory=RLock)
+    _locks: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, key: str, make: Callable[[], Kept]) -> Kept:
+        """What `make` gives, computed at the first call; who asks for something else does not wait."""
+        if key not in self._kept:
+            with self._lock:
+                own = self._locks.setdefault(key, RLock())
+            with own:
+                if key not in self._kept:
+                    self._kept[key] = make()
+        kept: Kept = self._kept[key]
+        return kept
+
+    @property
+    def facts(self) -> Facts:
+        return self.once("facts", lambda: self.tables.facts)
+
+    @property
+    def kind(self) -> str:
+        """npu, cuda, rocm, xpu or cpu."""
+        tables = self.tables
+        known = self.facts.device_kind
+        if known:
+            return known
+        return "npu" if self.files.output is not None or tables.kernels.height else "cpu"
+
+    @property
+    def is_npu(self) -> bool:
+        return self.kind == "npu"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a simulated device made it; `facts.modelled` names what of it is no measurement."""
+        collector = self.facts.profiler_info.get("collector")
+        said = collector if isinstance(collector, dict) else {}
+        return bool(self.facts.modelled) or "npu_sim" in (said.get("device"), said.get("backend"))
+
+    @property
+    def has_device(self) -> bool:
+        return bool(self.tables.kernels.height or self.tables.collectives.height)
+
+    @property
+    def trace(self) -> TraceIndex:
+        return self.once("trace", lambda: trace_index.build(self.tables))
+
+    @property
+    def base_ns(self) -> int:
+        """Time zero of all views: the first event of the capture."""
+        return self.trace.base_ns
+
+    def output_file(self, name: str) -> Path | None:
+        """A file of the parsed output, when it is there and no link."""
+        path = self.files.output / name if self.files.output else None
+        return path if path is not None and path.is_file() and not path.is_symlink() else None
+
+
+def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> Opened:
+    """Read a capture (or open its store) and prepare its timeline.
+
+    Raises:
+        CaptureError: nothing of it can be shown.
+    """
+    began = perf_counter()
+    tables, sources = _tables(files, progress)
+    opened = Opened(tables, files, root, version, tuple(sources))
+    progress("preparing the timeline", 0.8)
+    folder = trace_folder(files.root)
+    index = trace_index.load(folder, version)
+    if index is None:
+        index = trace_index.build(tables)
+        try:
+            trace_index.save(index, folder, version)
+            index = trace_index.load(folder, version) or index
+        except OSError:
+            pass  # shown all the same; only the next opening is slower
+    made = index
+    opened.once("trace", lambda: made)
+    return Opened(tables, files, root, version, tuple(sources), perf_counter() - began, opened._kept)
+
+
+def trace_folder(capture: Path) -> Path:
+    store = store_folder(capture)
+    return store.with_name(f"{store.name}.trace")
+
+
+def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
+    try:
+        capture = Capture(files)
+        return _with_stacks(capture.load(lambda stage: progress(stage, _fraction(stage)))), capture.source_files()
+    except CaptureError as problem:
+        # Files that are views of others are not read into tables, but can be shown as they are.
+        there = [files.output / name for name in SHOWN_FILES if (files.output / name).is_file()] if files.output else []
+        if not there:
+            raise
+        return Tables({"meta": Facts(source="ascend_text", device_kind="npu").table()}).noting(
+            lost(str(files.output), problem.what, 1, problem.cause or "")
+        ), there
+
+
+def _with_stacks(tables: Tables) -> Tables:
+    """Newer traces have the Python calls themselves instead of a stack on every operator."""
+    if not tables.python_calls.height or tables.ops["stack"].count():
+        return tables
+    return tables.but(ops=tables.ops.with_columns(stack=stacks(tables.ops, tables.python_calls)))
+
+
+def _fraction(stage: str) -> float:
+    return next((fraction for word, fraction in _STAGES if stage.startswith(word)), 0.4)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request: its parameters, and the captures that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from urllib.parse import parse_qs
+
+from stepscope.web.catalogue import Entry, Library
+from stepscope.web.loaded import Opened
+from stepscope.web.parameters import Query
+from stepscope.web.problems import Problem, bad_parameter
+
+MOST_WAIT = 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user allows."""
+
+    sql: bool = True
+    source_root: Path | None = None
+    follow_links: bool = False
+    hosts: frozenset[str] | None = None  # names under which the server answers; None leaves that to the server around it
+    token: str | None = None
+
+
+class Asked:
+    """A request to one route."""
+
+    def __init__(self, library: Library, settings: Settings, query: Query):
+        self.library, self.settings, self.query = library, settings, query
+        self.immutable = False  # whether the answer belongs to one version of the data for ever
+
+    @property
+    def body(self) -> Any:
+        return self.query.body
+
+    def entry(self) -> Entry:
+        return self.library.entry(*(self.query.optional(name) for name in ("run", "worker", "span")))
+
+    def opened(self) -> Opened:
+        """The capture that the request names."""
+        entry = self.entry()
+        version = self.query.optional("v")
+        if version is not None and version != entry.version:
+            raise Problem(
+                409, "changed", "the capture has changed", detail=entry.found.path, hint="reload the runs", version=entry.version
+            )
+        self.immutable = version is not None
+        return self.library.opened(entry, self._wait())
+
+    def _wait(self) -> float:
+        return float(self.query.number("wait", 0, most=MOST_WAIT))
+
+    def workers(self) -> tuple[dict[str, Opened], list[dict[str, Any]]]:
+        """All workers of the run that are ready, and how far the others are."""
+        until = monotonic() + self._wait()
+        entries = self.library.workers_of(self.query.optional("run"), self.query.optional("span"))
+        for entry in entries:
+            if entry.state == "found":
+                self.library.load(entry)
+        ready: dict[str, Opened] = {}
+        behind: list[dict[str, Any]] = []
+        last: Problem | None = None
+        for entry in entries:
+            try:
+                ready[entry.found.worker] = self.library.opened(entry, max(0.0, until - monotonic()))
+            except Problem as problem:
+                last = problem
+                behind.append({"worker": entry.found.worker, "state": entry.state, "progress": entry.progress})
+        if not ready and last is not None:
+            raise last
+        return ready, behind
+
+    def worker_count(self) -> int:
+        return len(self.library.workers_of(self.entry().found.run, None))
+
+    def side(self, name: str) -> Opened:
+        """One of the two captures of a comparison, named by a query string of its own."""
+        text = self.query.optional(name)
+        if text is None:
+            raise bad_parameter(name, "run=…&worker=…&span=…, encoded")
+        try:
+            parts: Mapping[str, list[str]] = parse_qs(text, max_num_fields=10)
+        except ValueError:
+            raise bad_parameter(name, "run=…&worker=…&span=…, encoded") from None
+        entry = self.library.entry(*(parts.get(key, [None])[0] for key in ("run", "worker", "span")))
+        return self.library.opened(entry, self._wait())
