@@ -351,7 +351,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_what_sqlite_refuses_is_explained(tmp_path, monkeypatch):
     twice = pl.DataFrame({"id": [1, 1], "value": ["a", "b"]})
-    monkeypatch.setattr("stepscope.render.string_ids.StringIds.table", lambda self: twice)
+    monkeypatch.setattr("stepscope.formats.ascend.db.string_ids.StringIds.table", lambda self: twice)
     with pytest.raises(CaptureError) as caught:
         write_profiler_db(Tables({"ops": ops(op("new", 1, 2))}), tmp_path / "p.db")
     assert "UNIQUE" in str(caught.value.cause)

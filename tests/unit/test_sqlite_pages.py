@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend.db.schema import DbColumn, DbTable
 from stepscope.render import sqlite_pages
 from stepscope.render.sqlite_file import building
+from stepscope.render.sqlite_table import DbColumn, DbTable
 
 ROWS = 30_000
 NUMBERS = np.arange(ROWS)

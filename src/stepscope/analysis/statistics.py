@@ -12,12 +12,11 @@ import polars as pl
 
 from stepscope.analysis.steps import step_of
 from stepscope.analysis.sub_tasks import without_parents
-from stepscope.formats.ascend.db.schema import ENUMS
 from stepscope.tables import TEXT, Tables
+from stepscope.tables.api_levels import API_LEVELS
 
 Ints = npt.NDArray[np.int64]
 
-_LEVELS = {name: number for number, name in ENUMS["ENUM_API_TYPE"].items()}
 NO_OPERATOR = ("WRITE_BACK", "INVALID")
 NO_REPORT = ("HCCL_AI_CPU", "COMMUNICATION")
 NO_KERNEL = (*NO_OPERATOR, *NO_REPORT)
@@ -132,7 +131,7 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
             length.max().alias("max_ns"),
             length,
         )
-        .sort(pl.col("name").cast(pl.String), level.replace_strict(_LEVELS, default=0, return_dtype=pl.Int64), level)
+        .sort(pl.col("name").cast(pl.String), level.replace_strict(API_LEVELS, default=0, return_dtype=pl.Int64), level)
     )
     mean = _nearest_even_mean if tables.facts.generation in ("G1", "G2") else _half_up_mean
     rows = [_mean_and_variance(lengths.to_numpy(), mean) for lengths in groups["length"]]

@@ -17,9 +17,9 @@ import adbc_driver_sqlite.dbapi as sqlite
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend.db.schema import DbTable
 from stepscope.render.atomic import FILE_MODE, explained, refuse_symlink
 from stepscope.render.sqlite_pages import PAGE, PagedTable, attach, is_paged, put_first_page, write_leaves
+from stepscope.render.sqlite_table import DbTable
 
 # The file is thrown away when anything fails, so it needs no journal; large pages make bulk inserts fastest.
 _PRAGMAS = (f"page_size = {PAGE}", "journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE")

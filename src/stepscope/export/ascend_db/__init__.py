@@ -14,9 +14,10 @@ from stepscope.export.ascend_db.counters import counter_rows
 from stepscope.export.ascend_db.device import device_rows, metric_rows, overlap_rows
 from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, mark_rows, step_rows
 from stepscope.export.ascend_db.memory import memory_rows, runtime_memory_rows
-from stepscope.formats.ascend.db.schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, DbColumn, DbTable, enum_with
+from stepscope.formats.ascend.db.schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, enum_with
+from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.render.sqlite_file import building
-from stepscope.render.string_ids import StringIds
+from stepscope.render.sqlite_table import DbColumn, DbTable
 from stepscope.tables import Facts, Tables
 
 __all__ = ["write_msprof_db", "write_profiler_db"]

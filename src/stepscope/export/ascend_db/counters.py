@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
 from stepscope.formats.ascend.db.schema import PROFILER_DB, enum_with
-from stepscope.render.string_ids import StringIds
+from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
 
 _TIME = "timestampNs"

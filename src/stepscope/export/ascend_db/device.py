@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.export.ascend_db.numbers import after
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, OLD_ENUMS
-from stepscope.render.string_ids import StringIds
+from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import Tables
 
 _NO_TYPE, _INVALID_TYPE = 65534, 65535

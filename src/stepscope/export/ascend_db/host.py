@@ -19,7 +19,7 @@ from stepscope.formats.ascend.db.schema import (
     QUEUE,
     TRACE,
 )
-from stepscope.render.string_ids import StringIds
+from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 _API = PROFILER_DB["PYTORCH_API"].names

@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.analysis.memory.blocks import record_rows
 from stepscope.export.ascend_db.host import global_tid
 from stepscope.formats.ascend.db.schema import MEMORY_STRINGS
-from stepscope.render.string_ids import StringIds
+from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
 
 _TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active": "total_active"}

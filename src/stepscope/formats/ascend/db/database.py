@@ -21,8 +21,9 @@ import polars as pl
 import pyarrow as pa
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend.db.schema import ANALYSIS_DB, OLD_COLUMNS, PROFILER_DB, DbColumn
+from stepscope.formats.ascend.db.schema import ANALYSIS_DB, OLD_COLUMNS, PROFILER_DB
 from stepscope.formats.ascend.db.texts import decoded, nulls
+from stepscope.render.sqlite_table import DbColumn
 from stepscope.tables import TEXT, lost
 
 _MAGIC = b"SQLite format 3\x00"

@@ -7,7 +7,9 @@ The layout is that of the current generation; `OLD_COLUMNS` holds what earlier o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from stepscope.render.sqlite_table import DbColumn, DbTable
+from stepscope.tables.api_levels import API_LEVELS
 
 SCHEMA_VERSION = "1.2.0"
 
@@ -21,42 +23,7 @@ NO_NOTIFY = -1
 NO_NOTIFY_OLD = (1 << 63) - 1
 NO_DEVICE_MARK = 4000000000  # connection id of an mstx mark without device part
 
-OP, QUEUE, TRACE = 50001, 50002, 50003  # PYTORCH_API.type
-
-_SQL = {"I": "INTEGER", "S": "INTEGER", "N": "NUMERIC", "K": "NUMERIC", "Z": "NUMERIC", "T": "TEXT", "R": "REAL"}
-
-
-@dataclass(frozen=True)
-class DbColumn:
-    """Kind: I integer, S id of a string, K whole number declared NUMERIC, Z string id declared NUMERIC,
-    N number, R real, T text."""
-
-    name: str
-    kind: str
-    key: bool = False
-
-    @property
-    def sql(self) -> str:
-        return f"{self.name} {_SQL[self.kind]}{' PRIMARY KEY' if self.key else ''}"
-
-    @property
-    def is_string_id(self) -> bool:
-        return self.kind in "SZ"
-
-
-@dataclass(frozen=True)
-class DbTable:
-    name: str
-    columns: tuple[DbColumn, ...]
-    index: str = ""  # statement that indexes the table once it is full
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def ddl(self) -> str:
-        return f"CREATE TABLE {self.name} ({', '.join(column.sql for column in self.columns)})"
+OP, QUEUE, TRACE = (API_LEVELS[word] for word in ("op", "queue", "trace"))  # PYTORCH_API.type
 
 
 def _table(name: str, layout: str, index: str = "") -> DbTable:
@@ -217,17 +184,7 @@ _OLD_MODULES = (
 _NONE = {65534: "N/A", 65535: "INVALID_TYPE"}
 
 ENUMS: dict[str, dict[int, str]] = {
-    "ENUM_API_TYPE": {
-        5000: "runtime",
-        5500: "communication",
-        10000: "node",
-        15000: "model",
-        20000: "acl",
-        OP: "op",
-        QUEUE: "queue",
-        TRACE: "trace",
-        50004: "mstx",
-    },
+    "ENUM_API_TYPE": {number: name for name, number in API_LEVELS.items()},
     "ENUM_HCCL_DATA_TYPE": {
         **_numbered("INT8 INT16 INT32 FP16 FP32 INT64 UINT64 UINT8 UINT16 UINT32 FP64 BFP16 INT128"),
         14: "HIF8",
