@@ -35,7 +35,7 @@ from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.web.app import STATIC, App
 from stepscope.web.catalogue import Library
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.request import Settings
 from stepscope.web.timeline import index as trace_index
 
@@ -117,8 +117,8 @@ def served(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
     index = trace_index.load(folder / "index", "1")
     assert index is not None
 
-    def opened(files: CaptureFiles, root: Path, version: str, _: Any) -> Opened:
-        made = Opened(tables, files, root, version)
+    def opened(files: CaptureFiles, root: Path, version: str, _: Any) -> LoadedCapture:
+        made = LoadedCapture(tables, files, root, version)
         made.once("trace", lambda: index)
         return made
 

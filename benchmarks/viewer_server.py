@@ -18,7 +18,7 @@ import polars as pl
 
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import ALL_TABLES, TEXT, Facts, Tables
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import page
 from stepscope.web.parameters import Query
 from stepscope.web.timeline import index as trace_index
@@ -89,7 +89,7 @@ def tiles(index: TraceIndex) -> None:
 def table_of_kernels(count: int) -> None:
     """A table of a million rows: first page, another order, a filter, a search (300 ms each)."""
     tables = capture(3 * count)  # a third of its rows are kernels
-    opened = Opened(tables, CaptureFiles(Path("benchmark")), Path("."), "1")
+    opened = LoadedCapture(tables, CaptureFiles(Path("benchmark")), Path("."), "1")
     asked = {
         "first rows": Query(group="all"),
         "sorted by duration": Query(group="all", sort="Duration(us)", desc="1"),
@@ -122,7 +122,7 @@ def memory_curve(count: int) -> None:
         total_allocated=pl.Series(total.astype(np.int64)), total_reserved=pl.Series((total * 1.1).astype(np.int64))
     )
     made = Tables({"memory_events": ALL_TABLES["memory_events"].conform(frame), "meta": Facts(device_kind="npu").table()})
-    opened = Opened(made, CaptureFiles(Path("benchmark")), Path("."), "1")
+    opened = LoadedCapture(made, CaptureFiles(Path("benchmark")), Path("."), "1")
     print(f"{count:,} memory records")
     timed("prepared", lambda: memory_view.curve(opened, Query()))
     length = count * 1000

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.analysis.step_range import only_steps
-from stepscope.capture import RECORDS, Capture, Progress, cycles_left_alone, open_all, quiet
+from stepscope.capture import RECORDS, Capture, Progress, gc_paused, open_all, quiet
 from stepscope.errors import CaptureError
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
@@ -92,12 +92,12 @@ def analyse_captures(
     _refuse_collisions(captures, request)
     jobs = min(jobs, len(captures))
     if jobs <= 1:
-        return [_told(_guarded(capture, request), on_result) for capture in captures]
+        return [_notify(_guarded(capture, request), on_result) for capture in captures]
     silent = replace(request, progress=quiet)
     # Spawned, not forked: the columnar engine's threads do not survive a fork.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(_guarded_path, str(capture.path), silent): index for index, capture in enumerate(captures)}
-        done = {waiting[future]: _told(future.result(), on_result) for future in as_completed(waiting)}
+        done = {waiting[future]: _notify(future.result(), on_result) for future in as_completed(waiting)}
     return [done[index] for index in range(len(captures))]
 
 
@@ -236,7 +236,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     if target.is_symlink():
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
-        with building(target) as new, cycles_left_alone():
+        with building(target) as new, gc_paused():
             work = partial(_export_prof, capture.files.stamp) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             if request.pretty:
@@ -323,7 +323,7 @@ def _refuse_collisions(captures: Sequence[Capture], request: Request) -> None:
         targets[target] = capture
 
 
-def _told(result: Result, on_result: Callable[[Result], None]) -> Result:
+def _notify(result: Result, on_result: Callable[[Result], None]) -> Result:
     on_result(result)
     return result
 

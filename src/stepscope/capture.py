@@ -25,7 +25,7 @@ from stepscope.formats.cann.folder import is_raw
 from stepscope.formats.discover import CaptureFiles, find, is_ascend_timeline, prof_database, prof_forms, prof_timeline
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
-from stepscope.tables.union import stacked
+from stepscope.tables.union import union
 
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 SOURCES = ("auto", "raw", "parsed", "text", "db")
@@ -40,8 +40,8 @@ def quiet(stage: str) -> None:
 
 
 @contextmanager
-def cycles_left_alone() -> Iterator[None]:
-    """Without the search for reference cycles: few are made here, and it would look again and again at all that was parsed."""
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection: parsing creates few cycles, and scanning them is slow."""
     searching = gc.isenabled()
     gc.disable()
     try:
@@ -96,7 +96,7 @@ class Capture:
         if stored is not None:
             progress("opening the store")
             return stored
-        with cycles_left_alone():
+        with gc_paused():
             tables = link_tables(
                 _read(self.files, self.source, self.databases_first, progress, parallel), progress, parallel=parallel
             )
@@ -204,27 +204,27 @@ def _read(files: CaptureFiles, source: str, databases_first: bool, progress: Pro
         notes.append(lost(str(files.alias), "path is a symbolic link", 1, f"read from {files.root}"))
     if files.trace:
         progress(f"reading {files.trace.name}")
-        return _read_trace(files.trace).noting(*notes)
+        return _read_trace(files.trace).with_quality(*notes)
     if files.database:
         progress(f"reading {files.database.name}")
-        return _read_database(files.database, Facts(source="ascend_db")).noting(*notes)
+        return _read_database(files.database, Facts(source="ascend_db")).with_quality(*notes)
     facts, lost_info = (Facts(), None) if files.is_prof else read_facts(files.root, raw=source in RECORDS)
     if files.framework and mindspore.is_mindspore(files.framework):
-        facts = facts.but(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
+        facts = facts.replace(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
     notes += [lost_info] if lost_info is not None else []
     if source in RECORDS:
-        return _read_records(files, source, facts, databases_first, progress, parallel).noting(*notes)
+        return _read_records(files, source, facts, databases_first, progress, parallel).with_quality(*notes)
     progress(f"reading {files.output}")
     assert files.output is not None
     if source == "text":
         from stepscope.formats.ascend import text as ascend_text
 
-        return ascend_text.read(files.output, facts).noting(*notes)
+        return ascend_text.read(files.output, facts).with_quality(*notes)
     if len(files.databases) > 1:
         notes.append(
             lost(str(files.output), "further databases not read", len(files.databases) - 1, files.databases[0].name + " was read")
         )
-    return _read_database(files.databases[0], facts).noting(*notes)
+    return _read_database(files.databases[0], facts).with_quality(*notes)
 
 
 def _read_trace(path: Path) -> Tables:
@@ -264,15 +264,15 @@ def _read_records(
         parts = list(pool.map(lambda read: read(), reads))
     notes = [note for prof, form in forms.items() for note in _about_form(prof, form, source)]
     if files.framework and any(part.marks.height for part in parts[1:]):
-        parts[0] = parts[0].but(
+        parts[0] = parts[0].replace(
             marks=parts[0].marks.clear()
         )  # the device's files have the same ones, with their part on the device
     # What the device's own files say (session, host) goes before what the framework noted beside them.
-    tables = stacked([*_told_apart(parts), Tables({"meta": facts.table()})])
+    tables = union([*_renumber_connections(parts), Tables({"meta": facts.table()})])
     known = tables.facts
     asked = {"level": facts.level or known.level, "aic_metrics": facts.aic_metrics or known.aic_metrics}
-    tables = tables.but(meta=known.but(source=said, **asked).table())
-    return with_recorded_device(tables).noting(*notes)
+    tables = tables.replace(meta=known.replace(source=said, **asked).table())
+    return with_recorded_device(tables).with_quality(*notes)
 
 
 def _framework_reader(folder: Path, prof: Path | None, facts: Facts, parallel: bool) -> Callable[[], Tables]:
@@ -286,7 +286,7 @@ def _framework_reader(folder: Path, prof: Path | None, facts: Facts, parallel: b
     return lambda: collected.read(folder, clock, parallel=parallel)
 
 
-def _told_apart(parts: list[Tables]) -> list[Tables]:
+def _renumber_connections(parts: list[Tables]) -> list[Tables]:
     """Every PROF folder counts its launches from one; in those after the first they go on where the last one ended."""
     apart, used = [], 0
     for part in parts:
@@ -294,7 +294,7 @@ def _told_apart(parts: list[Tables]) -> list[Tables]:
         numbers = [frame.select(pl.col("connection_id").max().fill_null(0)).item() for frame in numbered.values()]
         highest = max(numbers, default=0)
         if used and highest:
-            part = part.but(**{name: frame.with_columns(pl.col("connection_id") + used) for name, frame in numbered.items()})
+            part = part.replace(**{name: frame.with_columns(pl.col("connection_id") + used) for name, frame in numbered.items()})
         used += highest
         apart.append(part)
     return apart
@@ -315,7 +315,7 @@ def with_recorded_device(tables: Tables) -> Tables:
     if len(devices) != 1 or not tables.memory_events.height:
         return tables
     number = pl.when(pl.col("device_type") == "npu").then(pl.lit(devices[0], pl.Int32)).otherwise("device").alias("device")
-    return tables.but(memory_events=tables.memory_events.with_columns(number))
+    return tables.replace(memory_events=tables.memory_events.with_columns(number))
 
 
 def _prof_reader(prof: Path, form: str, facts: Facts, databases_first: bool, alone: bool) -> Callable[[], Tables]:
@@ -338,12 +338,12 @@ def _raw_or_parsed(prof: Path, facts: Facts, databases_first: bool, alone: bool)
         cause = problem.cause or problem.what
         if "parsed" in prof_forms(prof):
             said = lost(str(prof), _RAW_LOST, 1, f"{cause}; {_INSTEAD}")
-            return _prof_reader(prof, "parsed", facts, databases_first, alone)().noting(said)
+            return _prof_reader(prof, "parsed", facts, databases_first, alone)().with_quality(said)
         if alone:
             raise
         if facts.level == "Level_none":
             return Tables()  # nothing was asked of the device, so nothing is missing
-        return Tables().noting(lost(str(prof), _RAW_LOST, 1, cause))
+        return Tables().with_quality(lost(str(prof), _RAW_LOST, 1, cause))
 
 
 def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:
@@ -351,5 +351,5 @@ def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:
         write_store(folder, tables, sources)
     except OSError as problem:
         # The tables are good; only the next opening will be slower.
-        return tables.noting(lost(str(folder), "store not written", 1, str(problem)))
+        return tables.with_quality(lost(str(folder), "store not written", 1, str(problem)))
     return read_store(folder, None) or tables

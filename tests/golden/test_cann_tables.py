@@ -139,7 +139,7 @@ def test_kernels_are_attributed_to_the_operator_around_their_launch(raw):
     if not calls.height:
         pytest.skip("no operator was launched through the framework")
     ops = calls.select("pid", "tid", pl.col("start_ns") - 100, pl.col("end_ns") + 100, pl.col("item_id").alias("name"))
-    linked = link(raw.but(ops=ALL_TABLES["ops"].conform(ops)))
+    linked = link(raw.replace(ops=ALL_TABLES["ops"].conform(ops)))
     of_node = raw.kernels["connection_id"].is_in(calls["connection_id"].implode()).fill_null(False)
     launched = linked.kernels.filter(of_node & (pl.col("kind") == "compute"))
     owner = linked.ops["name"].cast(pl.String).gather(launched["op"])

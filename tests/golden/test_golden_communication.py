@@ -37,7 +37,7 @@ def db_capture(output: Path) -> Tables:
 
 def computed(tables: Tables) -> Tables:
     """Without what the vendor says about the operators."""
-    return tables.but(**{name: ALL_TABLES[name].empty() for name in GIVEN})
+    return tables.replace(**{name: ALL_TABLES[name].empty() for name in GIVEN})
 
 
 def cells(document: Any, *path: str) -> list[tuple[tuple[str, ...], Any]]:

@@ -121,9 +121,9 @@ class Database:
 
     def rows(self, table: str, columns: list[str]) -> Counter[tuple[Any, ...]]:
         found = self._file.execute(f"SELECT {', '.join(columns)} FROM {table}")
-        return Counter(tuple(self._told(table, name, value) for name, value in zip(columns, row, strict=True)) for row in found)
+        return Counter(tuple(self._notify(table, name, value) for name, value in zip(columns, row, strict=True)) for row in found)
 
-    def _told(self, table: str, column: str, value: Any) -> Any:
+    def _notify(self, table: str, column: str, value: Any) -> Any:
         if column in TEXTS.get(table, ()):
             return self._texts[value]
         if column == "globalTaskId":

@@ -331,7 +331,7 @@ def test_tables_of_the_vendor_win_and_name_the_groups():
         "collective_times",
         [{"collective": 0, "name": "hcom_allReduce__77_0_1", "group": "12377", "start_us": 0.0, "elapse_ms": 9.0}],
     )
-    capture = small_capture().but(collective_times=given)
+    capture = small_capture().replace(collective_times=given)
     filled = comm.of_tables(capture)
     assert filled.collective_times.equals(given)
     assert filled.collective_packets["group"].unique(maintain_order=True).to_list() == ["12377", "77"]
@@ -345,7 +345,7 @@ def test_tables_of_the_vendor_win_and_name_the_groups():
 
 def test_operators_of_the_vendor_find_their_row_by_name():
     given = table("collective_times", [{"name": "hcom_allReduce__77_1_1", "group": "other", "start_us": 1.0}])
-    capture = small_capture().but(collective_times=given, transfers=table("transfers", []))
+    capture = small_capture().replace(collective_times=given, transfers=table("transfers", []))
     assert comm.step_of_collectives(capture)[0].select("collective", "start_ns").rows() == [(1, 50 * MS)]
 
 

@@ -110,7 +110,7 @@ def test_kernel_details_of_level_1(tmp_path):
     )
     comm = collectives(collective(T + 60_000, T + 160_000, op_type="hcom_allReduce_", duration_ns=100_000.9))
     step = rows("steps", {"step": 5, "start_ns": T, "end_ns": T, "device_start_ns": T, "device_end_ns": T + 60_000})
-    facts = LEVEL1.but(aic_metrics="PipeUtilization")
+    facts = LEVEL1.replace(aic_metrics="PipeUtilization")
     assert lines(kernel_details.write, tmp_path, facts, kernels=table, kernel_metrics=metrics, collectives=comm, steps=step) == [
         (
             "Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),Duration(us),"
@@ -136,7 +136,7 @@ def test_kernel_details_of_level_1(tmp_path):
 def test_kernel_details_of_level_0_is_short_and_without_step_column(tmp_path):
     comm = collectives(collective(T + 30, T + 50, op_type="hcom_allReduce_"))
     assert lines(
-        kernel_details.write, tmp_path, LEVEL1.but(level="Level0"), kernels=kernels(task(T, T + 20)), collectives=comm
+        kernel_details.write, tmp_path, LEVEL1.replace(level="Level0"), kernels=kernels(task(T, T + 20)), collectives=comm
     ) == [
         "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Num",
         f"0,MatMul,N/A,N/A,{AT}.000\t,0.02,0,0",

@@ -92,22 +92,22 @@ OF_LEVELS = {"op_statistic.csv", "api_statistic.csv", "communication.json", "com
     ("facts", "absent"),
     [
         pytest.param(ALL_ON, set(), id="level-2-all-on"),
-        pytest.param(ALL_ON.but(level="Level1"), {"data_preprocess.csv"}, id="level-1"),
-        pytest.param(ALL_ON.but(level="Level0"), OF_LEVELS, id="level-0"),
+        pytest.param(ALL_ON.replace(level="Level1"), {"data_preprocess.csv"}, id="level-1"),
+        pytest.param(ALL_ON.replace(level="Level0"), OF_LEVELS, id="level-0"),
         pytest.param(
-            ALL_ON.but(level="Level_none"),
+            ALL_ON.replace(level="Level_none"),
             OF_LEVELS | {"kernel_details.csv", "step_trace_time.csv", "npu_module_mem.csv", "task_time.csv"},
             id="no-level",
         ),
         pytest.param(
-            ALL_ON.but(profile_memory=False), {"memory_record.csv", "operator_memory.csv", "npu_module_mem.csv"}, id="no-memory"
+            ALL_ON.replace(profile_memory=False), {"memory_record.csv", "operator_memory.csv", "npu_module_mem.csv"}, id="no-memory"
         ),
-        pytest.param(ALL_ON.but(l2_cache=False), {"l2_cache.csv", "soc_pmu.csv"}, id="no-l2"),
-        pytest.param(ALL_ON.but(sys_io=False), {"nic.csv", "roce.csv"}, id="no-io"),
-        pytest.param(ALL_ON.but(sys_interconnection=False), {"pcie.csv", "hccs.csv"}, id="no-links"),
-        pytest.param(ALL_ON.but(activities=("NPU",)), {"operator_details.csv"}, id="device-only"),
+        pytest.param(ALL_ON.replace(l2_cache=False), {"l2_cache.csv", "soc_pmu.csv"}, id="no-l2"),
+        pytest.param(ALL_ON.replace(sys_io=False), {"nic.csv", "roce.csv"}, id="no-io"),
+        pytest.param(ALL_ON.replace(sys_interconnection=False), {"pcie.csv", "hccs.csv"}, id="no-links"),
+        pytest.param(ALL_ON.replace(activities=("NPU",)), {"operator_details.csv"}, id="device-only"),
         pytest.param(
-            ALL_ON.but(activities=("CPU",)),
+            ALL_ON.replace(activities=("CPU",)),
             EVERYTHING - {"trace_view.json", "operator_details.csv", "memory_record.csv", "operator_memory.csv"},
             id="host-only",
         ),

@@ -240,7 +240,7 @@ def test_a_connection_id_of_33_bits_is_shifted_as_text(tmp_path):
 def test_level_0_leaves_the_runtime_out_but_no_kernel_of_such_a_name(tmp_path):
     call = {"pid": 7, "tid": 9, "start_ns": T, "end_ns": T + 5, "level": "acl", "name": "aclnnMm", "connection_id": 6}
     kernel = task(T + 10, T + 20, name="ModelNode", connection_id=6, launch_ns=T, launch_tid=9)
-    text = written(tmp_path, NPU.but(level="Level0"), api_calls=rows("api_calls", call), kernels=kernels(kernel))
+    text = written(tmp_path, NPU.replace(level="Level0"), api_calls=rows("api_calls", call), kernels=kernels(kernel))
     assert not events(text, name="AscendCL@aclnnMm")
     assert events(text, name="ModelNode")
     assert len(events(text, cat="HostToDevice")) == 2

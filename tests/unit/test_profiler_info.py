@@ -197,7 +197,7 @@ def test_activity_without_its_folder(tmp_path):
 def test_damaged_file_gives_defaults(tmp_path, content):
     (tmp_path / "profiler_metadata.json").write_text("[")
     facts, issues = facts_of(tmp_path, content)
-    assert facts.but(profiler_info={}) == Facts()
+    assert facts.replace(profiler_info={}) == Facts()
     assert "damaged json" in issues
 
 

@@ -34,7 +34,7 @@ def test_device_time(tmp_path, metric):
 
 def test_operators_without_time_are_left_out(tmp_path):
     bare = capture(inner="mm.py(1): g")
-    assert export_stacks(bare.but(kernels=kernels()), tmp_path / "s", "self_npu_time_total").read_text() == ""
+    assert export_stacks(bare.replace(kernels=kernels()), tmp_path / "s", "self_npu_time_total").read_text() == ""
 
 
 def test_no_stacks_is_an_error_that_says_what_to_do(tmp_path):

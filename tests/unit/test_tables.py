@@ -62,8 +62,8 @@ def test_facts_survive_the_table():
 
 
 def test_merged_takes_a_table_whole_and_keeps_all_quality():
-    first = Tables({"gc_pauses": pauses(1)}).noting(lost("a", "cut", 1))
-    second = Tables({"gc_pauses": pauses(2, 3), "meta": Facts().table()}).noting(lost("b", "cut", 2), lost("c", "cut", 0))
+    first = Tables({"gc_pauses": pauses(1)}).with_quality(lost("a", "cut", 1))
+    second = Tables({"gc_pauses": pauses(2, 3), "meta": Facts().table()}).with_quality(lost("b", "cut", 2), lost("c", "cut", 0))
     both = merged([first, second])
     assert both.gc_pauses["start_ns"].to_list() == [1]
     assert both.meta.height

@@ -14,7 +14,7 @@ from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops
 from stepscope.analysis.link.capture import link
 from stepscope.formats.discover import CaptureFiles
 from stepscope.tables import Facts, Tables
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, csv_text, page
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
@@ -31,8 +31,8 @@ NAMES = Listing(
 )
 
 
-def opened(frames: Tables, **facts) -> Opened:
-    return Opened(link(frames.but(meta=Facts(**facts).table())), CaptureFiles(Path("capture")), Path("."), "v")
+def opened(frames: Tables, **facts) -> LoadedCapture:
+    return LoadedCapture(link(frames.replace(meta=Facts(**facts).table())), CaptureFiles(Path("capture")), Path("."), "v")
 
 
 def names(query, listing=NAMES):
@@ -70,7 +70,7 @@ def test_page_says_what_it_holds():
 
 
 def test_csv_has_all_rows_and_no_formulas():
-    risky = NAMES.but(frame=pl.DataFrame({"name": ["=1", "+x", "-y", "@z", "a,b"], "n": [-1, 2, 3, 4, 5], "x": [-0.5] * 5}))
+    risky = NAMES.replace(frame=pl.DataFrame({"name": ["=1", "+x", "-y", "@z", "a,b"], "n": [-1, 2, 3, 4, 5], "x": [-0.5] * 5}))
     assert csv_text(risky, Query(limit=1, sort="n", desc=1)).splitlines() == [
         "Name,Count (KB),X", '"a,b",5,-0.5', "'@z,4,-0.5", "'-y,3,-0.5", "'+x,2,-0.5", "'=1,-1,-0.5",
     ]  # fmt: skip

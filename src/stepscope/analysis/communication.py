@@ -37,7 +37,7 @@ def of_tables(tables: Tables) -> Tables:
         return tables
     given = [tables[name].select("collective", "group") for name in made if name not in missing]
     collectives = _with_groups(tables["collectives"], pl.concat(given)) if given else tables["collectives"]
-    return tables.but(**{name: made[name](collectives, tables["transfers"]) for name in missing})
+    return tables.replace(**{name: made[name](collectives, tables["transfers"]) for name in missing})
 
 
 def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.DataFrame, list[pl.DataFrame]]:

@@ -51,7 +51,7 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
         return {}
     steps = steps_by_task(tables)
     rows = {"StepTraceTime": _steps(tables, steps)}
-    tables = tables.but(steps=steps)
+    tables = tables.replace(steps=steps)
     if level != "Level0":  # outputs.md 1.1: level 0 holds only StepTraceTime
         rows["CommAnalyzerTime"] = _plain(analyzer_time(tables))
         rows["CommAnalyzerBandwidth"] = _plain(analyzer_bandwidth(tables))

@@ -65,5 +65,5 @@ class Facts:
         shaped: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         return cls(**shaped)
 
-    def but(self, **changes: Any) -> Facts:
+    def replace(self, **changes: Any) -> Facts:
         return replace(self, **changes)

@@ -56,13 +56,13 @@ class Tables(Mapping[str, pl.DataFrame]):
         """Names of the tables that have rows."""
         return [name for name, frame in self._frames.items() if frame.height]
 
-    def but(self, **frames: pl.DataFrame) -> Tables:
+    def replace(self, **frames: pl.DataFrame) -> Tables:
         """The same set with some tables replaced."""
         return Tables({**self._frames, **frames})
 
-    def noting(self, *lost: pl.DataFrame) -> Tables:
+    def with_quality(self, *lost: pl.DataFrame) -> Tables:
         """The same set with rows added to `quality`."""
-        return self.but(quality=pl.concat([self["quality"], *lost])) if lost else self
+        return self.replace(quality=pl.concat([self["quality"], *lost])) if lost else self
 
     def check(self) -> Tables:
         for name, frame in self._frames.items():

@@ -28,7 +28,7 @@ REFERENCES: dict[tuple[str, str], str] = {
 }
 
 
-def stacked(parts: Sequence[Tables]) -> Tables:
+def union(parts: Sequence[Tables]) -> Tables:
     """Rows of all parts together, sorted as each table promises; what a source says of itself is joined."""
     if len(parts) == 1:
         return parts[0]
@@ -84,4 +84,4 @@ def _joined_facts(metas: list[pl.DataFrame]) -> pl.DataFrame:
         for key, value in vars(facts).items():
             if key not in joined and value != getattr(default, key):
                 joined[key] = value
-    return default.but(**joined).table()
+    return default.replace(**joined).table()

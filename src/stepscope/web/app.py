@@ -21,7 +21,7 @@ from stepscope.web import guard, routes
 from stepscope.web.catalogue import Library
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.request import Asked, Settings
+from stepscope.web.request import Settings, ViewRequest
 from stepscope.web.routes import Answer, Download
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class App:
 
     def _api(self, request: Request, path: str) -> Response:
         body = _body(request) if request.method == "POST" else None
-        asked = Asked(self.library, self.settings, Query(request.args.to_dict(flat=False), body))
+        asked = ViewRequest(self.library, self.settings, Query(request.args.to_dict(flat=False), body))
         answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](asked)
         response = _download(answer) if isinstance(answer, Download) else _json(answer)
         response.headers["Cache-Control"] = FOREVER if asked.immutable and request.method != "POST" else "no-cache"

@@ -21,14 +21,14 @@ from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import LAYOUTS, Found, discover, natural, shown_path
-from stepscope.web.loaded import SHOWN_FILES, Opened, open_capture
+from stepscope.web.loaded import SHOWN_FILES, LoadedCapture, open_capture
 from stepscope.web.problems import Problem
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.view_list import in_order, views_by_files, views_of
 
 LOG = logging.getLogger("stepscope.web")
 REFRESH_S = 10.0
-Opener = Callable[..., Opened]
+Opener = Callable[..., LoadedCapture]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Entry:
     version: str
     stage: str = ""
     progress: float = 0.0
-    future: Future[Opened] | None = None
+    future: Future[LoadedCapture] | None = None
     cancelled: bool = False
     _error: dict[str, Any] | None = None
     _guess: list[str] | None = None
@@ -60,7 +60,7 @@ class Entry:
         return "failed" if self.future.cancelled() or self.future.exception() is not None else "ready"
 
     @property
-    def ready(self) -> Opened | None:
+    def ready(self) -> LoadedCapture | None:
         return self.future.result() if self.future is not None and self.state == "ready" else None
 
     @property
@@ -169,7 +169,7 @@ class Library:
                 chosen[entry.found.worker] = entry
         return list(chosen.values())
 
-    def load(self, entry: Entry) -> Future[Opened]:
+    def load(self, entry: Entry) -> Future[LoadedCapture]:
         """Begin to load, unless that has begun already; what failed is tried again."""
         with self._lock:
             if entry.future is None or entry.state == "failed":
@@ -182,12 +182,12 @@ class Library:
         """Give up reading; what is ready stays."""
         entry.cancelled = entry.state == "loading"
 
-    def _opened(self, entry: Entry) -> Opened:
+    def _opened(self, entry: Entry) -> LoadedCapture:
         opened = self._opener(entry.found.files, entry.found.root, entry.version, entry.moved)
         entry.moved("", 1.0)
         return opened
 
-    def opened(self, entry: Entry, wait: float | None = 0.0) -> Opened:
+    def opened(self, entry: Entry, wait: float | None = 0.0) -> LoadedCapture:
         """The capture when it is ready in so many seconds (None: however long); else the problem that says how far it is."""
         if entry.state == "not_analysed":
             raise Problem(

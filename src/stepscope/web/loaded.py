@@ -28,7 +28,7 @@ _STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedCapture:
     """Everything that views need. Frames that several routes use are computed once, under a lock of their own."""
 
     tables: Tables
@@ -95,7 +95,7 @@ class Opened:
         return path if path is not None and path.is_file() and not path.is_symlink() else None
 
 
-def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> Opened:
+def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> LoadedCapture:
     """Read a capture (or open its store) and prepare its timeline.
 
     Raises:
@@ -103,7 +103,7 @@ def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progre
     """
     began = perf_counter()
     tables, sources = _tables(files, progress)
-    opened = Opened(tables, files, root, version, tuple(sources))
+    opened = LoadedCapture(tables, files, root, version, tuple(sources))
     progress("preparing the timeline", 0.8)
     folder = trace_folder(files.root)
     index = trace_index.load(folder, version)
@@ -116,7 +116,7 @@ def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progre
             pass  # shown all the same; only the next opening is slower
     made = index
     opened.once("trace", lambda: made)
-    return Opened(tables, files, root, version, tuple(sources), perf_counter() - began, opened._kept)
+    return LoadedCapture(tables, files, root, version, tuple(sources), perf_counter() - began, opened._kept)
 
 
 def trace_folder(capture: Path) -> Path:
@@ -133,7 +133,7 @@ def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]
         there = [files.output / name for name in SHOWN_FILES if (files.output / name).is_file()] if files.output else []
         if not there:
             raise
-        return Tables({"meta": Facts(source="ascend_text", device_kind="npu").table()}).noting(
+        return Tables({"meta": Facts(source="ascend_text", device_kind="npu").table()}).with_quality(
             lost(str(files.output), problem.what, 1, problem.cause or "")
         ), there
 
@@ -142,7 +142,7 @@ def _with_stacks(tables: Tables) -> Tables:
     """Newer traces have the Python calls themselves instead of a stack on every operator."""
     if not tables.python_calls.height or tables.ops["stack"].count():
         return tables
-    return tables.but(ops=tables.ops.with_columns(stack=stacks(tables.ops, tables.python_calls)))
+    return tables.replace(ops=tables.ops.with_columns(stack=stacks(tables.ops, tables.python_calls)))
 
 
 def _fraction(stage: str) -> float:

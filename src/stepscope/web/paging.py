@@ -51,7 +51,7 @@ class Listing:
     notes: tuple[str, ...] = ()
     search: str = "name"  # key of the column that `q` looks at
 
-    def but(self, **changes: Any) -> Listing:
+    def replace(self, **changes: Any) -> Listing:
         return replace(self, **changes)
 
 

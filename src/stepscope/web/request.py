@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from stepscope.web.catalogue import Entry, Library
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
 
@@ -29,7 +29,7 @@ class Settings:
     token: str | None = None
 
 
-class Asked:
+class ViewRequest:
     """A request to one route."""
 
     def __init__(self, library: Library, settings: Settings, query: Query):
@@ -43,7 +43,7 @@ class Asked:
     def entry(self) -> Entry:
         return self.library.entry(*(self.query.optional(name) for name in ("run", "worker", "span")))
 
-    def opened(self) -> Opened:
+    def opened(self) -> LoadedCapture:
         """The capture that the request names."""
         entry = self.entry()
         version = self.query.optional("v")
@@ -57,14 +57,14 @@ class Asked:
     def _wait(self) -> float:
         return float(self.query.number("wait", 0, most=MOST_WAIT))
 
-    def workers(self) -> tuple[dict[str, Opened], list[dict[str, Any]]]:
+    def workers(self) -> tuple[dict[str, LoadedCapture], list[dict[str, Any]]]:
         """All workers of the run that are ready, and how far the others are."""
         until = monotonic() + self._wait()
         entries = self.library.workers_of(self.query.optional("run"), self.query.optional("span"))
         for entry in entries:
             if entry.state == "found":
                 self.library.load(entry)
-        ready: dict[str, Opened] = {}
+        ready: dict[str, LoadedCapture] = {}
         behind: list[dict[str, Any]] = []
         last: Problem | None = None
         for entry in entries:
@@ -80,7 +80,7 @@ class Asked:
     def worker_count(self) -> int:
         return len(self.library.workers_of(self.entry().found.run, None))
 
-    def side(self, name: str) -> Opened:
+    def side(self, name: str) -> LoadedCapture:
         """One of the two captures of a comparison, named by a query string of its own."""
         text = self.query.optional(name)
         if text is None:

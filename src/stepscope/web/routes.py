@@ -14,7 +14,7 @@ from stepscope.web.catalogue import REFRESH_S, Entry
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
-from stepscope.web.request import Asked
+from stepscope.web.request import ViewRequest
 from stepscope.web.sql import Database, sql
 from stepscope.web.timeline import binary_columns
 from stepscope.web.views import arrows as arrow_view
@@ -44,7 +44,7 @@ class Download:
 
 
 Answer = dict[str, Any] | Download
-Route = Callable[[Asked], Answer]
+Route = Callable[[ViewRequest], Answer]
 GET: dict[str, Route] = {}
 POST: dict[str, Route] = {}
 
@@ -65,7 +65,7 @@ def _post(path: str) -> Callable[[Route], Route]:
     return add
 
 
-def listed(asked: Asked, listing: Listing, name: str) -> Answer:
+def listed(asked: ViewRequest, listing: Listing, name: str) -> Answer:
     """A page of a table, or all of it as csv."""
     if asked.query.choice("format", ("json", "csv")) == "csv":
         return Download(csv_text(listing, asked.query).encode(), "text/csv; charset=utf-8", f"{name}.csv")
@@ -73,19 +73,19 @@ def listed(asked: Asked, listing: Listing, name: str) -> Answer:
 
 
 @_get("runs")
-def runs(asked: Asked) -> Answer:
+def runs(asked: ViewRequest) -> Answer:
     settings = asked.settings
     about = {"app": "stepscope", "version": __version__, "sql": settings.sql, "source_preview": settings.source_root is not None}
     return {**about, **asked.library.listing(), "refresh_s": REFRESH_S}
 
 
 @_post("rescan")
-def rescan(asked: Asked) -> Answer:
+def rescan(asked: ViewRequest) -> Answer:
     asked.library.scan(force=True)
     return runs(asked)
 
 
-def _named(asked: Asked) -> Entry:
+def _named(asked: ViewRequest) -> Entry:
     """The capture that a body names."""
     if not isinstance(asked.body, dict) or not all(isinstance(value, str) for value in asked.body.values()):
         raise bad_parameter("body", "an object with run, worker and span")
@@ -93,123 +93,123 @@ def _named(asked: Asked) -> Entry:
 
 
 @_post("load")
-def load(asked: Asked) -> Answer:
+def load(asked: ViewRequest) -> Answer:
     entry = _named(asked)
     asked.library.load(entry)
     return asked.library.described(entry)
 
 
 @_post("cancel")
-def cancel(asked: Asked) -> Answer:
+def cancel(asked: ViewRequest) -> Answer:
     entry = _named(asked)
     asked.library.cancel(entry)
     return asked.library.described(entry)
 
 
 @_get("report")
-def report(asked: Asked) -> Answer:
+def report(asked: ViewRequest) -> Answer:
     text = html([of_entries(asked.library, asked.entry().found.run)])
     return Download(text.encode("utf-8", "replace"), "text/html; charset=utf-8", "report.html")
 
 
 @_get("overview")
-def overview(asked: Asked) -> Answer:
+def overview(asked: ViewRequest) -> Answer:
     return overview_view.overview(asked.opened(), asked.worker_count())
 
 
 @_get("operators")
-def operators(asked: Asked) -> Answer:
+def operators(asked: ViewRequest) -> Answer:
     return listed(asked, operator_view.operators(asked.opened(), asked.query), "operators")
 
 
 @_get("operators/pies")
-def operator_pies(asked: Asked) -> Answer:
+def operator_pies(asked: ViewRequest) -> Answer:
     return operator_view.pies(asked.opened(), asked.query)
 
 
 @_get("operators/stacks")
-def operator_stacks(asked: Asked) -> Answer:
+def operator_stacks(asked: ViewRequest) -> Answer:
     return operator_view.stacks(asked.opened(), asked.query)
 
 
 @_get("kernels")
-def kernels(asked: Asked) -> Answer:
+def kernels(asked: ViewRequest) -> Answer:
     return listed(asked, kernel_view.kernels(asked.opened(), asked.query), "kernels")
 
 
 @_get("kernels/pies")
-def kernel_pies(asked: Asked) -> Answer:
+def kernel_pies(asked: ViewRequest) -> Answer:
     return kernel_view.pies(asked.opened(), asked.query)
 
 
 @_get("kernels/calls")
-def kernel_calls(asked: Asked) -> Answer:
+def kernel_calls(asked: ViewRequest) -> Answer:
     return kernel_view.calls(asked.opened(), asked.query)
 
 
 @_get("memory/curve")
-def memory_curve(asked: Asked) -> Answer:
+def memory_curve(asked: ViewRequest) -> Answer:
     return memory_view.curve(asked.opened(), asked.query)
 
 
 @_get("memory/events")
-def memory_events(asked: Asked) -> Answer:
+def memory_events(asked: ViewRequest) -> Answer:
     return listed(asked, memory_view.events(asked.opened(), asked.query), "memory_events")
 
 
 @_get("memory/components")
-def memory_components(asked: Asked) -> Answer:
+def memory_components(asked: ViewRequest) -> Answer:
     return listed(asked, memory_view.components(asked.opened(), asked.query), "memory_components")
 
 
 @_get("memory/statistics")
-def memory_statistics(asked: Asked) -> Answer:
+def memory_statistics(asked: ViewRequest) -> Answer:
     return listed(asked, memory_view.statistics(asked.opened(), asked.query), "memory_statistics")
 
 
 @_get("memory/alive")
-def memory_alive(asked: Asked) -> Answer:
+def memory_alive(asked: ViewRequest) -> Answer:
     return memory_view.alive(asked.opened(), asked.query)
 
 
 @_get("distributed/overview")
-def distributed_overview(asked: Asked) -> Answer:
+def distributed_overview(asked: ViewRequest) -> Answer:
     return distributed_view.overview(*asked.workers(), asked.query)
 
 
 @_get("distributed/ops")
-def distributed_ops(asked: Asked) -> Answer:
+def distributed_ops(asked: ViewRequest) -> Answer:
     return listed(asked, distributed_view.operations(asked.opened(), asked.query), "communication_operations")
 
 
 @_get("distributed/slow")
-def distributed_slow(asked: Asked) -> Answer:
+def distributed_slow(asked: ViewRequest) -> Answer:
     return distributed_view.slow(asked.workers()[0])
 
 
 @_get("comm/matrix")
-def comm_matrix(asked: Asked) -> Answer:
+def comm_matrix(asked: ViewRequest) -> Answer:
     ready, missing = asked.workers()
     return {**communication_view.matrix(ready, asked.query), "missing": missing}
 
 
 @_get("comm/bandwidth")
-def comm_bandwidth(asked: Asked) -> Answer:
+def comm_bandwidth(asked: ViewRequest) -> Answer:
     return communication_view.bandwidth(asked.opened(), asked.query)
 
 
 @_get("comm/strip")
-def comm_strip(asked: Asked) -> Answer:
+def comm_strip(asked: ViewRequest) -> Answer:
     return communication_view.strip(asked.workers()[0], asked.query)
 
 
 @_get("modules")
-def modules(asked: Asked) -> Answer:
+def modules(asked: ViewRequest) -> Answer:
     return module_view.modules(asked.opened(), asked.query)
 
 
 @_get("flame")
-def flame(asked: Asked) -> Answer:
+def flame(asked: ViewRequest) -> Answer:
     form = asked.query.choice("format", ("json", "collapsed", "speedscope"))
     opened = asked.opened()
     if form == "collapsed":
@@ -220,33 +220,33 @@ def flame(asked: Asked) -> Answer:
 
 
 @_get("diff")
-def diff(asked: Asked) -> Answer:
+def diff(asked: ViewRequest) -> Answer:
     return diff_view.diff(asked.side("a"), asked.side("b"), asked.query)
 
 
 @_get("findings")
-def findings(asked: Asked) -> Answer:
+def findings(asked: ViewRequest) -> Answer:
     return finding_view.findings(asked.opened())
 
 
 @_get("files")
-def files(asked: Asked) -> Answer:
+def files(asked: ViewRequest) -> Answer:
     return file_view.files(asked.opened())
 
 
 @_get("files/preview")
-def files_preview(asked: Asked) -> Answer:
+def files_preview(asked: ViewRequest) -> Answer:
     data = file_view.preview(asked.opened(), asked.query, follow_links=asked.settings.follow_links)
     return Download(data, "text/plain; charset=utf-8")
 
 
 @_get("source")
-def source(asked: Asked) -> Answer:
+def source(asked: ViewRequest) -> Answer:
     return file_view.source(asked.settings.source_root, asked.query)
 
 
 @_post("sql")
-def run_sql(asked: Asked) -> Answer:
+def run_sql(asked: ViewRequest) -> Answer:
     if not asked.settings.sql:
         raise Problem(403, "sql_off", "SQL is switched off", hint="start without --no-sql")
     opened = asked.opened()
@@ -269,57 +269,57 @@ def rows_as_csv(columns: list[str], rows: list[list[Any]]) -> str:
 
 
 @_get("trace/meta")
-def trace_meta(asked: Asked) -> Answer:
+def trace_meta(asked: ViewRequest) -> Answer:
     opened = asked.opened()
     return opened.once("trace meta", lambda: trace_view.meta(opened.trace, opened.tables))
 
 
 @_get("trace/names")
-def trace_names(asked: Asked) -> Answer:
+def trace_names(asked: ViewRequest) -> Answer:
     return trace_view.names(asked.opened().trace, asked.query)
 
 
 @_post("trace/tiles")
-def trace_tiles(asked: Asked) -> Answer:
+def trace_tiles(asked: ViewRequest) -> Answer:
     return Download(trace_view.tiles(asked.opened().trace, asked.body), binary_columns.MEDIA_TYPE)
 
 
 @_post("trace/counters")
-def trace_counters(asked: Asked) -> Answer:
+def trace_counters(asked: ViewRequest) -> Answer:
     return Download(trace_view.counters(asked.opened().trace, asked.body), binary_columns.MEDIA_TYPE)
 
 
 @_get("trace/slice")
-def trace_slice(asked: Asked) -> Answer:
+def trace_slice(asked: ViewRequest) -> Answer:
     opened = asked.opened()
     return slice_view.slice_detail(opened.trace, opened.tables, asked.query)
 
 
 @_get("trace/next")
-def trace_next(asked: Asked) -> Answer:
+def trace_next(asked: ViewRequest) -> Answer:
     return slice_view.next_slice(asked.opened().trace, asked.query)
 
 
 @_post("trace/range")
-def trace_range(asked: Asked) -> Answer:
+def trace_range(asked: ViewRequest) -> Answer:
     return slice_view.range_statistics(asked.opened().trace, asked.body)
 
 
 @_post("trace/range/slices")
-def trace_range_slices(asked: Asked) -> Answer:
+def trace_range_slices(asked: ViewRequest) -> Answer:
     return slice_view.range_slices(asked.opened().trace, asked.body)
 
 
 @_get("trace/search")
-def trace_search(asked: Asked) -> Answer:
+def trace_search(asked: ViewRequest) -> Answer:
     return slice_view.search(asked.opened().trace, asked.query)
 
 
 @_get("trace/flows")
-def trace_flows(asked: Asked) -> Answer:
+def trace_flows(asked: ViewRequest) -> Answer:
     return arrow_view.flows(asked.opened().trace, asked.query)
 
 
 @_get("trace/export")
-def trace_download(asked: Asked) -> Answer:
+def trace_download(asked: ViewRequest) -> Answer:
     return Download(trace_export.export(asked.opened().trace, asked.query), "application/json", "trace.json")

@@ -8,18 +8,18 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.steps import step_of
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter
 
 Chosen = npt.NDArray[np.bool_]
 
 
-def step_numbers(opened: Opened) -> list[int]:
+def step_numbers(opened: LoadedCapture) -> list[int]:
     return opened.tables.steps["step"].drop_nulls().unique(maintain_order=True).to_list()
 
 
-def asked_step(opened: Opened, query: Query) -> int | None:
+def asked_step(opened: LoadedCapture, query: Query) -> int | None:
     """The step of a request; None when it names none."""
     step = query.whole("step")
     known = step_numbers(opened)
@@ -28,7 +28,7 @@ def asked_step(opened: Opened, query: Query) -> int | None:
     return step
 
 
-def in_step(opened: Opened, query: Query, start_ns: pl.Series) -> Chosen | None:
+def in_step(opened: LoadedCapture, query: Query, start_ns: pl.Series) -> Chosen | None:
     """Whether each row starts in the step asked for; None when the request names none."""
     step = asked_step(opened, query)
     if step is None:
@@ -37,7 +37,7 @@ def in_step(opened: Opened, query: Query, start_ns: pl.Series) -> Chosen | None:
     return (steps["step"].gather(step_of(start_ns, steps)) == step).fill_null(False).to_numpy()
 
 
-def in_window(opened: Opened, query: Query, start_ns: pl.Series) -> Chosen | None:
+def in_window(opened: LoadedCapture, query: Query, start_ns: pl.Series) -> Chosen | None:
     """As `in_step`, and between `from` and `to` where they are given."""
     chosen = in_step(opened, query, start_ns)
     if query.optional("from") is None and query.optional("to") is None:

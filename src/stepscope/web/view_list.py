@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.formats.discover import CaptureFiles
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
     "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module",
@@ -44,7 +44,7 @@ def views_by_files(files: CaptureFiles) -> list[str]:
     return in_order(found)
 
 
-def views_of(opened: Opened) -> list[str]:
+def views_of(opened: LoadedCapture) -> list[str]:
     """The views for which a capture has data."""
     tables = opened.tables
     there = {

@@ -24,11 +24,11 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
     """
     parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
     told = tables.quality.filter(pl.col("source") != SOURCE)
-    tables = tables.but(ops=tables.ops.with_columns(parent=parent), quality=told, **launched)
+    tables = tables.replace(ops=tables.ops.with_columns(parent=parent), quality=told, **launched)
     device, (host, quality) = side_by_side(lambda: _device_tables(tables), lambda: _host_tables(tables), parallel=parallel)
-    linked = tables.but(**device, **host)
-    linked = linked.but(overlap=overlap.device_layers(linked.but(overlap=ALL_TABLES["overlap"].empty())))
-    return linked.noting(*quality, *_unmatched(linked))
+    linked = tables.replace(**device, **host)
+    linked = linked.replace(overlap=overlap.device_layers(linked.replace(overlap=ALL_TABLES["overlap"].empty())))
+    return linked.with_quality(*quality, *_unmatched(linked))
 
 
 def _launched(tables: Tables) -> dict[str, pl.DataFrame]:

@@ -59,7 +59,7 @@ def events(tables: Tables) -> Iterator[Lines]:
     kernels = tables.kernels.filter(on_processor)
     yield _names(CPU_KERNELS, kernels["stream"])
     yield _spans(CPU_KERNELS, kernels, "stream", "", ['"type": "', Text("task_type"), '"'])
-    yield from _device(tables.but(kernels=tables.kernels.filter(~on_processor)))
+    yield from _device(tables.replace(kernels=tables.kernels.filter(~on_processor)))
     bars = scope_bars(tables)
     yield _names(SCOPES, bars["depth"])
     yield _spans(SCOPES, bars, "depth")
@@ -116,7 +116,7 @@ def _device(tables: Tables) -> Iterator[Lines]:
     """What CANN shows of the device, and which range of the framework launched what."""
     # The overlap analysis is about a device; the work of the processor shows in its own lane.
     idle = () if tables.kernels.height or tables.collectives.height else ("overlap",)
-    bare = tables.but(**{name: ALL_TABLES[name].empty() for name in (*_HOST_TABLES, *idle)})
+    bare = tables.replace(**{name: ALL_TABLES[name].empty() for name in (*_HOST_TABLES, *idle)})
     timeline, clock = lay_out(bare), MicrosecondText()
     pruned = tables.facts.level == "Level0"
     yield from device_spans(timeline, clock, with_api=not pruned)

@@ -23,5 +23,5 @@ def write(tables: Tables, path: Path) -> list[Path]:
     kernels = tables.kernels.with_columns(*blocks, pl.col("attrs").fill_null(pl.lit("", TEXT)))
     facts = tables.facts
     # A host that has no number of its own is number 0.
-    write_msprof_db(tables.but(kernels=kernels, meta=facts.but(host_uid=facts.host_uid or "0").table()), path)
+    write_msprof_db(tables.replace(kernels=kernels, meta=facts.replace(host_uid=facts.host_uid or "0").table()), path)
     return [path]

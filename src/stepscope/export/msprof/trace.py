@@ -37,7 +37,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     layers = overlap.layers(kernels, shown.collectives)
     # msprof shows a group by its text where it knows that.
     collectives = shown.collectives.with_columns(group=pl.coalesce("group_name", "group"))
-    timeline = lay_out(shown.but(overlap=ALL_TABLES["overlap"].conform(layers), collectives=collectives))
+    timeline = lay_out(shown.replace(overlap=ALL_TABLES["overlap"].conform(layers), collectives=collectives))
     with replacing(path) as handle:
         write_array(_events(shown, timeline, MicrosecondText()), handle)
     return [path]

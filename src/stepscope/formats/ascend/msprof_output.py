@@ -50,8 +50,8 @@ def read(prof: Path) -> Tables:
     parsed = read_parsed(files)
     if not (prof / OUTPUT).is_dir():
         parsed = old_layout.completed(parsed, prof, quality)
-    facts = facts.but(device_ids=tuple(sorted({*facts.device_ids, *parsed.device_ids})), generation=parsed.generation)
-    return parsed.tables.but(meta=facts.table()).noting(*quality)
+    facts = facts.replace(device_ids=tuple(sorted({*facts.device_ids, *parsed.device_ids})), generation=parsed.generation)
+    return parsed.tables.replace(meta=facts.table()).with_quality(*quality)
 
 
 def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = None) -> ParsedFiles:

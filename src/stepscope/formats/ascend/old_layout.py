@@ -22,7 +22,7 @@ def completed(parsed: Parsed, prof: Path, quality: list[pl.DataFrame]) -> Parsed
     tables = _on_device(parsed.tables, prof)
     steps = _steps(prof, quality)
     if steps.height and not tables.steps.height:
-        tables = tables.but(steps=steps)
+        tables = tables.replace(steps=steps)
     offset = _epoch_offset(prof)
     if offset is None:
         quality.append(lost(prof.name, "clock incomplete", 1, "no pair of monotonic and Unix time: times stay monotonic"))
@@ -37,7 +37,7 @@ def _on_device(tables: Tables, prof: Path) -> Tables:
         return tables
     placed = [name for name in ("kernels", "collectives", "transfers", "counters") if "device" in tables[name].columns]
     filled = pl.col("device").fill_null(pl.lit(numbers[0], pl.Int32))
-    return tables.but(**{name: tables[name].with_columns(filled) for name in placed if tables[name].height})
+    return tables.replace(**{name: tables[name].with_columns(filled) for name in placed if tables[name].height})
 
 
 def _steps(prof: Path, quality: list[pl.DataFrame]) -> pl.DataFrame:

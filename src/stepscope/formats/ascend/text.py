@@ -54,13 +54,13 @@ def read_trace(trace: Path) -> Tables:
 
 def _tables(files: ParsedFiles, facts: Facts) -> Tables:
     parsed = read_parsed(files)
-    completed = facts.but(
+    completed = facts.replace(
         source="ascend_text",
         device_kind=facts.device_kind or ("npu" if parsed.device_ids else ""),
         generation=generation(files) or parsed.generation,
         device_ids=tuple(sorted({*facts.device_ids, *parsed.device_ids})),
     )
-    return parsed.tables.but(meta=completed.table())
+    return parsed.tables.replace(meta=completed.table())
 
 
 def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:

@@ -73,7 +73,9 @@ def read(path: Path) -> Tables:
         lost("api_event", "calls before the collection", calls.over, "left out"),
         lost(str(path), "raw device records not read", int(not readable), obstacle),
     ]
-    tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*(row for row in quality if row.height))
+    tables = Tables({name: frame for name, frame in frames.items() if frame.height}).with_quality(
+        *(row for row in quality if row.height)
+    )
     if not any(name not in ("meta", "quality") for name in tables.filled()):
         raise CaptureError(
             "nothing in this raw folder can be read",

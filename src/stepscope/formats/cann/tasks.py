@@ -95,8 +95,8 @@ def _match(queued: pl.DataFrame, ran: pl.DataFrame) -> _Match:
 
 def kernels(joined: Joined, host: HostSide, pid: int | None) -> pl.DataFrame:
     """Table `kernels`; row by row the tasks of `joined`."""
-    queued = taken(host.tasks.select(_FROM_HOST), joined.rows["host"])
-    told = taken(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
+    queued = gather_rows(host.tasks.select(_FROM_HOST), joined.rows["host"])
+    told = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
     blocks = [pl.select(pl.coalesce(queued[name], told[name])).to_series() for name in _BLOCKS]
     rows = joined.rows.hstack(queued.drop(_BLOCKS)).hstack(told.drop(_BLOCKS)).hstack(blocks)
     # What the host says of a task graph, or does not say at all, the device knows better.
@@ -129,7 +129,7 @@ def kernel_metrics(joined: Joined, kernels: pl.DataFrame, devices: Sequence[Devi
     )
 
 
-def taken(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+def gather_rows(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     """The rows of these numbers; nulls where there is no number."""
     return frame.select(pl.all().gather(rows)) if frame.height else frame.clear(len(rows))
 

@@ -27,4 +27,4 @@ def read(framework: Path, clock: Clock) -> Tables:
         pl.col("source", "name", "series").cast(TEXT), clock.to_epoch_ns(whole["raw_ns"]).alias("time_ns"), "value"
     ).sort("source", "name", "series", "time_ns")
     counters = ALL_TABLES["counters"].conform(frame)
-    return Tables({"counters": counters}).noting(lost(FILE, "torn line", typed.height - whole.height, "left out"))
+    return Tables({"counters": counters}).with_quality(lost(FILE, "torn line", typed.height - whole.height, "left out"))

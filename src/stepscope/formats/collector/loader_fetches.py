@@ -31,7 +31,7 @@ def read(framework: Path, clock: Clock) -> Tables:
         parts.append(whole.with_columns(pid=pl.lit(int(named[1]), pl.Int64)))
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if not rows.height:
-        return Tables().noting(*torn)
+        return Tables().with_quality(*torn)
     worker = pl.format("DataLoader worker {}", "worker")
     rows = rows.select(
         "pid",
@@ -48,4 +48,4 @@ def read(framework: Path, clock: Clock) -> Tables:
     ).sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
     stages = rows.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("op"), "operator", "stage", "info")
     ops = ALL_TABLES["ops"].conform(rows.drop("operator", "stage", "info"))
-    return Tables({"ops": ops, "data_stages": ALL_TABLES["data_stages"].conform(stages)}).noting(*torn)
+    return Tables({"ops": ops, "data_stages": ALL_TABLES["data_stages"].conform(stages)}).with_quality(*torn)

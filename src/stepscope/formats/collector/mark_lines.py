@@ -28,7 +28,7 @@ def read(framework: Path, clock: Clock) -> Tables:
     """Tables `marks` and, where no operator was recorded, `steps`."""
     rows, losses = _rows(framework)
     if not rows.height:
-        return Tables().noting(*losses)
+        return Tables().with_quality(*losses)
     rows = rows.with_columns(start_ns=clock.to_epoch_ns(rows["start"]), end_ns=clock.to_epoch_ns(rows["end"])).sort(
         "start_ns", "end_ns", descending=[False, True], maintain_order=True
     )
@@ -37,7 +37,7 @@ def read(framework: Path, clock: Clock) -> Tables:
         pl.when(pl.col("kind") != "marker").then("mark_id").alias("range_id"),
     )
     tables = {"marks": ALL_TABLES["marks"].conform(shown.drop("device", "stream")), "steps": _steps(rows)}
-    return Tables({name: frame for name, frame in tables.items() if frame.height}).noting(*losses)
+    return Tables({name: frame for name, frame in tables.items() if frame.height}).with_quality(*losses)
 
 
 def read_raw(framework: Path) -> pl.DataFrame:

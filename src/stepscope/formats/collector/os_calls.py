@@ -33,7 +33,9 @@ def read(framework: Path, clock: Clock) -> Tables:
     known = _anchors(anchors)
     seen = calls.filter(pl.col("name") == ANCHOR_CALL)["start"].sort().tail(known.height)
     if not known.height or len(seen) < known.height:
-        return Tables().noting(lost(FILE, "calls without a clock", calls.height, "perf and the capture were not brought together"))
+        return Tables().with_quality(
+            lost(FILE, "calls without a clock", calls.height, "perf and the capture were not brought together")
+        )
     shift = int((known["at"] - seen).sort()[known.height // 2])
     pid = int(known["pid"][0])
     begin = calls["start"] + shift

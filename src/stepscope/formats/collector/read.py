@@ -14,7 +14,7 @@ from stepscope.formats.collector import host_counters, loader_fetches, mark_line
 from stepscope.formats.collector.plain_lines import read_lines
 from stepscope.formats.framework.clock import Clock
 from stepscope.tables import Facts, Tables, lost
-from stepscope.tables.union import stacked
+from stepscope.tables.union import union
 
 KINETO_TRACE = "x.kineto_trace.json"
 KINETO_FLOPS = "x.kineto_flops.csv"
@@ -30,10 +30,10 @@ def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
         traced = _trace(trace)
         # A device that records its memory itself is in the trace too, in less detail.
         if records.memory_events.height and traced.memory_events.height:
-            traced = traced.but(memory_events=traced.memory_events.filter(pl.col("device_type") == "cpu"))
+            traced = traced.replace(memory_events=traced.memory_events.filter(pl.col("device_type") == "cpu"))
         parts.append(traced)
     filled = [part for part in parts if part.filled()]
-    return stacked(filled) if filled else parts[0]
+    return union(filled) if filled else parts[0]
 
 
 def _trace(trace: Path) -> Tables:
@@ -43,11 +43,11 @@ def _trace(trace: Path) -> Tables:
     try:
         tables = kineto.read(trace)
     except CaptureError as problem:
-        return Tables().noting(lost(trace.name, "unreadable trace", 1, problem.what))
+        return Tables().with_quality(lost(trace.name, "unreadable trace", 1, problem.what))
     tables = _with_flops(tables, trace.with_name(KINETO_FLOPS))
     said = tables.facts
     # Settings are in profiler_info.json; only what the trace alone knows is taken from it.
-    return tables.but(meta=Facts(host_name=said.host_name, device_ids=said.device_ids, device_names=said.device_names).table())
+    return tables.replace(meta=Facts(host_name=said.host_name, device_ids=said.device_ids, device_names=said.device_names).table())
 
 
 def _with_flops(tables: Tables, path: Path) -> Tables:
@@ -59,5 +59,5 @@ def _with_flops(tables: Tables, path: Path) -> Tables:
     ops = tables.ops.drop("flops").join(
         counted.unique("external_id", keep="first"), on="external_id", how="left", maintain_order="left"
     )
-    known = tables.but(ops=ops.select(tables.ops.columns))
-    return known.noting(lost(path.name, "torn line", lines.height - counted.height, "left out"))
+    known = tables.replace(ops=ops.select(tables.ops.columns))
+    return known.with_quality(lost(path.name, "torn line", lines.height - counted.height, "left out"))

@@ -55,10 +55,10 @@ def read(path: Path) -> Tables:
     tables, loose = _tables(parts, base_ns if isinstance(base_ns, int) else 0)
     issues["arrow without its other end", "flow events"] += loose
     if "counter" in parts:
-        tables = tables.but(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
+        tables = tables.replace(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
     session = _session(parts, base_ns if isinstance(base_ns, int) else 0)
     quality += [lost(path.name, issue, count, what) for (issue, what), count in issues.items()]
-    return tables.but(meta=facts_of(path, header, tables, session).table()).noting(*quality)
+    return tables.replace(meta=facts_of(path, header, tables, session).table()).with_quality(*quality)
 
 
 def _take(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], issues: Counter[tuple[str, str]]) -> None:

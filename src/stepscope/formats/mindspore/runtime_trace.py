@@ -46,4 +46,4 @@ def read(path: Path) -> Tables:
     kernels = cpu_files.read(path.parent, ops, device=0, pid=pid, quality=quality).kernels
     facts = Facts(source="mindspore_runtime", framework="mindspore", device_kind="cpu", activities=("CPU",))
     flows = arrows(rows.filter(begins), spans)
-    return Tables({"ops": ops, "flows": flows, "kernels": kernels, "meta": facts.table()}).noting(*quality)
+    return Tables({"ops": ops, "flows": flows, "kernels": kernels, "meta": facts.table()}).with_quality(*quality)

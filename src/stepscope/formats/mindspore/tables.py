@@ -15,7 +15,7 @@ from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory,
 from stepscope.formats.mindspore.clock import read_clock, read_mark_clock
 from stepscope.formats.mindspore.losses import note
 from stepscope.tables import ALL_TABLES, TEXT, Tables
-from stepscope.tables.union import stacked
+from stepscope.tables.union import union
 
 _FOLDER = re.compile(r".*_(\d+)_\d{14,17}_ascend_ms")
 
@@ -39,13 +39,13 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
     kernels = cpu_files.read(framework, host.ops, device=device, pid=pid, quality=quality)
     parts = [
         host,
-        kernels.but(kernels=dispatch_shapes.with_shapes(kernels.kernels, found.rows, framework, clock, quality)),
+        kernels.replace(kernels=dispatch_shapes.with_shapes(kernels.kernels, found.rows, framework, clock, quality)),
         Tables({"memory_events": device_memory.memory_events(framework, quality)}),
         data_pipeline.read(framework, quality),
         mark_lines.read(framework, read_mark_clock(info)),
     ]
-    tables = _within(stacked([part for part in parts if part.filled()] or parts[:1]), window, quality)
-    return tables.noting(*quality)
+    tables = _within(union([part for part in parts if part.filled()] or parts[:1]), window, quality)
+    return tables.with_quality(*quality)
 
 
 def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFrame]) -> Tables:
@@ -60,7 +60,7 @@ def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFram
     matched = found["shapes"].count()
     note(quality, "mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name")
     texts = [found[name].cast(TEXT) for name in ("shapes", "dtypes")]
-    return host.but(ops=host.ops.with_columns(texts)) if matched else host
+    return host.replace(ops=host.ops.with_columns(texts)) if matched else host
 
 
 def _within(tables: Tables, window: tuple[int | None, int | None], quality: list[pl.DataFrame]) -> Tables:
@@ -72,7 +72,7 @@ def _within(tables: Tables, window: tuple[int | None, int | None], quality: list
     )
     outside = events.height - inside.height
     note(quality, "cpu_ms_memory_record", "rows outside the recording", outside, "left by earlier captures of the process")
-    return tables.but(memory_events=inside) if outside else tables
+    return tables.replace(memory_events=inside) if outside else tables
 
 
 def _pid(capture: Path, info: Mapping[str, Any]) -> int | None:

@@ -26,7 +26,7 @@ def legend(names: Sequence[str]) -> Markup:
     return tag("p", *(tag("span", tag("i", style=f"background:{colour_of(name)}"), name) for name in names), class_="legend")
 
 
-def stacked(series: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], label: str, height: int = 190) -> Markup:
+def stacked_bars(series: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], label: str, height: int = 190) -> Markup:
     """Upright bars in us, one colour per series; the table beside it has the numbers."""
     shown = bars[:MOST_BARS]
     largest = max((sum(values) for _, values in shown), default=0.0) or 1.0

@@ -13,7 +13,7 @@ from stepscope.errors import CaptureError
 from stepscope.web.catalogue import Entry, Library
 from stepscope.web.html_report import sections
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, tag
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.problems import Problem
 from stepscope.web.views.overview import simulated as simulated_text
 
@@ -28,7 +28,7 @@ class Run:
     """The captures of one run: those that could be read, and why the others could not."""
 
     name: str
-    ready: dict[str, Opened]
+    ready: dict[str, LoadedCapture]
     missing: list[tuple[str, str]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.web.html_report import drawing
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, number, table, tag, time_text
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, page
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
@@ -17,10 +17,10 @@ from stepscope.web.views import distributed, findings, kernels, memory, modules,
 
 MOST_ROWS = 25
 _NPU_PARTS = ("Computing", "Communication(Not Overlapped)", "Free")  # what adds up to a step; the others are parts of them
-Section = Callable[[Opened], Markup]
+Section = Callable[[LoadedCapture], Markup]
 
 
-def capture(opened: Opened, anchor: str, workers: int) -> Markup:
+def capture(opened: LoadedCapture, anchor: str, workers: int) -> Markup:
     """Everything about one worker; a part that cannot be had says why and leaves the others."""
     views = views_of(opened)
     kernel = next((view for view in views if view.endswith(" Kernel")), "")
@@ -37,7 +37,7 @@ def capture(opened: Opened, anchor: str, workers: int) -> Markup:
     return joined(*(_part(title, section, opened, f"{anchor}-{view}") for view, title, section in parts if view and view in views))
 
 
-def _part(title: str, section: Section, opened: Opened, anchor: str) -> Markup:
+def _part(title: str, section: Section, opened: LoadedCapture, anchor: str) -> Markup:
     try:
         inside = section(opened)
     except Problem as problem:
@@ -45,7 +45,7 @@ def _part(title: str, section: Section, opened: Opened, anchor: str) -> Markup:
     return tag("section", tag("h3", title), inside, id=anchor.replace(" ", "-")) if inside else EMPTY
 
 
-def _overview(opened: Opened, workers: int) -> Markup:
+def _overview(opened: LoadedCapture, workers: int) -> Markup:
     data = overview.overview(opened, workers)
     steps, rows = data["steps"], data["execution"]["rows"]
     shown = [name for name in steps["categories"] if not opened.is_npu or name in _NPU_PARTS]
@@ -60,7 +60,7 @@ def _overview(opened: Opened, workers: int) -> Markup:
         *(tag("p", note, class_="note") for note in data["notes"]),
         table(data["execution"]["columns"], rows, bars=1) if rows else EMPTY,
         tag("h4", "Step Time Breakdown"),
-        drawing.stacked(shown, bars, "Time of each step by what it went to"),
+        drawing.stacked_bars(shown, bars, "Time of each step by what it went to"),
         *(tag("p", note, class_="note") for note in notes),
         *(
             table([title, "Value"], [[fact["name"], _fact(fact)] for fact in data[key]])
@@ -80,7 +80,7 @@ def _fact(fact: Mapping[str, Any]) -> str:
     return f"{text} {fact.get('unit') or ''}".strip()
 
 
-def _findings(opened: Opened) -> Markup:
+def _findings(opened: LoadedCapture) -> Markup:
     found = findings.findings(opened)
     rows = [
         [hit["severity"], joined(tag("b", hit["title"]), tag("br"), hit["detail"]), hit["action"], hit["gain_us"]]
@@ -110,7 +110,7 @@ def _listing(listing: Listing, bars: str, leave: tuple[str, ...] = ()) -> Markup
     return table(titles, rows, bars=keys.index(bars) if bars in keys else None, note="; ".join([*note, *data["notes"]]))
 
 
-def _timeline(opened: Opened) -> Markup:
+def _timeline(opened: LoadedCapture) -> Markup:
     drawn = drawing.timeline(opened.trace)
     return (
         joined(drawn, tag("p", "The three fullest rows of each track; stepscope view shows every slice.", class_="note"))
@@ -119,23 +119,23 @@ def _timeline(opened: Opened) -> Markup:
     )
 
 
-def _operators(opened: Opened) -> Markup:
+def _operators(opened: LoadedCapture) -> Markup:
     listing = operators.operators(opened, Query())
     device = any(column.key == "device_self" for column in listing.columns)
     return _listing(listing, "device_self" if device else "host_self", ("call_stack",))
 
 
-def _kernels(opened: Opened) -> Markup:
+def _kernels(opened: LoadedCapture) -> Markup:
     return _listing(kernels.kernels(opened, Query()), "total")
 
 
-def _memory(opened: Opened) -> Markup:
+def _memory(opened: LoadedCapture) -> Markup:
     data = memory.curve(opened, Query(px=drawing.WIDTH))
     series = [one for one in data["series"] if one["name"] in ("Allocated (MB)", "Reserved (MB)")] or data["series"]
     return joined(*(tag("p", title) for title in data["titles"]), drawing.curves(series, "Memory over time"))
 
 
-def _modules(opened: Opened) -> Markup:
+def _modules(opened: LoadedCapture) -> Markup:
     data = modules.modules(opened, Query())
     rows = [
         [joined(Markup("&emsp;" * row["depth"]), row["cells"][0]), *row["cells"][1:]]
@@ -147,12 +147,12 @@ def _modules(opened: Opened) -> Markup:
     return table(titles, rows, bars=3, note=f"{left} deeper or later modules are left out" if left else "")
 
 
-def _quality(opened: Opened) -> Markup:
+def _quality(opened: LoadedCapture) -> Markup:
     rows = opened.tables.quality.select("source", "issue", "count", "detail").rows()
     return table(["Source", "Issue", "Count", "Detail"], rows) if rows else tag("p", "Nothing.", class_="note")
 
 
-def workers(ready: dict[str, Opened], missing: list[dict[str, Any]]) -> Markup:
+def workers(ready: dict[str, LoadedCapture], missing: list[dict[str, Any]]) -> Markup:
     """All workers of a run beside each other."""
     data = distributed.overview(ready, missing, Query())
     parts = []
@@ -164,7 +164,7 @@ def workers(ready: dict[str, Opened], missing: list[dict[str, Any]]) -> Markup:
             drawn = [(worker, [row[place] for place in places]) for worker, row in bars]
             parts += [
                 tag("h4", block["title"]),
-                drawing.stacked([block["series"][place] for place in places], drawn, block["title"]),
+                drawing.stacked_bars([block["series"][place] for place in places], drawn, block["title"]),
                 table(["Worker", *block["series"]], [[worker, *row] for worker, row in bars]),
             ]
     slow = distributed.slow(ready)["rows"] if len(ready) > 1 else []

@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 
 from stepscope.export.communication_json import communication_json, communication_matrix_json
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
 
@@ -24,14 +24,14 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def matrix_of(opened: Opened) -> Document:
+def matrix_of(opened: LoadedCapture) -> Document:
     """communication_matrix.json of the capture, else made from its transfers."""
     return opened.once(
         "communication matrix", lambda: _read(opened, "communication_matrix.json") or communication_matrix_json(opened.tables)
     )
 
 
-def _read(opened: Opened, name: str) -> Document | None:
+def _read(opened: LoadedCapture, name: str) -> Document | None:
     path = opened.output_file(name)
     if path is None:
         return None
@@ -42,7 +42,7 @@ def _read(opened: Opened, name: str) -> Document | None:
     return document if isinstance(document, dict) and all(isinstance(part, dict) for part in document.values()) else None
 
 
-def matrix(workers: Mapping[str, Opened], query: Query) -> dict[str, Any]:
+def matrix(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Links of one step and operator over all workers of the run."""
     documents = [matrix_of(opened) for opened in workers.values()]
     steps = list(dict.fromkeys(step for document in documents for step in document))
@@ -78,7 +78,7 @@ def _binned(links: list[dict[str, Any]], ranks: list[int]) -> tuple[list[dict[st
     return rows, sorted(set(place.values()))
 
 
-def bandwidth(opened: Opened, query: Query) -> dict[str, Any]:
+def bandwidth(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Transports of one operator (or of all) with their packets."""
     document = opened.once(
         "communication document", lambda: _read(opened, "communication.json") or communication_json(opened.tables)
@@ -124,7 +124,7 @@ def _add(row: dict[str, Any], info: dict[str, Any]) -> None:
         known[1] += time
 
 
-def strip(workers: Mapping[str, Opened], query: Query) -> dict[str, Any]:
+def strip(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Communication operators of all workers over time, on the clock of the hosts."""
     limit = query.number("limit", 2000, least=1, most=20_000)
     parts = [

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.views import module_view
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.name_tree import METRICS, NameTree, of_ops
 from stepscope.web.paging import Listing, Shown, page
 from stepscope.web.parameters import Query
@@ -28,7 +28,7 @@ LEVELS = ("operator", "kernel", "communication", "module", "step")
 MOST_PHASES = 200
 
 
-def diff(a: Opened, b: Opened, query: Query) -> dict[str, Any]:
+def diff(a: LoadedCapture, b: LoadedCapture, query: Query) -> dict[str, Any]:
     """The whole answer; `a` is the baseline."""
     level = query.choice("level", LEVELS)
     path = query.json("path", list, [])
@@ -46,11 +46,11 @@ def diff(a: Opened, b: Opened, query: Query) -> dict[str, Any]:
     }
 
 
-def _tree(opened: Opened) -> NameTree:
+def _tree(opened: LoadedCapture) -> NameTree:
     return opened.once("op tree", lambda: of_ops(opened.tables))
 
 
-def phases(a: Opened, b: Opened, path: list[str], metric: str) -> list[dict[str, Any]]:
+def phases(a: LoadedCapture, b: LoadedCapture, path: list[str], metric: str) -> list[dict[str, Any]]:
     """Calls directly below a path in both captures, in the order in which they first appear."""
     sides = []
     for opened in (a, b):
@@ -88,7 +88,7 @@ def phases(a: Opened, b: Opened, path: list[str], metric: str) -> list[dict[str,
     return rows
 
 
-def table(a: Opened, b: Opened, level: str, metric: str) -> Listing:
+def table(a: LoadedCapture, b: LoadedCapture, level: str, metric: str) -> Listing:
     """Calls and times of both captures by name, the largest difference first."""
     sides = [
         _rows(opened, level, metric).rename({"calls": f"calls_{side}", "value": f"value_{side}"})
@@ -129,7 +129,7 @@ def _percent(key: str) -> pl.Expr:
     return pl.when(pl.col(f"{key}_a") != 0).then(100.0 * pl.col(f"{key}_delta") / pl.col(f"{key}_a"))
 
 
-def _rows(opened: Opened, level: str, metric: str) -> pl.DataFrame:
+def _rows(opened: LoadedCapture, level: str, metric: str) -> pl.DataFrame:
     """name, calls, value (us)."""
     tables = opened.tables
     name = pl.col("name").cast(pl.String)

@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analysis.communication import stepped
 from stepscope.analysis.steps import step_of
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
@@ -20,7 +20,7 @@ COMPUTATION = ("Computation", "Overlapping", "Communication", "Other", "Bubble",
 SYNCHRONIZING = ("Data Transfer Time", "Synchronizing Time", "Wait (other)", "Idle")
 
 
-def overview(workers: Mapping[str, Opened], missing_workers: list[dict[str, Any]], query: Query) -> dict[str, Any]:
+def overview(workers: Mapping[str, LoadedCapture], missing_workers: list[dict[str, Any]], query: Query) -> dict[str, Any]:
     """Both charts. `all` is the mean over the steps of a worker."""
     steps = sorted({step for opened in workers.values() for step in npu_steps(opened)["step"].drop_nulls().to_list()})
     step = query.text("step") or "all"
@@ -48,7 +48,7 @@ def overview(workers: Mapping[str, Opened], missing_workers: list[dict[str, Any]
     }
 
 
-def _computation(opened: Opened, step: str) -> list[float] | None:
+def _computation(opened: LoadedCapture, step: str) -> list[float] | None:
     frame = npu_steps(opened)
     if step != "all":
         frame = frame.filter(pl.col("step") == int(step))
@@ -60,7 +60,7 @@ def _computation(opened: Opened, step: str) -> list[float] | None:
     return [float(column.mean() or 0) for column in values.iter_columns()]  # type: ignore[arg-type]
 
 
-def _synchronizing(opened: Opened, step: str) -> list[float] | None:
+def _synchronizing(opened: LoadedCapture, step: str) -> list[float] | None:
     """Sums over the operators of each step, in us; their sum is the elapse time."""
     times = opened.once("collective times", lambda: stepped(opened.tables, "collective_times"))
     if step != "all":
@@ -72,7 +72,7 @@ def _synchronizing(opened: Opened, step: str) -> list[float] | None:
     return [float(column.mean() or 0) * 1000 for column in values.iter_columns()]  # type: ignore[arg-type]
 
 
-def _gpu_transfers(workers: Mapping[str, Opened]) -> dict[str, pl.DataFrame]:
+def _gpu_transfers(workers: Mapping[str, LoadedCapture]) -> dict[str, pl.DataFrame]:
     """Collectives of all workers: step, length, and the shortest among the workers, which is what moving the data took."""
     parts = []
     for worker, opened in workers.items():
@@ -98,7 +98,7 @@ def _gpu_synchronizing(rows: pl.DataFrame | None, step: str) -> list[float] | No
     return [moved, whole - moved, 0.0, 0.0]
 
 
-def operations(opened: Opened, query: Query) -> Listing:
+def operations(opened: LoadedCapture, query: Query) -> Listing:
     """Communication Operations Stats of one worker, by kind of operator."""
     step = query.optional("step")
     frame = _npu_operations(opened, step) if opened.is_npu else _gpu_operations(opened, step)
@@ -123,7 +123,7 @@ def _kind() -> pl.Expr:
     return text.str.replace(r"__[0-9_]+$", "_").alias("name")
 
 
-def _npu_operations(opened: Opened, step: str | None) -> pl.DataFrame:
+def _npu_operations(opened: LoadedCapture, step: str | None) -> pl.DataFrame:
     tables = opened.tables
     times = stepped(tables, "collective_times")
     packets = stepped(tables, "collective_packets")
@@ -139,7 +139,7 @@ def _npu_operations(opened: Opened, step: str | None) -> pl.DataFrame:
     return elapsed.join(sizes, on="name", how="left").with_columns(pl.col("size").fill_null(0.0))
 
 
-def _gpu_operations(opened: Opened, step: str | None) -> pl.DataFrame:
+def _gpu_operations(opened: LoadedCapture, step: str | None) -> pl.DataFrame:
     rows = opened.tables.collectives
     if step is not None and step != "all":
         numbers = opened.tables.steps["step"].gather(step_of(rows["start_ns"], opened.tables.steps))
@@ -150,7 +150,7 @@ def _gpu_operations(opened: Opened, step: str | None) -> pl.DataFrame:
     )
 
 
-def slow(workers: Mapping[str, Opened]) -> dict[str, Any]:
+def slow(workers: Mapping[str, LoadedCapture]) -> dict[str, Any]:
     """Workers by how long they compute: the one that computes longest holds the others up."""
     means = {}
     for worker, opened in workers.items():
@@ -180,7 +180,7 @@ def slow(workers: Mapping[str, Opened]) -> dict[str, Any]:
     return {"rows": sorted(rows, key=lambda row: -float(row["behind_us"]))}
 
 
-def _differences(opened: Opened, fastest: Opened) -> list[dict[str, Any]]:
+def _differences(opened: LoadedCapture, fastest: LoadedCapture) -> list[dict[str, Any]]:
     sides = [
         one.tables.kernels.filter(pl.col("kind") == "compute")
         .group_by(pl.coalesce("op_type", "name").cast(pl.String).alias("name"))

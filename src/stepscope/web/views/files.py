@@ -10,14 +10,14 @@ from typing import Any
 from stepscope.tables import ALL_TABLES
 from stepscope.web.discovery import shown_path
 from stepscope.web.guard import inside
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
 
 AROUND = 10
 
 
-def files(opened: Opened) -> dict[str, Any]:
+def files(opened: LoadedCapture) -> dict[str, Any]:
     facts = asdict(opened.facts)
     info, metadata = facts.pop("profiler_info"), facts.pop("metadata")
     tables = opened.tables
@@ -32,7 +32,7 @@ def files(opened: Opened) -> dict[str, Any]:
     }
 
 
-def listed(opened: Opened) -> list[Path]:
+def listed(opened: LoadedCapture) -> list[Path]:
     """Source files and everything beside them in the parsed output."""
     output = opened.files.output
     beside = [path for path in output.iterdir() if path.is_file() and not path.is_symlink()] if output and output.is_dir() else []
@@ -66,7 +66,7 @@ def _clean(row: dict[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def preview(opened: Opened, query: Query, *, follow_links: bool = False) -> bytes:
+def preview(opened: LoadedCapture, query: Query, *, follow_links: bool = False) -> bytes:
     """The first bytes of one of the listed files."""
     size = query.number("bytes", 65536, least=1, most=1_000_000)
     base = opened.root if opened.root.is_dir() else opened.root.parent

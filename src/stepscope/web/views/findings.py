@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.steps import npu_steps, other_steps
 
 SEVERITIES = ("high", "medium", "low", "info")
-Rule = Callable[[Opened], Iterator[dict[str, Any]]]
+Rule = Callable[[LoadedCapture], Iterator[dict[str, Any]]]
 
 
 class NotApplicable(Exception):
     """The capture lacks what the rule needs."""
 
 
-def findings(opened: Opened) -> dict[str, Any]:
+def findings(opened: LoadedCapture) -> dict[str, Any]:
     """All hits, the most serious and costly first."""
     return opened.once("findings", lambda: _findings(opened))
 
 
-def _findings(opened: Opened) -> dict[str, Any]:
+def _findings(opened: LoadedCapture) -> dict[str, Any]:
     hits: list[dict[str, Any]] = []
     silent = []
     for name, rule in RULES.items():
@@ -53,7 +53,7 @@ def _severity(share: float) -> str:
     return "high" if share >= 0.3 else "medium" if share >= 0.1 else "low"
 
 
-def _device_steps(opened: Opened) -> pl.DataFrame:
+def _device_steps(opened: LoadedCapture) -> pl.DataFrame:
     if not opened.has_device and not opened.output_file("step_trace_time.csv"):
         raise NotApplicable("no device data: step_trace_time.csv and trace_view.json are missing")
     frame = npu_steps(opened)
@@ -64,7 +64,7 @@ def _device_steps(opened: Opened) -> pl.DataFrame:
     return frame
 
 
-def _free_device(opened: Opened) -> Iterator[dict[str, Any]]:
+def _free_device(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     frame = _device_steps(opened)
     free, whole = float(frame["Free"].sum()), float(frame["whole"].sum())
     if free / whole >= 0.1:
@@ -79,7 +79,7 @@ def _free_device(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _exposed_communication(opened: Opened) -> Iterator[dict[str, Any]]:
+def _exposed_communication(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     frame = _device_steps(opened)
     exposed, whole = float(frame["Communication(Not Overlapped)"].sum()), float(frame["whole"].sum())
     if not float(frame["Communication"].sum()):
@@ -96,14 +96,14 @@ def _exposed_communication(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _longest(opened: Opened, source: str, which: pl.Expr) -> list[int]:
+def _longest(opened: LoadedCapture, source: str, which: pl.Expr) -> list[int]:
     """Slices of the three longest rows of a table that pass."""
     rows = opened.tables[source].with_row_index("row").filter(which)
     rows = rows.with_columns(length=pl.col("end_ns") - pl.col("start_ns")).sort("length", descending=True).head(3)
     return [number for number in (opened.trace.id_of(source, row) for row in rows["row"].to_list()) if number is not None]
 
 
-def _slow_steps(opened: Opened) -> Iterator[dict[str, Any]]:
+def _slow_steps(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     steps = opened.tables.steps.filter(~pl.col("inflated").fill_null(False))
     if steps.height < 3:
         raise NotApplicable("fewer than three steps")
@@ -125,7 +125,7 @@ def _slow_steps(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _data_loading(opened: Opened) -> Iterator[dict[str, Any]]:
+def _data_loading(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     if not opened.tables.ops.height:
         raise NotApplicable("no operators: collect with activity CPU")
     rows = opened.tables.ops.with_row_index("row").filter(pl.col("name").cat.starts_with("enumerate(DataLoader)"))
@@ -146,7 +146,7 @@ def _data_loading(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _ai_cpu(opened: Opened) -> Iterator[dict[str, Any]]:
+def _ai_cpu(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     kernels = opened.tables.kernels.with_row_index("row")
     if not opened.is_npu:
         raise NotApplicable("no NPU")
@@ -172,7 +172,7 @@ def _ai_cpu(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _small_kernels(opened: Opened) -> Iterator[dict[str, Any]]:
+def _small_kernels(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     rows = opened.tables.kernels.filter(pl.col("kind") == "compute")
     if rows.height < 100:
         raise NotApplicable("fewer than 100 kernels")
@@ -192,7 +192,7 @@ def _small_kernels(opened: Opened) -> Iterator[dict[str, Any]]:
         )
 
 
-def _lost_data(opened: Opened) -> Iterator[dict[str, Any]]:
+def _lost_data(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
     quality = opened.tables.quality
     if quality.height:
         count = int(quality["count"].sum())

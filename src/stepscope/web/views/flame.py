@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.name_tree import NameTree, of_ops, of_stacks
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
@@ -17,7 +17,7 @@ from stepscope.web.row_filter import in_window, step_numbers
 WEIGHTS = {"host": "host_self", "device": "device_self", "count": "calls"}
 
 
-def tree(opened: Opened, query: Query) -> NameTree:
+def tree(opened: LoadedCapture, query: Query) -> NameTree:
     tables = opened.tables
     if not tables.ops.height:
         raise missing("operators", "no operators in this capture")
@@ -40,7 +40,7 @@ def weights(found: NameTree, weight: str) -> tuple[list[float], list[float]]:
     return own.tolist(), whole.tolist()
 
 
-def flame(opened: Opened, query: Query) -> dict[str, Any]:
+def flame(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     found = tree(opened, query)
     weight = query.choice("weight", tuple(WEIGHTS))
     limit = query.number("limit", 5000, least=1, most=50_000)
@@ -81,7 +81,7 @@ def _under(found: NameTree, name: str) -> list[int]:
     return [node for node, kept in enumerate(inside) if kept]
 
 
-def _paths(opened: Opened, query: Query) -> list[tuple[list[str], float]]:
+def _paths(opened: LoadedCapture, query: Query) -> list[tuple[list[str], float]]:
     found = tree(opened, query)
     own, _ = weights(found, query.choice("weight", tuple(WEIGHTS)))
     paths: list[list[str]] = []
@@ -90,13 +90,13 @@ def _paths(opened: Opened, query: Query) -> list[tuple[list[str], float]]:
     return [(path, weight) for path, weight in zip(paths, own, strict=True) if weight > 0]
 
 
-def collapsed(opened: Opened, query: Query) -> str:
+def collapsed(opened: LoadedCapture, query: Query) -> str:
     """One line per stack: frames from the outermost, `;` between, and the weight as a whole number."""
     lines = (f"{';'.join(part.replace(';', ',') for part in path)} {round(weight)}" for path, weight in _paths(opened, query))
     return "\n".join(lines) + "\n"
 
 
-def speedscope(opened: Opened, query: Query) -> bytes:
+def speedscope(opened: LoadedCapture, query: Query) -> bytes:
     """A sampled profile in the file format of speedscope."""
     frames: dict[str, int] = {}
     samples, sizes = [], []

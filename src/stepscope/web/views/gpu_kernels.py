@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.steps import step_of
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
@@ -23,12 +23,12 @@ _PROPERTIES = {
 }  # fmt: skip
 
 
-def _rows(opened: Opened) -> pl.DataFrame:
+def _rows(opened: LoadedCapture) -> pl.DataFrame:
     """Kernels: everything but copies and waiting."""
     return opened.once("gpu kernels", lambda: _make_rows(opened))
 
 
-def _make_rows(opened: Opened) -> pl.DataFrame:
+def _make_rows(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
     if not tables.kernels.height:
         raise missing("device", "no kernel in this capture")
@@ -40,7 +40,7 @@ def _make_rows(opened: Opened) -> pl.DataFrame:
     return frame.with_columns(op, step)
 
 
-def _chosen(opened: Opened, query: Query) -> pl.DataFrame:
+def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
     rows = _rows(opened)
     step = query.whole("step")
     if step is not None:
@@ -52,7 +52,7 @@ def _yes(flag: pl.Expr) -> pl.Expr:
     return pl.when(flag).then(pl.lit("Yes")).otherwise(pl.lit("No"))
 
 
-def kernels(opened: Opened, query: Query) -> Listing:
+def kernels(opened: LoadedCapture, query: Query) -> Listing:
     """The table in the grouping asked for."""
     group = query.choice("group", GROUPS)
     rows = _chosen(opened, query)
@@ -98,7 +98,7 @@ def _weighted(name: str) -> pl.Expr:
     return pl.when(whole > 0).then((pl.col(name) * pl.col("duration")).sum() / whole).alias(name)
 
 
-def _every(opened: Opened, rows: pl.DataFrame) -> Listing:
+def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
     frame = rows.select(
         "name", "step", "device", "stream", "kind", *_PROPERTIES, "blocks_per_sm", "occupancy", "duration",
         start_ms=(pl.col("start_ns") - opened.base_ns) / 1e6, slice=_slices(opened, rows),
@@ -113,13 +113,13 @@ def _every(opened: Opened, rows: pl.DataFrame) -> Listing:
     return Listing(frame, columns, (("start_ms", False),))
 
 
-def _slices(opened: Opened, rows: pl.DataFrame) -> pl.Series:
+def _slices(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
     place = opened.trace.places.get("kernels")
     numbers = place[rows["row"].to_numpy()].astype(np.int64) if place is not None else np.zeros(rows.height, dtype=np.int64)
     return pl.Series("slice", numbers)
 
 
-def pies(opened: Opened, query: Query, top: int) -> dict[str, Any]:
+def pies(opened: LoadedCapture, query: Query, top: int) -> dict[str, Any]:
     rows = _chosen(opened, query)
     by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration").sum())
     found = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
@@ -130,7 +130,7 @@ def pies(opened: Opened, query: Query, top: int) -> dict[str, Any]:
     return {"pies": found, "cores": []}
 
 
-def calls(opened: Opened, name: str) -> pl.DataFrame:
+def calls(opened: LoadedCapture, name: str) -> pl.DataFrame:
     """Every kernel of one name."""
     rows = _rows(opened).filter(pl.col("name") == name)
     return rows.select(

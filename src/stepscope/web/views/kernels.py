@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.export import kernel_details
 from stepscope.web.csv_source import read_csv, with_numbers
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
@@ -25,12 +25,12 @@ FIRST_SHOWN = 20
 START, DURATION, WAIT, CORE = "Start Time(us)", "Duration(us)", "Wait Time(us)", "Accelerator Core"
 
 
-def details(opened: Opened) -> pl.DataFrame:
+def details(opened: LoadedCapture) -> pl.DataFrame:
     """kernel_details.csv with its own columns, numbers as numbers; what all views need is in columns that begin with `#`."""
     return opened.once("kernel details", lambda: _details(opened))
 
 
-def _details(opened: Opened) -> pl.DataFrame:
+def _details(opened: LoadedCapture) -> pl.DataFrame:
     frame = _file(opened)
     if frame is None or "Name" not in frame.columns:
         raise missing("device", "no kernel in this capture")
@@ -57,12 +57,12 @@ def _details(opened: Opened) -> pl.DataFrame:
     )
 
 
-def _file(opened: Opened) -> pl.DataFrame | None:
+def _file(opened: LoadedCapture) -> pl.DataFrame | None:
     """The file of the capture as text; without one, the file that our own exporter writes."""
     return opened.once("kernel file", lambda: _read_file(opened))
 
 
-def _read_file(opened: Opened) -> pl.DataFrame | None:
+def _read_file(opened: LoadedCapture) -> pl.DataFrame | None:
     there = opened.output_file("kernel_details.csv")
     if there is not None:
         return read_csv(there)
@@ -73,7 +73,7 @@ def _read_file(opened: Opened) -> pl.DataFrame | None:
         return read_csv(written[0]) if written else None
 
 
-def _file_start_ns(opened: Opened) -> pl.Series:
+def _file_start_ns(opened: LoadedCapture) -> pl.Series:
     frame = _file(opened)
     assert frame is not None
     parts = frame[START].str.splitn(".", 2)
@@ -82,7 +82,7 @@ def _file_start_ns(opened: Opened) -> pl.Series:
     return frame.select((pl.lit(whole) * 1000 + pl.lit(fraction)).alias("start_ns")).to_series()
 
 
-def _chosen(opened: Opened, query: Query) -> pl.DataFrame:
+def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
     rows = details(opened)
     step, cores = query.whole("step"), query.every("core")
     if step is not None:
@@ -92,7 +92,7 @@ def _chosen(opened: Opened, query: Query) -> pl.DataFrame:
     return rows if query.flag("comm", True) else rows.filter(~pl.col("#core").is_in(COMMUNICATION))
 
 
-def kernels(opened: Opened, query: Query) -> Listing:
+def kernels(opened: LoadedCapture, query: Query) -> Listing:
     """The table in the grouping asked for."""
     if not opened.is_npu:
         return gpu_kernels.kernels(opened, query)
@@ -142,7 +142,7 @@ def _summed(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     )
 
 
-def _every(opened: Opened, rows: pl.DataFrame) -> Listing:
+def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
     own = [name for name in rows.columns if not name.startswith("#")]
     base = opened.base_ns
     slices = opened.once("kernel slices", lambda: _slices(opened))
@@ -155,7 +155,7 @@ def _every(opened: Opened, rows: pl.DataFrame) -> Listing:
     return Listing(frame, tuple(columns), ((START, False),), notes, search="Name")
 
 
-def _positions(opened: Opened, rows: pl.DataFrame) -> pl.Series:
+def _positions(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
     whole = details(opened)
     if rows.height == whole.height:
         return pl.int_range(whole.height, eager=True, dtype=pl.UInt32)
@@ -166,7 +166,7 @@ def _positions(opened: Opened, rows: pl.DataFrame) -> pl.Series:
     )["#at"]
 
 
-def _slices(opened: Opened) -> pl.Series | None:
+def _slices(opened: LoadedCapture) -> pl.Series | None:
     """Id in the timeline of each row of the file: the n-th of a name there is the n-th of that name in the tables.
 
     By turn, not by time: the file cuts or rounds what the timeline gives to parts of a nanosecond.
@@ -189,7 +189,7 @@ def _with_turns(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(turn=pl.col("start_ns").rank("ordinal").over("name"))
 
 
-def pies(opened: Opened, query: Query) -> dict[str, Any]:
+def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Time by kernel and by accelerator core."""
     top = query.number("top", 10, most=1000)
     if not opened.is_npu:
@@ -208,7 +208,7 @@ def pies(opened: Opened, query: Query) -> dict[str, Any]:
     }
 
 
-def calls(opened: Opened, query: Query) -> dict[str, Any]:
+def calls(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Every task of one name, and how their durations are spread."""
     name = query.text("name")
     limit = query.number("limit", 1000, least=1, most=20_000)
@@ -225,7 +225,7 @@ def calls(opened: Opened, query: Query) -> dict[str, Any]:
     }
 
 
-def _calls_npu(opened: Opened, name: str) -> pl.DataFrame:
+def _calls_npu(opened: LoadedCapture, name: str) -> pl.DataFrame:
     slices = opened.once("kernel slices", lambda: _slices(opened))
     frame = (
         details(opened).with_columns(slice=slices if slices is not None else pl.lit(None, pl.Int64)).filter(pl.col("#name") == name)
@@ -236,7 +236,7 @@ def _calls_npu(opened: Opened, name: str) -> pl.DataFrame:
     return rows.with_columns(op=_operators(opened, rows["slice"]))
 
 
-def _operators(opened: Opened, slices: pl.Series) -> pl.Series:
+def _operators(opened: LoadedCapture, slices: pl.Series) -> pl.Series:
     """Operator that launched the task of each slice."""
     index, tables = opened.trace, opened.tables
     found: list[str | None] = []

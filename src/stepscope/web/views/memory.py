@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.memory.blocks import record_rows
 from stepscope.export.memory_csv import MODULES, app_samples, with_device
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
@@ -22,12 +22,12 @@ WHOLE = "PTA+GE"
 TOTALS = ("allocated", "reserved", "active")
 
 
-def records(opened: Opened) -> pl.DataFrame:
+def records(opened: LoadedCapture) -> pl.DataFrame:
     """Totals after every event: tag (`NPU:0`), component, time_ns, allocated, reserved, active in MB; by time."""
     return opened.once("memory records", lambda: _records(opened))
 
 
-def _records(opened: Opened) -> pl.DataFrame:
+def _records(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
     rows = with_device(record_rows(tables.memory_events))
     if not (rows["component"] == "APP").any():
@@ -37,12 +37,12 @@ def _records(opened: Opened) -> pl.DataFrame:
     return rows.select(text, "time_ns", *totals).sort("time_ns", maintain_order=True)
 
 
-def blocks(opened: Opened) -> pl.DataFrame:
+def blocks(opened: LoadedCapture) -> pl.DataFrame:
     """Table `allocations` with the tag of the device; blocks of the host only where there are no others."""
     return opened.once("memory blocks", lambda: _blocks(opened))
 
 
-def _blocks(opened: Opened) -> pl.DataFrame:
+def _blocks(opened: LoadedCapture) -> pl.DataFrame:
     rows = opened.tables.allocations
     on_device = rows.filter(pl.col("device_type").ne_missing("cpu"))
     name = pl.col("name").cast(pl.String).fill_null("")
@@ -50,7 +50,7 @@ def _blocks(opened: Opened) -> pl.DataFrame:
     return with_device(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
 
 
-def modules(opened: Opened) -> pl.DataFrame:
+def modules(opened: LoadedCapture) -> pl.DataFrame:
     """Samples of what the runtime's components hold: tag, component, time_ns, mb."""
     rows = opened.tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type"))
     return with_device(rows).select(
@@ -58,7 +58,7 @@ def modules(opened: Opened) -> pl.DataFrame:
     )
 
 
-def _device(opened: Opened, query: Query) -> tuple[str, list[str]]:
+def _device(opened: LoadedCapture, query: Query) -> tuple[str, list[str]]:
     tags = {tag for frame in (records(opened), blocks(opened), modules(opened)) for tag in frame["tag"].drop_nulls().unique()}
     if not tags:
         raise missing("memory", "this capture has no memory data")
@@ -68,7 +68,7 @@ def _device(opened: Opened, query: Query) -> tuple[str, list[str]]:
     return device, sorted(tags)
 
 
-def curve(opened: Opened, query: Query) -> dict[str, Any]:
+def curve(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """The line chart in a window, thinned to what the pixels can show."""
     device, devices = _device(opened, query)
     group = query.choice("group", ("operator", "component"))
@@ -106,7 +106,7 @@ def curve(opened: Opened, query: Query) -> dict[str, Any]:
     return {"devices": devices, "device": device, "groups": groups, **window, **tables, "titles": titles, "series": series}
 
 
-def _lines(opened: Opened, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+def _lines(opened: LoadedCapture, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
     """Time since the begin and MB of every total of every component of a device."""
     found = {}
     rows = records(opened).filter(pl.col("tag") == device)
@@ -135,7 +135,7 @@ def thinned(time: npt.NDArray[np.int64], value: npt.NDArray[np.float64], low: in
     return np.concatenate((before, np.unique(np.concatenate(picked)) + first))
 
 
-def events(opened: Opened, query: Query) -> Listing:
+def events(opened: LoadedCapture, query: Query) -> Listing:
     """Every block from its allocation to its release."""
     device, _ = _device(opened, query)
     rows = blocks(opened).filter(pl.col("tag") == device)
@@ -178,7 +178,7 @@ def events(opened: Opened, query: Query) -> Listing:
     return Listing(frame, columns, (("allocation", False),), notes)
 
 
-def components(opened: Opened, query: Query) -> Listing:
+def components(opened: LoadedCapture, query: Query) -> Listing:
     """Peak of every component and when it was first reached."""
     device, _ = _device(opened, query)
     samples = modules(opened).filter(pl.col("tag") == device).drop("tag")
@@ -200,13 +200,13 @@ def components(opened: Opened, query: Query) -> Listing:
     return Listing(frame, columns, (("peak", True),), notes, search="component")
 
 
-def _changes(opened: Opened, device: str) -> pl.DataFrame:
+def _changes(opened: LoadedCapture, device: str) -> pl.DataFrame:
     """Memory events that changed something on the device, where there are operators to have done it."""
     events = opened.tables.memory_events if opened.tables.ops.height else opened.tables.memory_events.clear()
     return with_device(events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
 
 
-def statistics(opened: Opened, query: Query) -> Listing:
+def statistics(opened: LoadedCapture, query: Query) -> Listing:
     """What operators allocated and gave back while they ran, themselves and with operators called inside."""
     device, _ = _device(opened, query)
     tables = opened.tables
@@ -250,7 +250,7 @@ def statistics(opened: Opened, query: Query) -> Listing:
     return Listing(frame.sort("self_size", "name", descending=[True, False]), columns, (("self_size", True),))
 
 
-def alive(opened: Opened, query: Query) -> dict[str, Any]:
+def alive(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Blocks that are held at one instant, largest first."""
     device, _ = _device(opened, query)
     at = query.number("at", 0)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.views import module_view
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
 from stepscope.web.row_filter import asked_step, step_numbers
@@ -16,7 +16,7 @@ from stepscope.web.row_filter import asked_step, step_numbers
 COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host Self Time", "Device Total Time", "Device Self Time")
 
 
-def modules(opened: Opened, query: Query) -> dict[str, Any]:
+def modules(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """One row per module path, parents before children; times in us. `steps` are those that can be asked for."""
     if not opened.tables.python_calls.filter(pl.col("kind") == "module").height:
         raise missing("modules", "no modules in this capture")

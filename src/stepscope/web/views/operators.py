@@ -11,7 +11,7 @@ from stepscope.analysis.operators import operator_details, outermost
 from stepscope.tables import TEXT
 from stepscope.web.csv_source import read_csv
 from stepscope.web.frames_of_stack import stack_frames
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, filtered
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
@@ -36,12 +36,12 @@ _CSV_TIMES = {
 }
 
 
-def calls(opened: Opened) -> pl.DataFrame:
+def calls(opened: LoadedCapture) -> pl.DataFrame:
     """One row per call: name, shapes, stack, six times in ns, `outer` (not inside a call of the same name), `start_ns` or null."""
     return opened.once("operator calls", lambda: _calls(opened))
 
 
-def _calls(opened: Opened) -> pl.DataFrame:
+def _calls(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
     if tables.ops.height:
         rows = operator_details(tables)
@@ -73,11 +73,11 @@ def _calls(opened: Opened) -> pl.DataFrame:
     )
 
 
-def from_csv(opened: Opened) -> bool:
+def from_csv(opened: LoadedCapture) -> bool:
     return not opened.tables.ops.height
 
 
-def _of_step(opened: Opened, query: Query) -> pl.DataFrame:
+def _of_step(opened: LoadedCapture, query: Query) -> pl.DataFrame:
     rows = calls(opened)
     chosen = in_step(opened, query, rows["start_ns"])
     return rows if chosen is None else rows.filter(chosen)
@@ -123,7 +123,7 @@ def shapes_text(shapes: pl.Expr) -> pl.Expr:
     return pl.when(shapes.is_not_null() & (shapes != "")).then("[[" + inner + "]]").otherwise(pl.lit(""))
 
 
-def operators(opened: Opened, query: Query) -> Listing:
+def operators(opened: LoadedCapture, query: Query) -> Listing:
     """Table 1."""
     group = query.choice("group", tuple(GROUPS))
     rows = _of_step(opened, query)
@@ -143,14 +143,14 @@ def operators(opened: Opened, query: Query) -> Listing:
     return Listing(frame, tuple(_columns(opened, group, on_device)), ((order, True),), tuple(notes))
 
 
-def _with_eligible(opened: Opened, frame: pl.DataFrame) -> pl.DataFrame:
+def _with_eligible(opened: LoadedCapture, frame: pl.DataFrame) -> pl.DataFrame:
     """On GPUs the operators that can use tensor cores are known by name, whatever their kernels did."""
     if opened.is_npu:
         return frame
     return frame.with_columns(eligible=pl.when(can_use(pl.col("name"))).then(pl.lit("Yes")).otherwise("eligible"))
 
 
-def _columns(opened: Opened, group: str, on_device: bool) -> list[Shown]:
+def _columns(opened: LoadedCapture, group: str, on_device: bool) -> list[Shown]:
     found = [Shown("name", "Name", "Name of the operator.")]
     if group == "op_shape":
         found.append(Shown("shapes", "Input Shapes", "Shapes of the inputs."))
@@ -191,7 +191,7 @@ def _tensor_cores() -> list[Shown]:
     ]
 
 
-def pies(opened: Opened, query: Query) -> dict[str, Any]:
+def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Largest operators by each of the four times; the rest as one sum."""
     listing = operators(opened, query)
     top = query.number("top", 10, most=1000)
@@ -214,7 +214,7 @@ def pie(frame: pl.DataFrame, key: str, top: int, *, label: str = "name", shapes:
     return {"total": total, "items": items, "other": float(largest[key].slice(cut.height).sum())}
 
 
-def stacks(opened: Opened, query: Query) -> dict[str, Any]:
+def stacks(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Table 2: one operator by call stack."""
     name = query.text("name")
     limit = query.number("limit", 200, least=1, most=2000)

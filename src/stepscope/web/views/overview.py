@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analysis.overlap import computing, intersect, merge
 from stepscope.report import switches
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 from stepscope.web.tensor_cores import uses
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
@@ -20,7 +20,7 @@ COUNTERS = ("counters of cores and caches",)
 SLOW = 3.0  # median absolute deviations above the median
 
 
-def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
+def overview(opened: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
     notes = [simulated(opened)] if opened.simulated else []
@@ -38,12 +38,12 @@ def overview(opened: Opened, workers: int = 1) -> dict[str, Any]:
     }
 
 
-def simulated(opened: Opened) -> str:
+def simulated(opened: LoadedCapture) -> str:
     """What a reader of a simulated capture has to know."""
     return SIMULATED + ", ".join(opened.facts.modelled or COUNTERS)
 
 
-def _configuration(opened: Opened, workers: int) -> list[dict[str, Any]]:
+def _configuration(opened: LoadedCapture, workers: int) -> list[dict[str, Any]]:
     facts, tables = opened.facts, opened.tables
     named = Counter(facts.device_names.values())
     devices = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in named.items())
@@ -69,7 +69,7 @@ def _configuration(opened: Opened, workers: int) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in said.items() if value is not None]
 
 
-def _npu(opened: Opened) -> tuple[list[str], list[dict[str, Any]], float | None]:
+def _npu(opened: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
     frame = npu_steps(opened)
     rows = [
         {"step": row["step"], "device": row["device"], "values": [row[name] for name in NPU], "total": _whole(row)}
@@ -82,7 +82,7 @@ def _whole(row: dict[str, Any]) -> float:
     return float(row["Computing"] + row["Communication(Not Overlapped)"] + row["Free"])
 
 
-def _other(opened: Opened) -> tuple[list[str], list[dict[str, Any]], float | None]:
+def _other(opened: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
     frame = other_steps(opened)
     rows = [
         {"step": row["step"], "device": None, "values": [row[name] for name in OTHER], "total": row["total"]}
@@ -109,7 +109,7 @@ def _steps(categories: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"categories": categories, "rows": shown, "median_us": median, "mad_us": mad}
 
 
-def _device_summary(opened: Opened) -> list[dict[str, Any]]:
+def _device_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
     tables = opened.tables
     found: list[tuple[str, Any, str]] = []
     frame = npu_steps(opened)
@@ -138,7 +138,7 @@ def _device_summary(opened: Opened) -> list[dict[str, Any]]:
     return [{"name": name, "value": value, "unit": unit} for name, value, unit in first + found]
 
 
-def _gpu_summary(opened: Opened) -> list[dict[str, Any]]:
+def _gpu_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
     """Busy time of each GPU, and occupancy of its kernels weighted by their time."""
     kernels = opened.tables.kernels
     span = kernels.select("start_ns", "end_ns")

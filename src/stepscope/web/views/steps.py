@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.analysis.overlap import intersect, merge, subtract
 from stepscope.analysis.step_time import step_trace_time
 from stepscope.web.csv_source import read_csv
-from stepscope.web.loaded import Opened
+from stepscope.web.loaded import LoadedCapture
 
 NPU = (
     "Computing", "Communication(Not Overlapped)", "Overlapped", "Free", "Bubble", "Preparing", "Stage",
@@ -23,12 +23,12 @@ _COLUMNS = {
 _SPAN = ["start_ns", "end_ns"]
 
 
-def npu_steps(opened: Opened) -> pl.DataFrame:
+def npu_steps(opened: LoadedCapture) -> pl.DataFrame:
     """step_trace_time.csv: device, step (null without steps) and values in us under their headings."""
     return opened.once("npu steps", lambda: _npu_steps(opened))
 
 
-def _npu_steps(opened: Opened) -> pl.DataFrame:
+def _npu_steps(opened: LoadedCapture) -> pl.DataFrame:
     file = opened.output_file("step_trace_time.csv")
     frame = read_csv(file) if file else None
     if frame is not None and "Computing" in frame.columns and frame.height:
@@ -51,12 +51,12 @@ def _npu_steps(opened: Opened) -> pl.DataFrame:
     )
 
 
-def other_steps(opened: Opened) -> pl.DataFrame:
+def other_steps(opened: LoadedCapture) -> pl.DataFrame:
     """For GPU and CPU: step, one column per category of `OTHER`, and `total`, in us. The parts add up to the step."""
     return opened.once("other steps", lambda: _other_steps(opened))
 
 
-def _other_steps(opened: Opened) -> pl.DataFrame:
+def _other_steps(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
     steps = tables.steps.select("step", *_SPAN)
     if not steps.height and opened.trace.count:

@@ -61,7 +61,7 @@ def read(db: Path, facts: Facts) -> Tables:
         frames["api_calls"], quality = calls.result()
         for name in WITHOUT_HOME:
             file.lost("table not read", int(file.has(name)), name)
-        tables = Tables({name: frame for name, frame in frames.items() if frame.height}).noting(*file.quality, *quality)
+        tables = Tables({name: frame for name, frame in frames.items() if frame.height}).with_quality(*file.quality, *quality)
     return _with_analysis(tables, db)
 
 
@@ -73,7 +73,7 @@ def _with_analysis(tables: Tables, db: Path) -> Tables:
             try:
                 return attached(tables, read_analysis(path))
             except CaptureError as error:
-                tables = tables.noting(lost(str(path), "database not read", 1, str(error.cause)))
+                tables = tables.with_quality(lost(str(path), "database not read", 1, str(error.cause)))
     return tables
 
 

@@ -28,7 +28,7 @@ def read_analysis(db: Path) -> dict[str, pl.DataFrame]:
             "collective_links": _links(links),
             "StepTraceTime": file.frame("StepTraceTime") if file.has("StepTraceTime") else _no_steps(),
         }
-        return {**frames, "quality": Tables().noting(*file.quality)["quality"]}
+        return {**frames, "quality": Tables().with_quality(*file.quality)["quality"]}
 
 
 def attached(tables: Tables, analysis: dict[str, pl.DataFrame]) -> Tables:
@@ -49,7 +49,7 @@ def attached(tables: Tables, analysis: dict[str, pl.DataFrame]) -> Tables:
     groups = analysis["collective_times"].select("name", pl.col("group").alias("hash")).unique("name", keep="first")
     known = collectives.join(groups, on="name", how="left", maintain_order="left")
     frames["collectives"] = collectives.with_columns(known.select(pl.coalesce("group", "hash").alias("group")).to_series())
-    return tables.but(**frames).noting(analysis["quality"])
+    return tables.replace(**frames).with_quality(analysis["quality"])
 
 
 def _times(rows: pl.DataFrame) -> pl.DataFrame:

@@ -47,7 +47,7 @@ def with_database(facts: Facts, db: Database) -> Facts:
         new |= {key: found[key] for key in ("session_start_ns", "session_end_ns")}
     if facts.metadata:
         new["metadata"] = {**found["metadata"], **facts.metadata}
-    return facts.but(source=facts.source or "ascend_db", **new)
+    return facts.replace(source=facts.source or "ascend_db", **new)
 
 
 def _generation(version: str, db: Database) -> str:

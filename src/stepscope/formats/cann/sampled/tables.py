@@ -96,7 +96,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
                     rows.setdefault(table, []).append(kept)
                     losses.append(lost(f"{part.path.name}/{table}", "samples from before the start", early))
     tables = {name: ALL_TABLES[name].conform(pl.concat(frames, how="diagonal_relaxed")) for name, frames in rows.items()}
-    return Tables(tables).noting(*(row for row in losses if row.height))
+    return Tables(tables).with_quality(*(row for row in losses if row.height))
 
 
 def _found(part: Part, wide: bool) -> Iterator[Found]:
@@ -146,7 +146,7 @@ def with_op_names(tables: Tables, kernels: pl.DataFrame) -> Tables:
     )
     ran = tasks.join(operators, on=key).filter(pl.col("finish_ns").is_between("start_ns", "end_ns"))
     named = tasks.join(ran.unique("row", keep="first").select("row", "operator"), on="row", how="left", maintain_order="left")
-    return tables.but(
+    return tables.replace(
         cache_rates=ALL_TABLES["cache_rates"].conform(rates.with_columns(pl.coalesce("operator", "op_name").alias("op_name"))),
         aicpu_tasks=ALL_TABLES["aicpu_tasks"].conform(named.with_columns(pl.coalesce("operator", "node").alias("node"))),
     )
