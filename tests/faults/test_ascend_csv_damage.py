@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend import hardware, memory, msprof_output
+from stepscope.formats.ascend import hardware, kernel_details, memory, msprof_output
 from stepscope.formats.ascend import text as ascend_text
-from stepscope.formats.ascend.kernel_details import read_kernels
 from stepscope.tables import Facts
 
 HEADER = "Device_id,Name,Accelerator Core,Start Time(us),Duration(us),Block Num,Input Shapes,aiv_time(us)\n"
@@ -24,7 +23,7 @@ def read(folder: Path, content: bytes) -> tuple[pl.DataFrame, dict[str, int]]:
     path = folder / "kernel_details.csv"
     path.write_bytes(content)
     quality: list[pl.DataFrame] = []
-    rows = read_kernels([path], quality=quality)
+    rows = kernel_details.read([path], quality=quality)
     lost = {
         issue: count for frame in quality for issue, count in frame.select(pl.col("issue").cast(pl.String), "count").iter_rows()
     }

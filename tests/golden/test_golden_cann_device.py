@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from stepscope.formats import NONE32
 from stepscope.formats.ascend.metric_names import is_metric, to_canonical
 from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.folder import open_prof
 
 A2 = ("a2_elementwise_1task", "a2_torch_add_2100tasks", "a2_pypto_mix_aicpu_event")
 ONE_CORE = "a310b_addcmul_1task"
-NONE32 = 4294967295
 
 
 def _side(golden: Path, name: str) -> DeviceSide:

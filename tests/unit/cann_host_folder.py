@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.host.side import HostSide, read_host
-from stepscope.formats.cann.layouts import API_EVENT, EVENT_END, HOST_MAGIC, NONE32, TASK_TRACK, Layout
+from stepscope.formats.cann.layouts import API_EVENT, EVENT_END, HOST_MAGIC, TASK_TRACK, Layout
 
 ACL, MODEL, NODE, HCCL, RUNTIME = 20000, 15000, 10000, 5500, 5000
 LAUNCH, STEP_INFO, MASTER = 5, 0x10005, 0x10001

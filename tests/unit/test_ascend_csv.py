@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend import hardware, memory, msprof_output
+from stepscope.formats.ascend import hardware, kernel_details, memory, msprof_output, task_time
 from stepscope.formats.ascend import text as ascend_text
-from stepscope.formats.ascend.kernel_details import guess_compute, join_collectives, join_compute, read_kernels, read_tasks
+from stepscope.formats.ascend.matching import guess_compute, join_collectives, join_compute
 from stepscope.formats.ascend.metric_names import CSV_COLUMNS, csv_columns, is_metric, to_canonical, to_csv
 from stepscope.tables import ALL_TABLES, Facts
 
@@ -51,7 +51,7 @@ def timeline(**columns: object) -> pl.DataFrame:
 
 def test_kernel_rows_of_g1(tmp_path):
     quality: list[pl.DataFrame] = []
-    rows = read_kernels([write(tmp_path, "kernel_details.csv", G1)], quality=quality)
+    rows = kernel_details.read([write(tmp_path, "kernel_details.csv", G1)], quality=quality)
     assert rows.compute.height == 2
     first = rows.compute.row(0, named=True)
     assert (first["start_ns"], first["end_ns"], first["duration_ns"]) == (T0, T0 + 55161, 55161.0)
@@ -91,14 +91,14 @@ def test_kernel_rows_of_g1(tmp_path):
 )  # fmt: skip
 def test_columns_are_found_by_name(tmp_path, text):
     quality: list[pl.DataFrame] = []
-    row = read_kernels([write(tmp_path, "k.csv", text)], quality=quality).compute.row(0, named=True)
+    row = kernel_details.read([write(tmp_path, "k.csv", text)], quality=quality).compute.row(0, named=True)
     names = ("device", "name", "op_type", "core", "start_ns", "end_ns", "block_num")
     assert tuple(row[name] for name in names) == (3, "k", "T", "AI_CORE", 5001, 7001, 9)
     assert rows_lost(quality) == []
 
 
 def test_csv_rows_join_their_timeline_tasks(tmp_path):
-    rows = read_kernels([write(tmp_path, "kernel_details.csv", G1)], quality=[])
+    rows = kernel_details.read([write(tmp_path, "kernel_details.csv", G1)], quality=[])
     tasks = timeline(
         device=[0, 0, 0],
         start_ns=[T0 - 10, T0, T0 + 500_000],
@@ -124,7 +124,7 @@ def test_csv_rows_join_their_timeline_tasks(tmp_path):
 
 def test_two_kernels_of_one_name_and_start_keep_their_own_row(tmp_path):
     text = "Name,Type,Stream ID,Task ID,Start Time(us),Duration(us)\nk,A,1,1,5,1\nk,B,2,9,5,1\nk,C,3,4,5,1\n"
-    rows = read_kernels([write(tmp_path, "k.csv", text)], quality=[])
+    rows = kernel_details.read([write(tmp_path, "k.csv", text)], quality=[])
     tasks = timeline(
         start_ns=[5000] * 3, name=["k"] * 3, stream=[3, 2, 7], task_id=[4, 9, 1], kind=["other"] * 3, duration_ns=[1.0] * 3
     )
@@ -134,7 +134,9 @@ def test_two_kernels_of_one_name_and_start_keep_their_own_row(tmp_path):
 
 def test_metrics_follow_their_kernel_when_rows_are_sorted(tmp_path):
     text = "Device_id,Name,Start Time(us),Duration(us),aiv_time(us)\n1,a,9,1,0.5\n0,b,8,1,0.25\n0,c,7,1,N/A\n"
-    kernels, metrics = join_compute(ALL_TABLES["kernels"].empty(), read_kernels([write(tmp_path, "k.csv", text)], quality=[]))
+    kernels, metrics = join_compute(
+        ALL_TABLES["kernels"].empty(), kernel_details.read([write(tmp_path, "k.csv", text)], quality=[])
+    )
     assert kernels["name"].to_list() == ["c", "b", "a"]
     assert metrics.rows() == [(1, 250.0), (2, 500.0)]
 
@@ -142,14 +144,14 @@ def test_metrics_follow_their_kernel_when_rows_are_sorted(tmp_path):
 def test_kernel_that_carries_out_a_collective_is_a_task(tmp_path):
     header = "Name,Accelerator Core,Start Time(us),Duration(us)"
     text = f"{header}\nallreduceAivKernel,COMMUNICATION,1,1\nhcom_allReduce__1_0_1,COMMUNICATION,1,1\n"
-    rows = read_kernels([write(tmp_path, "k.csv", text)], quality=[])
+    rows = kernel_details.read([write(tmp_path, "k.csv", text)], quality=[])
     assert rows.compute.select("name", "kind").rows() == [("allreduceAivKernel", "communication")]
     assert rows.collectives["name"].to_list() == ["hcom_allReduce__1_0_1"]
 
 
 def test_operators_only_in_the_csv_move_the_numbers_of_transfers(tmp_path):
     text = "Name,Type,Accelerator Core,Start Time(us),Duration(us)\nfirst,t,HCCL,1,1\nsecond,t,HCCL,5.000,1\n"
-    rows = read_kernels([write(tmp_path, "k.csv", text)], quality=[]).on(0)
+    rows = kernel_details.read([write(tmp_path, "k.csv", text)], quality=[]).on(0)
     operators = ALL_TABLES["collectives"].conform(
         pl.DataFrame({"device": [0], "start_ns": [5001], "end_ns": [6001], "name": ["second"]})
     )
@@ -165,7 +167,7 @@ def test_task_time_stands_in_for_a_timeline(tmp_path):
         "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)\n"
         "0,k,AI_CORE,2,1,1.5,10.000\t,11.500\t\n0,N/A,EVENT_RECORD_SQE,2,2,0.1,12.000\t,12.100\t\n0,N/A,MEMCPY_ASYNC,2,3,1,13.000\t,14.000\t\n"
     )
-    tasks = read_tasks([write(tmp_path, "task_time_1.csv", text)], quality=[])
+    tasks = task_time.read([write(tmp_path, "task_time_1.csv", text)], quality=[])
     assert tasks.select("name", "kind", "start_ns", "end_ns").rows() == [
         ("k", "compute", 10_000, 11_500), ("EVENT_RECORD_SQE", "event", 12_000, 12_100), ("MEMCPY_ASYNC", "memcpy", 13_000, 14_000),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from cann_host_folder import ACL, HCCL, LAUNCH, MASTER, MODEL, NODE, RUNTIME, STEP_INFO, HostFolder, tensor
 
 from stepscope.analysis.statistics import api_statistic
+from stepscope.formats import NONE32
 from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.folder import Prof
 from stepscope.formats.cann.host import operators
@@ -20,7 +21,6 @@ from stepscope.formats.cann.layouts import (
     MSPROFTX,
     NODE_ATTR_INFO,
     NODE_BASIC_INFO,
-    NONE32,
     TASK_MEMORY_INFO,
     TENSOR_INFO,
 )

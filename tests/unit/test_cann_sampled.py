@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from sampled_folder import DEVICE_TICK_0, HOST_TICK_0, ZERO, losses, points, records, sampled
+from stepscope.formats import NONE32
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.sampled.tables import DEVICE_FILES, DEVICE_RECORDS, HOST_FILES, with_op_names
 from stepscope.tables import ALL_TABLES
@@ -96,7 +97,7 @@ def test_ddr_sums_channels_and_counts_from_the_start(tmp_path, chip, access):
         (3 * SECOND_US, megabyte, 0, 0), (3 * SECOND_US, 4 * megabyte, 1, 0),
     ]  # fmt: skip
     names = ("time_us", "count", "event", "instance")
-    data = records(layouts.DDR, *({**dict(zip(names, row, strict=True)), "master": layouts.NONE32} for row in rows))
+    data = records(layouts.DDR, *({**dict(zip(names, row, strict=True)), "master": NONE32} for row in rows))
     data += records(layouts.DDR, {"time_us": SECOND_US, "count": 5, "master": 3})
     tables = sampled(tmp_path, {"ddr.data": data}, platform_version=chip)
     assert points(tables, "DDR") == {

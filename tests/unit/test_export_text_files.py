@@ -9,9 +9,9 @@ import pytest
 from capture_rows import collective, collectives, kernels, op, ops, rows, task
 
 from stepscope.errors import CaptureError
-from stepscope.export import task_time
 from stepscope.export.parquet import write_parquet
 from stepscope.export.text_files import write_text
+from stepscope.formats.ascend import task_time
 from stepscope.render.atomic import replacing
 from stepscope.tables import Facts, Tables
 
@@ -126,7 +126,7 @@ def test_no_rows_no_file(tmp_path):
 
 
 def test_a_disk_that_fills_up_keeps_what_is_complete(tmp_path, monkeypatch):
-    def fill_up(path, frame, columns):
+    def fill_up(path, frame, columns, line_end):
         if not frame.height:
             return []
         with replacing(path) as handle:

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from capture_rows import MAIN, api, api_calls, collective, collectives, kernels, rows, tables, task
 
-from stepscope.export.counter_cells import thousandths
+from stepscope.export.kernel_details import waited
 from stepscope.export.msprof import write_msprof
-from stepscope.export.msprof.op_summary import waited
 from stepscope.formats.ascend.metric_names import csv_columns
+from stepscope.render.csv_file import thousandths
 from stepscope.tables import Facts
 
 EPOCH = 1_784_177_114_188_308_150  # a time of today: floats of microseconds are 0.25 apart

@@ -17,9 +17,15 @@ from stepscope.tables.api_levels import API_LEVELS
 
 Ints = npt.NDArray[np.int64]
 
+COMMUNICATION = "COMMUNICATION"
 NO_OPERATOR = ("WRITE_BACK", "INVALID")
-NO_REPORT = ("HCCL_AI_CPU", "COMMUNICATION")
+NO_REPORT = ("HCCL_AI_CPU", COMMUNICATION)
 NO_KERNEL = (*NO_OPERATOR, *NO_REPORT)
+# What is listed of a kernel, besides its times.
+DETAILS = (
+    "name", "op_type", "op_state", "core", "model_id", "task_id", "stream", "block_num", "mix_block_num", "hf32", "context_id",
+    "input_shapes", "input_dtypes", "input_formats", "output_shapes", "output_dtypes", "output_formats",
+)  # fmt: skip
 
 
 def kernel_rows(tables: Tables) -> pl.DataFrame:
@@ -42,6 +48,22 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
     return rows.with_columns(_length(), wait_ns=waits(), step=steps)
 
 
+def with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:
+    """The listed rows with what their tables say about them; `kernel` is the row of `kernels`."""
+    only = tables.facts.device_ids[0] if len(tables.facts.device_ids) == 1 else None
+    listed = listed.with_row_index("at").with_columns(pl.col("device").fill_null(pl.lit(only, pl.Int32)))
+    of_kernels = listed.filter(pl.col("table") == "kernels")
+    of_collectives = listed.filter(pl.col("table") == "collectives")
+    kernels = tables.kernels.select(pl.col(DETAILS).gather(of_kernels["row"]))
+    kernels = pl.concat([of_kernels.with_columns(kernel=pl.col("row")), kernels], how="horizontal")
+    if not of_collectives.height:
+        return kernels
+    core = pl.lit(COMMUNICATION).cast(TEXT).alias("core")
+    operators = tables.collectives.select(pl.col("name", "op_type", "model_id").gather(of_collectives["row"])).with_columns(core)
+    operators = pl.concat([of_collectives, operators], how="horizontal")
+    return pl.concat([kernels, operators], how="diagonal").sort("at")
+
+
 def waits() -> pl.Expr:
     """Time between the end of the row before on the same device and the start of this one."""
     gap = pl.col("start_ns") - pl.col("start_ns").shift(1) - _length().shift(1)
@@ -58,7 +80,7 @@ def _core_is_none_of(cores: tuple[str, ...]) -> pl.Expr:
 
 def _is_row() -> pl.Expr:
     # Of the kernels that do communication, only those on vector cores are rows of their own (cann-raw.md 7.2).
-    on_vector_core = (pl.col("core") == "COMMUNICATION") & pl.col("name").cat.ends_with("AivKernel")
+    on_vector_core = (pl.col("core") == COMMUNICATION) & pl.col("name").cat.ends_with("AivKernel")
     return (pl.col("kind") == "compute") & (_core_is_none_of(NO_KERNEL) | on_vector_core.fill_null(False))
 
 

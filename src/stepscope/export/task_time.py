@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""task_time: every task of the device with the function it ran (outputs.md 10, cann-raw.md 7.2)."""
+"""Which tasks task_time.csv lists (outputs.md 10, cann-raw.md 7.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.sub_tasks import HOLDERS
-from stepscope.render.csv_file import NOT_KNOWN, Cells, lasting, moment, text, whole, write_csv
+from stepscope.formats.ascend import task_time
 from stepscope.tables import Tables
 
 _TASK = ["device", "stream", "task_id", "batch_id"]
@@ -16,31 +16,26 @@ _TASK = ["device", "stream", "task_id", "batch_id"]
 
 def write(tables: Tables, folder: Path) -> list[Path]:
     """Write the file; none without rows."""
-    return write_csv(folder / "task_time.csv", *rows_and_columns(tables))
+    return task_time.write(folder / task_time.FILE, shown_tasks(tables.kernels))
 
 
-def rows_and_columns(tables: Tables) -> tuple[pl.DataFrame, list[Cells]]:
-    """The tasks by start, and what the file shows of them."""
-    rows = _listed(tables.kernels).sort("start_ns", "device", maintain_order=True)
+def write_of_msprof(tables: Tables, path: Path) -> list[Path]:
+    """Write msprof's own file; none without rows."""
+    return task_time.write(path, shown_tasks(tables.kernels), line_end="\n")
+
+
+def shown_tasks(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The tasks by start, with the function each ran as its name and what the host queued as its type."""
+    rows = _listed(kernels).sort("start_ns", "device", maintain_order=True)
     # Sources that do not record functions name the operator; a task that is none has no name then.
     named = pl.when(pl.col("kind").is_in(["compute", "communication"])).then("name")
     # The device type that the timeline shows of copies is not what the host queued.
     queued = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
-    rows = rows.with_columns(
-        function=pl.col("kernel_name") if rows["kernel_name"].count() else named,
-        kind=pl.coalesce("core", queued, "task_type", "host_task_type"),
-        lasted_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
+    return rows.with_columns(
+        name=pl.col("kernel_name") if rows["kernel_name"].count() else named,
+        task_type=pl.coalesce("core", queued, "task_type", "host_task_type"),
+        duration_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
     )
-    return rows, [
-        whole("Device_id", "device", NOT_KNOWN),
-        text("kernel_name", "function", NOT_KNOWN),
-        text("kernel_type", "kind", NOT_KNOWN),
-        whole("stream_id", "stream", NOT_KNOWN),
-        whole("task_id", "task_id", NOT_KNOWN),
-        lasting("task_time(us)", rows["lasted_ns"]),
-        moment("task_start(us)", rows, "start_ns"),
-        moment("task_stop(us)", rows, "end_ns"),
-    ]
 
 
 def _listed(kernels: pl.DataFrame) -> pl.DataFrame:

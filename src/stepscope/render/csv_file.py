@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from stepscope.render.number_forms import THOUSANDTHS, THOUSANDTHS_TAB
 
 NOT_KNOWN = "N/A"
 Cells = tuple[str, Sequence[Part]]
+_THOUSANDTH = Decimal("0.001")
+_MOST_THOUSANDTHS = 1e15  # above, floats have no thousandths to round
 
 
 def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells], line_end: str = "\r\n") -> list[Path]:
@@ -92,6 +95,21 @@ def whole_ns(values: pl.Series) -> pl.Series:
     off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)
     whole[tie] = np.where(off > 0, below + 1, np.where(off < 0, below, np.rint(below + 0.5)))
     column = pl.Series(values.name, whole)
+    return column.set(values.is_null(), None) if values.null_count() else column
+
+
+def thousandths(values: pl.Series) -> pl.Series:
+    """Whole thousandths of floats; halves of what the float looks like go away from zero, as in SQLite."""
+    numbers = np.clip(values.cast(pl.Float64).fill_null(0.0).fill_nan(0.0).to_numpy(), -_MOST_THOUSANDTHS, _MOST_THOUSANDTHS)
+    scaled = np.abs(numbers) * 1000.0
+    whole = np.floor(scaled + 0.5)
+    near = np.flatnonzero(np.abs(scaled - np.floor(scaled) - 0.5) < 1e-6)
+    if near.size:
+        # The thousandfold is rounded itself: that of 0.5055 is less than 505.5.
+        distinct, places = np.unique(np.abs(numbers[near]), return_inverse=True)
+        exact = [int(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_HALF_UP) * 1000) for value in distinct.tolist()]
+        whole[near] = np.array(exact, dtype=np.float64)[places]
+    column = pl.Series(values.name, np.where(numbers < 0, -whole, whole).astype(np.int64))
     return column.set(values.is_null(), None) if values.null_count() else column
 
 

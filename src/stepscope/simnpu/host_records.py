@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.formats.cann.layouts import NONE32
+from stepscope.formats import NONE32
 from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
 from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS, SLAVE

@@ -9,7 +9,8 @@ import polars as pl
 
 from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.export.ascend_db.numbers import after
-from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, OLD_ENUMS
+from stepscope.formats import NONE32
+from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, OLD_ENUMS
 from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import Tables
 
@@ -130,10 +131,10 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
         pl.col("global_task_id").alias("globalTaskId"),
         pl.col("pid").alias("globalPid"),
         strings.of(rows["type"], 0, missing="N/A").alias("taskType"),
-        pl.col("context_id").fill_null(NO_ID).alias("contextId"),
+        pl.col("context_id").fill_null(NONE32).alias("contextId"),
         pl.col("stream").alias("streamId"),
         pl.col("task_id").alias("taskId"),
-        pl.col("model_id").fill_null(NO_ID).alias("modelId"),
+        pl.col("model_id").fill_null(NONE32).alias("modelId"),
     )
 
 
@@ -240,12 +241,12 @@ def _links(transfers: pl.DataFrame, collectives: pl.DataFrame, strings: StringId
         described["name"].gather(owner).fill_null(nowhere),
         pl.col("global_task_id").alias("globalTaskId"),
         strings.of(transfers["task_type"], 0, missing="N/A").alias("taskType"),
-        pl.col("plane").fill_null(NO_ID).alias("planeId"),
+        pl.col("plane").fill_null(NONE32).alias("planeId"),
         described["groupName"].gather(owner).fill_null(nowhere),
         pl.col("notify_id").cast(pl.String).cast(pl.Int64, strict=False).fill_null(NO_NOTIFY).alias("notifyId"),
         pl.coalesce(_number(transfers["rdma_type"], rdma_types), no_rdma).alias("rdmaType"),
-        pl.col("src_rank").fill_null(NO_ID).alias("srcRank"),
-        pl.col("dst_rank").fill_null(NO_ID).alias("dstRank"),
+        pl.col("src_rank").fill_null(NONE32).alias("srcRank"),
+        pl.col("dst_rank").fill_null(NONE32).alias("dstRank"),
         _number(transfers["transport"], ENUMS["ENUM_HCCL_TRANSPORT_TYPE"], _NO_TYPE).alias("transportType"),
         pl.col("bytes").fill_null(-1).alias("size"),
         _number(transfers["data_type"], ENUMS["ENUM_HCCL_DATA_TYPE"], _NO_TYPE).alias("dataType"),

@@ -8,12 +8,12 @@ import polars as pl
 
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.export.ascend_db.numbers import after
+from stepscope.formats import NONE32
 from stepscope.formats.ascend.db.schema import (
     ENUMS,
     FRAMEWORK_CONNECTIONS,
     FRAMEWORK_STRINGS,
     NO_DEVICE_MARK,
-    NO_ID,
     OP,
     PROFILER_DB,
     QUEUE,
@@ -218,8 +218,8 @@ def mark_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     return marks.select(
         *_span(),
         pl.coalesce(kind, guessed).alias("eventType"),
-        pl.col("range_id").fill_null(NO_ID).alias("rangeId"),
-        pl.col("category").fill_null(NO_ID).alias("category"),
+        pl.col("range_id").fill_null(NONE32).alias("rangeId"),
+        pl.col("category").fill_null(NONE32).alias("category"),
         strings.of(marks["message"], 0, missing="").alias("message"),
         global_tid().alias("globalTid"),
         (pl.col("pid") * (1 << 32) + pl.coalesce("end_tid", "tid")).alias("endGlobalTid"),

@@ -8,11 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.memory.blocks import record_rows
-from stepscope.analysis.statistics import kernel_rows
 from stepscope.export import communication_json, hardware_csv, kernel_details, memory_csv, statistics_csv, step_trace_time
 from stepscope.export.mindspore import data_files, trace
 from stepscope.export.outputs import Condition, Output
-from stepscope.render.csv_file import fraction, moment, text, whole, write_csv
+from stepscope.render.csv_file import fraction, moment, text, write_csv
 from stepscope.tables import TEXT, Facts, Tables
 
 MB = 1048576.0
@@ -22,19 +21,6 @@ _THEIRS, _OURS = {"MindSpore": "PTA"}, {"PTA": "MindSpore", "PTA+GE": "MindSpore
 def database_names(rank: int) -> tuple[str, str]:
     """The capture's own database and that of the communication analysis."""
     return f"ascend_mindspore_profiler_{max(rank, 0)}.db", "communication_analyzer.db"
-
-
-def write_kernel_details(tables: Tables, folder: Path) -> list[Path]:
-    """Every kernel, with `Step ID` first where there are steps; the device is not named."""
-    listed = kernel_rows(tables)
-    if not listed.height:
-        return []
-    rows = kernel_details.with_details(tables, listed)
-    has_steps = tables.steps["device_start_ns"].count() > 0
-    # Levels are about the device: what is known of kernels on the processor is always shown.
-    level = "" if tables.facts.device_kind == "cpu" else tables.facts.level
-    columns = [*([whole("Step ID", "step")] if has_steps else []), *kernel_details.cells(tables, rows, level)]
-    return write_csv(folder / "kernel_details.csv", rows, columns)
 
 
 def write_step_trace_time(tables: Tables, folder: Path) -> list[Path]:
@@ -81,7 +67,7 @@ def _switch(name: str) -> Condition:
 
 
 OUTPUTS = (
-    Output(write_kernel_details),
+    Output(kernel_details.write_of_mindspore),
     Output(write_step_trace_time),
     Output(write_operator_details, _switch("record_shapes")),
     Output(statistics_csv.write_op_statistic, lambda facts: _detailed(facts) or not _device(facts)),

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.export import task_time
-from stepscope.export.msprof import csv_cells, database, op_summary, statistics, trace
+from stepscope.export import kernel_details, task_time
+from stepscope.export.msprof import database, statistics, trace
 from stepscope.render.atomic import make_folder
 from stepscope.tables import Facts, Tables
 
@@ -29,15 +29,11 @@ def _has_types(facts: Facts) -> bool:
     return facts.level != "Level0"
 
 
-def _write_task_time(tables: Tables, path: Path) -> list[Path]:
-    return csv_cells.write(path, *task_time.rows_and_columns(tables))
-
-
 OUTPUTS = (
-    Output("op_summary_{}.csv", op_summary.write),
+    Output("op_summary_{}.csv", kernel_details.write_op_summary),
     Output("op_statistic_{}.csv", statistics.write_op_statistic, _has_types),
     Output("api_statistic_{}.csv", statistics.write_api_statistic),
-    Output("task_time_{}.csv", _write_task_time),
+    Output("task_time_{}.csv", task_time.write_of_msprof),
     Output("communication_statistic_{}.csv", statistics.write_communication_statistic, _has_types),
     Output("msprof_{}.json", trace.write),
     Output("msprof_{}.db", database.write),

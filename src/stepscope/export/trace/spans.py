@@ -9,11 +9,12 @@ import polars as pl
 
 from stepscope.analysis.sub_tasks import without_parents
 from stepscope.export.trace.timeline import Timeline
+from stepscope.formats import NONE32
 from stepscope.render.json_text import escaped, number, several_lines
 from stepscope.render.lines import Label, Lines, Part, Text, Whole
 from stepscope.render.microseconds import Clock
 
-NONE32 = "4294967295"
+_NONE = str(NONE32)
 NO_NOTIFY = "18446744073709551615"
 API_PREFIX = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 
@@ -89,9 +90,9 @@ def _api_calls(frame: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
 
 def _task_args(frame: pl.DataFrame) -> list[Part]:
     args: list[Part] = [
-        '"Model Id": ', Whole("model_id", NONE32), ', "Task Type": "', Text("task_type", missing="N/A"),
-        '", "Physic Stream Id": ', Whole("stream", "0"), ', "Task Id": ', Whole("task_id", NONE32),
-        ', "Batch Id": ', Whole("batch_id", "0"), ', "Subtask Id": ', Whole("context_id", NONE32),
+        '"Model Id": ', Whole("model_id", _NONE), ', "Task Type": "', Text("task_type", missing="N/A"),
+        '", "Physic Stream Id": ', Whole("stream", "0"), ', "Task Id": ', Whole("task_id", _NONE),
+        ', "Batch Id": ', Whole("batch_id", "0"), ', "Subtask Id": ', Whole("context_id", _NONE),
         ', "connection_id": ', Whole("connection_id", "-1"),
     ]  # fmt: skip
     if frame["bytes"].count():
@@ -112,7 +113,7 @@ def _collective_args() -> list[Part]:
     }
     return [
         (pl.lit('"rank_size": ') + pl.col("rank_size").cast(pl.String) + pl.lit(", ")),
-        '"connection_id": ', Whole("connection_id", "-1"), ', "model id": ', Whole("model_id", NONE32),
+        '"connection_id": ', Whole("connection_id", "-1"), ', "model id": ', Whole("model_id", _NONE),
         ', "data_type": "', Text("data_type", missing="N/A"), '", "alg_type": "', Text("alg_type", missing="N/A"), '"',
         *_optional("count"), *(_value(name, text) for name, text in answer.items()),
     ]  # fmt: skip
@@ -122,13 +123,13 @@ def _transfer_args() -> list[Part]:
     return [
         '"notify_id": "', Text("notify_id", missing=NO_NOTIFY), '"',
         _value("duration estimated(us)", number(pl.col("estimated_us"))),
-        ', "stream id": ', Whole("stream", NONE32), ', "task id": ', Whole("task_id", NONE32),
-        ', "context id": ', Whole("context_id", NONE32), ', "task type": "', Text("task_type"),
-        '", "src rank": ', Whole("src_rank", NONE32), ', "dst rank": ', Whole("dst_rank", NONE32),
+        ', "stream id": ', Whole("stream", _NONE), ', "task id": ', Whole("task_id", _NONE),
+        ', "context id": ', Whole("context_id", _NONE), ', "task type": "', Text("task_type"),
+        '", "src rank": ', Whole("src_rank", _NONE), ', "dst rank": ', Whole("dst_rank", _NONE),
         ', "transport type": "', Text("transport", missing="INVALID_TYPE"), '", "size(Byte)": ', Whole("bytes", "0"),
         ', "data type": "', Text("data_type", missing="INVALID_TYPE"),
         '", "link type": "', Text("link", missing="INVALID_TYPE"), '"',
-        _value("bandwidth(GB/s)", number(pl.col("bandwidth"))), ', "model id": ', Whole("model_id", NONE32),
+        _value("bandwidth(GB/s)", number(pl.col("bandwidth"))), ', "model id": ', Whole("model_id", _NONE),
     ]  # fmt: skip
 
 

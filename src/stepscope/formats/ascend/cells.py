@@ -9,14 +9,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from stepscope.formats import NONE32
+from stepscope.formats.ascend.columns import NS_PER_US, Column, Kind
+from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.tables import TEXT, lost
 
-Kind = Literal["text", "shapes", "count", "number", "time"]
 Quality = list[pl.DataFrame]
 
 _DTYPE: dict[str, pl.DataType] = {
@@ -25,26 +26,10 @@ _DTYPE: dict[str, pl.DataType] = {
 _RESULT: dict[str, pl.DataType] = {
     "text": TEXT, "shapes": TEXT, "count": pl.Int64(), "number": pl.Float64(), "time": pl.Int64(),
 }  # fmt: skip
-_MISSING = ["N/A", ""]
-_NONE = 4294967295  # outputs.md 1: "none" of an unsigned number
+_MISSING = [NOT_KNOWN, ""]
 _LINE_BLOCK = 1 << 18  # fits the cache, which is what makes counting fast
 _NEW_LINE = ord("\n")
 _MEND_LINES = 20_000
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One wanted column: the name it gets, the names it may have (best first) and the factor to the wanted unit."""
-
-    to: str
-    kind: Kind
-    names: Mapping[str, float]
-    needed: bool = False
-
-
-def cell(to: str, kind: Kind, *names: str, needed: bool = False) -> Cell:
-    """A wanted column that keeps its unit."""
-    return Cell(to, kind, dict.fromkeys(names, 1.0), needed)
 
 
 @dataclass(frozen=True)
@@ -69,11 +54,13 @@ class Further:
     rename: Callable[[str], tuple[str, float]] = field(default=lambda name: (name, 1.0))
 
 
-def read_cells(paths: Iterable[Path], cells: Sequence[Cell], *, quality: Quality, further: Further | None = None) -> pl.DataFrame:
+def read_cells(
+    paths: Iterable[Path], columns: Sequence[Column], *, quality: Quality, further: Further | None = None
+) -> pl.DataFrame:
     """One frame of the wanted columns from all files, in order; a column that no file has is null."""
-    schema = {item.to: _RESULT[item.kind] for item in cells}
+    schema = {item.key: _RESULT[item.kind] for item in columns}
     frames = [pl.DataFrame(schema=schema)]
-    frames += [frame for path in paths if (frame := _read_file(path, cells, further, quality)) is not None]
+    frames += [frame for path in paths if (frame := _read_file(path, columns, further, quality)) is not None]
     return pl.concat(frames, how="diagonal")
 
 
@@ -119,13 +106,13 @@ def _split(line: str) -> list[str]:
         return []
 
 
-def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quality: Quality) -> pl.DataFrame | None:
+def _read_file(path: Path, columns: Sequence[Column], further: Further | None, quality: Quality) -> pl.DataFrame | None:
     names = header(path)
     if not any(names):
         readable = os.access(path, os.R_OK)
         quality.append(lost(path.name, "empty file" if readable else "file not readable", 1, "no header line"))
         return None
-    chosen, missing = _choose(names, cells, further)
+    chosen, missing = _choose(names, columns, further)
     if missing:
         quality.append(lost(path.name, "columns missing", len(missing), f"file not read: it has no {', '.join(missing)}"))
         return None
@@ -137,19 +124,20 @@ def _read_file(path: Path, cells: Sequence[Cell], further: Further | None, quali
         raw = None
     if raw is None or raw.height != max(lines, 0):
         raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
-    return _shape(path.name, raw, chosen, cells, quality)
+    return _shape(path.name, raw, chosen, columns, quality)
 
 
-def _choose(names: list[str], cells: Sequence[Cell], further: Further | None) -> tuple[list[_Chosen], list[str]]:
+def _choose(names: list[str], columns: Sequence[Column], further: Further | None) -> tuple[list[_Chosen], list[str]]:
     """The columns to read, and the needed ones that are not there."""
     place = {name: index for index, name in reversed(list(enumerate(names)))}
     chosen, missing = [], []
-    for item in cells:
-        found = next((name for name in item.names if name in place), None)
+    for item in columns:
+        titles = item.names
+        found = next((name for name in titles if name in place), None)
         if found is not None:
-            chosen.append(_Chosen(place[found], found, item.to, item.kind, item.names[found], item.needed))
+            chosen.append(_Chosen(place[found], found, item.key, item.kind, titles[found], item.needed))
         elif item.needed:
-            missing.append(" / ".join(item.names))
+            missing.append(" / ".join(titles))
     if further is not None:
         taken = {item.index for item in chosen}
         for name, index in place.items():
@@ -219,7 +207,7 @@ def _text_cells(lines: list[str], width: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.all().replace(dict.fromkeys(_MISSING)))
 
 
-def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], cells: Sequence[Cell], quality: Quality) -> pl.DataFrame:
+def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], columns: Sequence[Column], quality: Quality) -> pl.DataFrame:
     frame = raw.select(_value(item, raw[item.column]).alias(item.to) for item in chosen)
     _count_unread(name, raw, frame, chosen, quality)
     needed = [item.to for item in chosen if item.needed]
@@ -228,8 +216,8 @@ def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], cells: Sequence[
         titles = ", ".join(item.name for item in chosen if item.needed)
         quality.append(lost(name, "rows incomplete", frame.height - kept.height, f"without one of {titles}"))
         frame = kept
-    absent = [item for item in cells if item.to not in frame.columns]
-    return frame.with_columns(pl.lit(None, dtype=_RESULT[item.kind]).alias(item.to) for item in absent)
+    absent = [item for item in columns if item.key not in frame.columns]
+    return frame.with_columns(pl.lit(None, dtype=_RESULT[item.kind]).alias(item.key) for item in absent)
 
 
 def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
@@ -246,10 +234,10 @@ def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
             number = as_text.cast(pl.Int64, strict=False)
             if is_text:
                 number = number.fill_null(as_text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False))
-            return pl.when(number != _NONE).then(number)
+            return pl.when(number != NONE32).then(number)
         case "number":
             number = as_text.cast(pl.Float64, strict=False).fill_nan(None)
-            if item.factor == 1000.0:
+            if item.factor == NS_PER_US:
                 return to_duration_ns(number)
             return number if item.factor == 1.0 else number * item.factor
 
@@ -257,7 +245,7 @@ def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
 def _without_quotes(text: pl.Series) -> pl.Series:
     """Shapes without the quotes that the value carries itself (outputs.md 1); there are few different ones."""
     known = text.unique().drop_nulls()
-    bare = known.cast(pl.String).str.strip_chars().str.strip_chars('"').replace("N/A", None)
+    bare = known.cast(pl.String).str.strip_chars().str.strip_chars('"').replace(NOT_KNOWN, None)
     shapes: pl.Series = text.replace_strict(known, bare.cast(TEXT), return_dtype=TEXT, default=None)
     return shapes
 
@@ -269,6 +257,6 @@ def _count_unread(name: str, raw: pl.DataFrame, frame: pl.DataFrame, chosen: lis
             continue
         filled = raw[item.column].is_not_null()
         if item.kind == "count":
-            filled &= raw[item.column] != str(_NONE)
+            filled &= raw[item.column] != str(NONE32)
         unread = int((filled & frame[item.to].is_null()).sum())
         quality.append(lost(name, "cells not understood", unread, f"column {item.name}"))

@@ -8,51 +8,52 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.formats.ascend.cells import Cell, Further, Quality, cell, read_cells
+from stepscope.formats.ascend.cells import Further, Quality, read_cells
+from stepscope.formats.ascend.columns import Column, column
 from stepscope.tables import ALL_TABLES
 
 CACHE_RATES, LINK_SUMMARY = ALL_TABLES["cache_rates"], ALL_TABLES["link_summary"]
 COUNTERS, AICPU_TASKS = ALL_TABLES["counters"], ALL_TABLES["aicpu_tasks"]
 
-_DEVICE = cell("device", "count", "Device_id")
-_TASK = (cell("stream", "count", "Stream Id", "Stream ID"), cell("task_id", "count", "Task Id", "Task ID"))
+_DEVICE = column("device", "count", "Device_id")
+_TASK = (column("stream", "count", "Stream Id", "Stream ID"), column("task_id", "count", "Task Id", "Task ID"))
 
 _CACHE_CELLS = {
-    "l2": (cell("hit_rate", "number", "Hit Rate"), cell("other_rate", "number", "Victim Rate")),
-    "tlb": (cell("hit_rate", "number", "TLB Hit Rate"), cell("other_rate", "number", "TLB Miss Rate")),
+    "l2": (column("hit_rate", "number", "Hit Rate"), column("other_rate", "number", "Victim Rate")),
+    "tlb": (column("hit_rate", "number", "TLB Hit Rate"), column("other_rate", "number", "TLB Miss Rate")),
 }
 _LINK_CELLS = (
     _DEVICE,
-    cell("mode", "text", "Mode", needed=True),
-    cell("min", "number", "Min"),
-    cell("max", "number", "Max"),
-    cell("avg", "number", "Avg", "Average"),
+    column("mode", "text", "Mode", needed=True),
+    column("min", "number", "Min"),
+    column("max", "number", "Max"),
+    column("avg", "number", "Avg", "Average"),
 )
-_PORT_CELLS = (_DEVICE, cell("time_ns", "time", "Timestamp(us)", needed=True), cell("instance", "count", "funcId"))
+_PORT_CELLS = (_DEVICE, column("time_ns", "time", "Timestamp(us)", needed=True), column("instance", "count", "funcId"))
 
 
-def _microseconds(to: str, title: str, without_unit: float) -> Cell:
-    return Cell(to, "number", {f"{title}(us)": 1.0, f"{title}(ms)": 1000.0, title: without_unit})
+def _microseconds(to: str, title: str, without_unit: float) -> Column:
+    return Column(to, "number", f"{title}(us)", others={f"{title}(ms)": 1000.0, title: without_unit})
 
 
 # G1 gives milliseconds, except for the copy.
 _AICPU_CELLS = (
     _DEVICE,
-    cell("time_ns", "time", "Timestamp(us)", "Timestamp", needed=True),
-    cell("node", "text", "Node", needed=True),
+    column("time_ns", "time", "Timestamp(us)", "Timestamp", needed=True),
+    column("node", "text", "Node", needed=True),
     _microseconds("compute_us", "Compute_time", 1000.0),
     _microseconds("memcpy_us", "Memcpy_time", 1.0),
     _microseconds("task_us", "Task_time", 1000.0),
     _microseconds("dispatch_us", "Dispatch_time", 1000.0),
     _microseconds("total_us", "Total_time", 1000.0),
-    cell("stream", "count", "Stream ID", "Stream Id"),
-    cell("task_id", "count", "Task ID", "Task Id"),
+    column("stream", "count", "Stream ID", "Stream Id"),
+    column("task_id", "count", "Task ID", "Task Id"),
 )
 
 
 def read_cache(paths: Iterable[Path], kind: str, *, quality: Quality, device: int | None = None) -> pl.DataFrame:
     """Table `cache_rates` from l2_cache csv files (kind `l2`) or soc_pmu csv files (kind `tlb`), in task order."""
-    cells = (_DEVICE, *_TASK, *_CACHE_CELLS[kind], cell("op_name", "text", "Op Name"))
+    cells = (_DEVICE, *_TASK, *_CACHE_CELLS[kind], column("op_name", "text", "Op Name"))
     rows = _placed(read_cells(paths, cells, quality=quality), device)
     return CACHE_RATES.conform(rows.with_columns(pl.lit(kind).alias("kind")))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels with their counters from kernel_details.csv or op_summary_*.csv, and their place in a timeline."""
+"""kernel_details.csv, and op_summary of msprof: every kernel and communication operator with shapes and counters (outputs.md 4)."""
 
 from __future__ import annotations
 
@@ -7,64 +7,56 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from stepscope.formats.ascend.cells import Cell, Further, Quality, cell, read_cells
-from stepscope.formats.ascend.matching import match
-from stepscope.formats.ascend.metric_names import is_metric, to_canonical
+from stepscope.formats import NONE32
+from stepscope.formats.ascend.cells import Further, Quality, read_cells
+from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, cells, column, in_msprof, select, titles, without
+from stepscope.formats.ascend.metric_names import counter_cells, is_metric, to_canonical
+from stepscope.render.csv_file import NOT_KNOWN, write_csv
+from stepscope.render.lines import Label, Numbers, Part
+from stepscope.render.number_forms import THOUSANDTHS
 from stepscope.tables import ALL_TABLES, TEXT
-from stepscope.tables.task_kinds import task_kind
 
-KERNELS, METRICS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["kernel_metrics"], ALL_TABLES["collectives"]
+KERNELS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["collectives"]
+FILE = "kernel_details.csv"
+COMMUNICATION = ("COMMUNICATION", "HCCL")  # core of communication operators; the second one in G1 (outputs.md 16)
 
-# outputs.md 4: names in kernel_details.csv and in op_summary, G3 before older ones.
-_KERNEL_CELLS = (
-    cell("device", "count", "Device_id"),
-    cell("model_id", "count", "Model ID"),
-    cell("task_id", "count", "Task ID"),
-    cell("stream", "count", "Stream ID"),
-    cell("name", "text", "Op Name", "Name", needed=True),
-    cell("op_type", "text", "OP Type", "Type"),
-    cell("op_state", "text", "OP State"),
-    cell("core", "text", "Accelerator Core", "Task Type"),
-    cell("start_ns", "time", "Task Start Time(us)", "Start Time(us)", needed=True),
-    Cell("duration_ns", "number", {"Task Duration(us)": 1000.0, "Duration(us)": 1000.0}, needed=True),
-    cell("block_num", "count", "Block Num", "Block Dim"),
-    cell("mix_block_num", "count", "Mix Block Num", "Mix Block Dim"),
-    cell("hf32", "text", "HF32 Eligible"),
-    cell("input_shapes", "shapes", "Input Shapes"),
-    cell("input_dtypes", "text", "Input Data Types"),
-    cell("input_formats", "text", "Input Formats"),
-    cell("output_shapes", "shapes", "Output Shapes"),
-    cell("output_dtypes", "text", "Output Data Types"),
-    cell("output_formats", "text", "Output Formats"),
-    cell("context_id", "count", "Context ID"),
+TENSORS = (
+    column("input_shapes", "shapes", "Input Shapes", missing=NOT_KNOWN),
+    column("input_dtypes", "text", "Input Data Types", missing=NOT_KNOWN),
+    column("input_formats", "text", "Input Formats", missing=NOT_KNOWN),
+    column("output_shapes", "shapes", "Output Shapes", missing=NOT_KNOWN),
+    column("output_dtypes", "text", "Output Data Types", missing=NOT_KNOWN),
+    column("output_formats", "text", "Output Formats", missing=NOT_KNOWN),
 )
+# In the order of the file; after them come the counters of `metric_names`.
+COLUMNS = (
+    column("step", "count", "Step Id", "Step ID"),  # the second title is MindSpore's
+    DEVICE,
+    column("model_id", "count", "Model ID", missing=str(NONE32)),
+    column("task_id", "count", "Task ID", missing=NOT_KNOWN),
+    column("stream", "count", "Stream ID", missing=NOT_KNOWN),
+    column("name", "text", "Name", msprof="Op Name", missing=NOT_KNOWN, needed=True),
+    column("op_type", "text", "Type", msprof="OP Type", missing=NOT_KNOWN),
+    column("op_state", "text", "OP State", missing=NOT_KNOWN),
+    column("core", "text", "Accelerator Core", msprof="Task Type", missing=NOT_KNOWN),
+    column("start_ns", "time", "Start Time(us)", msprof="Task Start Time(us)", needed=True),
+    column("duration_ns", "number", "Duration(us)", msprof="Task Duration(us)", unit=NS_PER_US, needed=True),
+    column("wait_ns", "number", "Wait Time(us)", msprof="Task Wait Time(us)", unit=NS_PER_US, plain_zero=True),
+    column("block_num", "count", "Block Num", "Block Dim", missing="0"),  # the second title until G2
+    column("mix_block_num", "count", "Mix Block Num", "Mix Block Dim", missing=NOT_KNOWN),
+    column("hf32", "text", "HF32 Eligible", missing=NOT_KNOWN),
+    *TENSORS,
+    column("context_id", "count", "Context ID", missing=NOT_KNOWN),
+)
+TITLES = titles(COLUMNS)
+
+# Steps and waits are found again from steps and spans.
+_READ = without(COLUMNS, "step", "wait_ns")
+_SHORT = select(COLUMNS, ("name", "op_type", "core", "start_ns", "duration_ns", "wait_ns", "block_num"))
 _METRIC_COLUMNS = Further(is_metric, to_canonical)
-
-_TASK_CELLS = (
-    cell("device", "count", "Device_id"),
-    cell("name", "text", "kernel_name"),
-    cell("task_type", "text", "kernel_type"),
-    cell("stream", "count", "stream_id"),
-    cell("task_id", "count", "task_id"),
-    Cell("duration_ns", "number", {"task_time(us)": 1000.0}, needed=True),
-    cell("start_ns", "time", "task_start(us)", needed=True),
-)
-
-# enums.md 2: task types of kernels, on the device and as the host queued them.
-_COMPUTE_TASKS = (
-    "AI_CORE", "AI_VECTOR_CORE", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "DSA_SQE", "DVPP",
-    "KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU",
-)  # fmt: skip
-
-# What the csv knows better than the timeline, and what it only fills in.
-_FROM_CSV = (
-    "op_type", "core", "op_state", "hf32", "block_num", "mix_block_num", "input_shapes", "input_dtypes", "input_formats",
-    "output_shapes", "output_dtypes", "output_formats",
-)  # fmt: skip
-_FILLED_IN = ("device", "stream", "task_id", "context_id", "model_id", "duration_ns")
+_FIXED_METRICS = ("cube_utilization(%)",)
 
 
 @dataclass(frozen=True)
@@ -81,13 +73,13 @@ class KernelRows:
         return replace(self, compute=self.compute.with_columns(named), collectives=self.collectives.with_columns(named))
 
 
-def read_kernels(paths: Iterable[Path], *, quality: Quality) -> KernelRows:
+def read(paths: Iterable[Path], *, quality: Quality) -> KernelRows:
     """Rows of kernel_details.csv or of all slices of op_summary."""
-    rows = read_cells(paths, _KERNEL_CELLS, quality=quality, further=_METRIC_COLUMNS)
+    rows = read_cells(paths, _READ, quality=quality, further=_METRIC_COLUMNS)
     end = pl.col("start_ns") + pl.col("duration_ns").floor().cast(pl.Int64)
     rows = rows.with_columns(pl.col("device").cast(pl.Int32), end.alias("end_ns"))
-    # outputs.md 16: HCCL became COMMUNICATION. A kernel that carries out a collective has that core too, but is a task.
-    of_comm = pl.col("core").is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
+    # A kernel that carries out a collective has that core too, but is a task.
+    of_comm = pl.col("core").is_in(COMMUNICATION).fill_null(False)
     is_task = pl.col("name").cat.ends_with("AivKernel") | pl.col("name").cat.ends_with("AicpuKernel")
     kind = pl.when(of_comm).then(pl.lit("communication")).otherwise(pl.lit("compute")).cast(TEXT).alias("kind")
     rows = rows.with_columns(kind, (of_comm & ~is_task).alias("collective"))
@@ -99,85 +91,56 @@ def read_kernels(paths: Iterable[Path], *, quality: Quality) -> KernelRows:
     return KernelRows(compute.select(named), compute.select(metrics), comm)
 
 
-def read_tasks(paths: Iterable[Path], *, quality: Quality, device: int | None = None) -> pl.DataFrame:
-    """Table `kernels` from task_time csv files: all device tasks, for captures without a timeline."""
-    rows = read_cells(paths, _TASK_CELLS, quality=quality)
-    kind = pl.col("task_type").cast(pl.String)
-    rows = rows.with_columns(
-        pl.col("device").fill_null(pl.lit(device)).cast(pl.Int32),
-        (pl.col("start_ns") + pl.col("duration_ns").floor().cast(pl.Int64)).alias("end_ns"),
-        pl.col("name").fill_null(pl.col("task_type")),
-        pl.when(kind.is_in(_COMPUTE_TASKS) & pl.col("name").is_not_null())
-        .then(pl.lit("compute"))
-        .otherwise(task_kind(kind))
-        .cast(TEXT)
-        .alias("kind"),
-    )
-    return KERNELS.conform(rows)
+def generation(titles: Iterable[str]) -> str:
+    """G1, G2 or G3 by the titles of a file; empty when they do not tell."""
+    there = set(titles)
+    latest, older = next(item for item in COLUMNS if item.key == "block_num").names
+    if latest in there:
+        return "G3"
+    if older in there:
+        return "G2" if DEVICE.title in there else "G1"
+    return ""
 
 
-def join_compute(timeline: pl.DataFrame, rows: KernelRows) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables `kernels` and `kernel_metrics`: the tasks of the timeline with what the csv says about them.
+def write(
+    path: Path,
+    rows: pl.DataFrame,
+    metrics: pl.DataFrame,
+    *,
+    aic_metrics: str,
+    level: str,
+    with_steps: bool,
+    mindspore: bool = False,
+) -> list[Path]:
+    """Write the file; none without rows.
 
-    A csv row and a task are the same when start, name, device and, where several qualify, stream and task number
-    agree. Rows without a task become kernels of their own; tasks without a row stay as they are.
+    Args:
+        path: final name.
+        rows: by device and start, with a column for each of `COLUMNS`, and `kernel`: the row of `kernels`, null for what is none.
+        metrics: table `kernel_metrics`.
+        aic_metrics: which counters were chosen.
+        level: as the capture says it. Level 0, or rows of which no type is known, have fewer columns.
+        with_steps: the first column is the step.
+        mindspore: MindSpore's file has another title for the step and does not name the device.
     """
-    place = match(timeline, rows.compute)
-    known = rows.compute.select(pl.all().gather(place))
-    tasks = timeline.with_columns(
-        *[pl.coalesce(known[name], pl.col(name)).alias(name) for name in _FROM_CSV],
-        *[pl.coalesce(pl.col(name), known[name]).alias(name) for name in _FILLED_IN],
-        pl.coalesce(known["kind"], pl.col("kind")).alias("kind"),
-        place.alias("row"),
-    )
-    left = _unmatched(rows.compute, place, timeline)
-    kernels = KERNELS.sort(pl.concat([tasks, left], how="diagonal")) if left.height else KERNELS.sort(tasks)
-    return KERNELS.conform(kernels), _metrics(kernels["row"], rows.metrics)
+    first = select(COLUMNS, [*(["step"] if with_steps else []), *([] if mindspore else ["device"])])
+    if mindspore:
+        first = tuple(replace(item, title=next(iter(item.others))) for item in first)
+    if level == "Level0" if level else not rows["op_type"].count():
+        columns = (*_SHORT, *TENSORS) if rows["input_shapes"].count() else _SHORT
+        # Level 0 knows no types; that of a communication operator, which its name tells, is left out with the others.
+        special: dict[str, list[Part]] = {"op_type": [NOT_KNOWN]} if level else {}
+        return write_csv(path, rows, cells((*first, *columns), rows, **special))
+    columns = without(COLUMNS, "step", "device")
+    return write_csv(path, rows, [*cells((*first, *columns), rows), *counter_cells(metrics, rows, aic_metrics)])
 
 
-def guess_compute(timeline: pl.DataFrame) -> pl.DataFrame:
-    """The tasks of a timeline that has no kernel csv: those on a core, under a name of their own, are compute."""
-    kind = pl.col("task_type").cast(pl.String)
-    named = pl.col("name").cast(pl.String) != kind
-    computing = (pl.col("kind") == "other") & kind.is_in(_COMPUTE_TASKS) & named
-    return timeline.with_columns(
-        pl.when(computing.fill_null(False)).then(pl.lit("compute", TEXT)).otherwise(pl.col("kind")).alias("kind")
-    )
-
-
-def join_collectives(timeline: pl.DataFrame, transfers: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables `collectives` and `transfers`: operators of the timeline, with those that only the csv has added."""
-    place = match(timeline, rows)
-    known = rows.select(pl.all().gather(place))
-    filled = ("op_type", "stream", "model_id", "device", "duration_ns")
-    operators = timeline.with_columns(
-        *[pl.coalesce(pl.col(name), known[name]).alias(name) for name in filled],
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("old"),
-    )
-    left = _unmatched(rows, place, timeline).drop("row")
-    both = COLLECTIVES.sort(pl.concat([operators, left], how="diagonal"))
-    moved = both.select("old", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective")).drop_nulls("old").sort("old")
-    renumbered = transfers.with_columns(moved["collective"].gather(transfers["collective"]).alias("collective"))
-    return COLLECTIVES.conform(both), renumbered
-
-
-def _unmatched(rows: pl.DataFrame, place: pl.Series, timeline: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a csv that tell of no event, with their number; they are on the device that the timeline names."""
-    unused = np.ones(rows.height, bool)
-    unused[place.drop_nulls().to_numpy()] = False
-    return rows.with_row_index("row").filter(unused).with_columns(pl.col("device").fill_null(pl.lit(_only(timeline["device"]))))
-
-
-def _metrics(row: pl.Series, values: pl.DataFrame) -> pl.DataFrame:
-    """Counters by final row of `kernels`; tasks without any (DSA, AI CPU) have no row (outputs.md 4)."""
-    if not values.width:
-        return METRICS.empty()
-    counted = values.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
-    where = row.to_frame("row").with_row_index("kernel").filter(counted.gather(row).fill_null(False))
-    return METRICS.conform(values.select(pl.all().gather(where["row"])).with_columns(where["kernel"].cast(pl.Int64)))
-
-
-def _only(devices: pl.Series) -> int | None:
-    """The device, when the events name exactly one."""
-    named = devices.drop_nulls().unique()
-    return int(named[0]) if named.len() == 1 else None
+def write_op_summary(path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, aic_metrics: str) -> list[Path]:
+    """Write msprof's own file (cann-raw.md 7.2); none without rows. Times of `rows` are whole nanoseconds."""
+    special: dict[str, list[Part]] = {
+        "duration_ns": [Numbers(rows["duration_ns"], THOUSANDTHS)],
+        # The first row, which waits for none, is `0`; the others have six digits.
+        "wait_ns": [Numbers(rows["wait_ns"], THOUSANDTHS, "0"), Label("wait_ns", "000")],
+    }
+    columns = cells(in_msprof(without(COLUMNS, "step")), rows, **special)
+    return write_csv(path, rows, [*columns, *counter_cells(metrics, rows, aic_metrics, _FIXED_METRICS)], line_end="\n")

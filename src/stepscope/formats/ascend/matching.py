@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which row of a csv file tells of which event of a timeline."""
+"""Which row of a csv file tells of which event of a timeline, and both put together."""
 
 from __future__ import annotations
 
@@ -9,9 +9,89 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope.formats.ascend.kernel_details import KernelRows
+from stepscope.formats.ascend.task_time import COMPUTE_TASKS
+from stepscope.tables import ALL_TABLES, TEXT
+
+KERNELS, METRICS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["kernel_metrics"], ALL_TABLES["collectives"]
+
 _NEAR_NS = 100
 _NONE = -1
 Numbers = NDArray[np.int64]
+
+# What the csv knows better than the timeline, and what it only fills in.
+_FROM_CSV = (
+    "op_type", "core", "op_state", "hf32", "block_num", "mix_block_num", "input_shapes", "input_dtypes", "input_formats",
+    "output_shapes", "output_dtypes", "output_formats",
+)  # fmt: skip
+_FILLED_IN = ("device", "stream", "task_id", "context_id", "model_id", "duration_ns")
+
+
+def join_compute(timeline: pl.DataFrame, rows: KernelRows) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables `kernels` and `kernel_metrics`: the tasks of the timeline with what the csv says about them.
+
+    A csv row and a task are the same when start, name, device and, where several qualify, stream and task number
+    agree. Rows without a task become kernels of their own; tasks without a row stay as they are.
+    """
+    place = match(timeline, rows.compute)
+    known = rows.compute.select(pl.all().gather(place))
+    tasks = timeline.with_columns(
+        *[pl.coalesce(known[name], pl.col(name)).alias(name) for name in _FROM_CSV],
+        *[pl.coalesce(pl.col(name), known[name]).alias(name) for name in _FILLED_IN],
+        pl.coalesce(known["kind"], pl.col("kind")).alias("kind"),
+        place.alias("row"),
+    )
+    left = _unmatched(rows.compute, place, timeline)
+    kernels = KERNELS.sort(pl.concat([tasks, left], how="diagonal")) if left.height else KERNELS.sort(tasks)
+    return KERNELS.conform(kernels), _metrics(kernels["row"], rows.metrics)
+
+
+def guess_compute(timeline: pl.DataFrame) -> pl.DataFrame:
+    """The tasks of a timeline that has no kernel csv: those on a core, under a name of their own, are compute."""
+    kind = pl.col("task_type").cast(pl.String)
+    named = pl.col("name").cast(pl.String) != kind
+    computing = (pl.col("kind") == "other") & kind.is_in(COMPUTE_TASKS) & named
+    return timeline.with_columns(
+        pl.when(computing.fill_null(False)).then(pl.lit("compute", TEXT)).otherwise(pl.col("kind")).alias("kind")
+    )
+
+
+def join_collectives(timeline: pl.DataFrame, transfers: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables `collectives` and `transfers`: operators of the timeline, with those that only the csv has added."""
+    place = match(timeline, rows)
+    known = rows.select(pl.all().gather(place))
+    filled = ("op_type", "stream", "model_id", "device", "duration_ns")
+    operators = timeline.with_columns(
+        *[pl.coalesce(pl.col(name), known[name]).alias(name) for name in filled],
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("old"),
+    )
+    left = _unmatched(rows, place, timeline).drop("row")
+    both = COLLECTIVES.sort(pl.concat([operators, left], how="diagonal"))
+    moved = both.select("old", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective")).drop_nulls("old").sort("old")
+    renumbered = transfers.with_columns(moved["collective"].gather(transfers["collective"]).alias("collective"))
+    return COLLECTIVES.conform(both), renumbered
+
+
+def _unmatched(rows: pl.DataFrame, place: pl.Series, timeline: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a csv that tell of no event, with their number; they are on the device that the timeline names."""
+    unused = np.ones(rows.height, bool)
+    unused[place.drop_nulls().to_numpy()] = False
+    return rows.with_row_index("row").filter(unused).with_columns(pl.col("device").fill_null(pl.lit(_only(timeline["device"]))))
+
+
+def _metrics(row: pl.Series, values: pl.DataFrame) -> pl.DataFrame:
+    """Counters by final row of `kernels`; tasks without any (DSA, AI CPU) have no row (outputs.md 4)."""
+    if not values.width:
+        return METRICS.empty()
+    counted = values.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    where = row.to_frame("row").with_row_index("kernel").filter(counted.gather(row).fill_null(False))
+    return METRICS.conform(values.select(pl.all().gather(where["row"])).with_columns(where["kernel"].cast(pl.Int64)))
+
+
+def _only(devices: pl.Series) -> int | None:
+    """The device, when the events name exactly one."""
+    named = devices.drop_nulls().unique()
+    return int(named[0]) if named.len() == 1 else None
 
 
 def match(timeline: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.formats.ascend.cells import Cell, Quality, cell, read_cells
+from stepscope.formats.ascend.cells import Quality, read_cells
+from stepscope.formats.ascend.columns import Column, column
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 EVENTS, ALLOCATIONS, COUNTERS = ALL_TABLES["memory_events"], ALL_TABLES["allocations"], ALL_TABLES["counters"]
@@ -18,56 +19,56 @@ NPU_MEM = "NPU MEM"
 MODULE_MEM = "NPU Module Mem"
 
 
-def _bytes(to: str, title: str) -> Cell:
+def _bytes(to: str, title: str) -> Column:
     """A size: torch_npu writes MB, msprof KB (enums.md 9)."""
-    return Cell(to, "number", {f"{title}(MB)": MB, f"{title}(KB)": KB})
+    return Column(to, "number", f"{title}(MB)", MB, others={f"{title}(KB)": KB})
 
 
-_TAG = cell("tag", "text", "Device Type", "Device", "Device_id")
+_TAG = column("tag", "text", "Device Type", "Device", "Device_id")
 
 # outputs.md 8.4
 _RECORD_CELLS = (
-    cell("component", "text", "Component", needed=True),
-    cell("time_ns", "time", "Timestamp(us)", needed=True),
+    column("component", "text", "Component", needed=True),
+    column("time_ns", "time", "Timestamp(us)", needed=True),
     _bytes("total_allocated", "Total Allocated"),
     _bytes("total_reserved", "Total Reserved"),
     _bytes("total_active", "Total Active"),
-    cell("stream_ptr", "count", "Stream Ptr"),
+    column("stream_ptr", "count", "Stream Ptr"),
     _TAG,
 )
 
 # outputs.md 8.3
 _ALLOCATION_CELLS = (
-    cell("name", "text", "Name"),
-    Cell("bytes", "number", {"Size(KB)": KB}, needed=True),
-    cell("start_ns", "time", "Allocation Time(us)", needed=True),
-    cell("release_ns", "time", "Release Time(us)"),
-    cell("active_release_ns", "time", "Active Release Time(us)"),
-    cell("duration", "time", "Duration(us)"),
+    column("name", "text", "Name"),
+    column("bytes", "number", "Size(KB)", unit=KB, needed=True),
+    column("start_ns", "time", "Allocation Time(us)", needed=True),
+    column("release_ns", "time", "Release Time(us)"),
+    column("active_release_ns", "time", "Active Release Time(us)"),
+    column("duration", "time", "Duration(us)"),
     _bytes("alloc_total_allocated", "Allocation Total Allocated"),
     _bytes("alloc_total_reserved", "Allocation Total Reserved"),
     _bytes("alloc_total_active", "Allocation Total Active"),
     _bytes("release_total_allocated", "Release Total Allocated"),
     _bytes("release_total_reserved", "Release Total Reserved"),
     _bytes("release_total_active", "Release Total Active"),
-    cell("stream_ptr", "count", "Stream Ptr"),
+    column("stream_ptr", "count", "Stream Ptr"),
     _TAG,
 )
 
 _SAMPLE_CELLS = (
-    cell("tag", "text", "Device_id"),
-    cell("event", "text", "event", needed=True),
-    cell("DDR", "number", "ddr(KB)"),
-    cell("HBM", "number", "hbm(KB)"),
-    cell("Memory", "number", "memory(KB)"),
-    cell("time_ns", "time", "timestamp(us)", "Timestamp(us)", needed=True),
+    column("tag", "text", "Device_id"),
+    column("event", "text", "event", needed=True),
+    column("DDR", "number", "ddr(KB)"),
+    column("HBM", "number", "hbm(KB)"),
+    column("Memory", "number", "memory(KB)"),
+    column("time_ns", "time", "timestamp(us)", "Timestamp(us)", needed=True),
 )
 
 # outputs.md 8.5
 _MODULE_CELLS = (
-    cell("name", "text", "Component", needed=True),
-    cell("time_ns", "time", "Timestamp(us)", needed=True),
-    Cell("value", "number", {"Total Reserved(KB)": 1.0, "Total Reserved(MB)": KB}, needed=True),
+    column("name", "text", "Component", needed=True),
+    column("time_ns", "time", "Timestamp(us)", needed=True),
+    Column("value", "number", "Total Reserved(MB)", KB, others={"Total Reserved(KB)": 1.0}, needed=True),
     _TAG,
 )
 

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hardware counter is called: in table `kernel_metrics` (no unit, times in ns) and in the csv files of Ascend."""
+"""Hardware counters: their names in table `kernel_metrics` (no unit, times in ns), and as columns of the csv files of Ascend."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+
+import polars as pl
+
+from stepscope.render.csv_file import NOT_KNOWN, Cells, thousandths
+from stepscope.render.lines import Numbers, Part
+from stepscope.render.microseconds import microseconds
+from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
 
 # Two totals have another stem in the csv than in the database (outputs.md 4, enums.md 5).
 _CSV_STEM = {"aic_total_time": "aicore_time", "aiv_total_time": "aiv_time"}
@@ -119,3 +126,32 @@ def csv_columns(aic_metrics: str, metrics: Collection[str] = ()) -> tuple[str, .
     else:
         chosen = max(CSV_COLUMNS.values(), key=lambda columns: shared(columns) or -len(columns))
     return chosen if shared(chosen) * 2 >= len(known) else tuple(to_csv(name)[0] for name in metrics)
+
+
+def counter_cells(metrics: pl.DataFrame, rows: pl.DataFrame, aic_metrics: str, fixed: Collection[str] = ()) -> list[Cells]:
+    """One column per hardware counter of the chosen set, also where the source lacks it (databases have no cube_utilization).
+
+    Args:
+        metrics: table `kernel_metrics`.
+        rows: of the file, with `kernel`: the row of `kernels`, null for what is none.
+        aic_metrics: the chosen set.
+        fixed: titles of columns that always have three digits after the point.
+    """
+    if not metrics.height:
+        return []
+    known = [name for name in metrics.columns if name != "kernel"]
+    place = rows.select("kernel").join(
+        metrics.select("kernel").with_row_index("place"), on="kernel", how="left", maintain_order="left"
+    )["place"]
+    columns: list[Cells] = []
+    for title in csv_columns(aic_metrics, known):
+        name, factor = to_canonical(title)
+        values = metrics[name].gather(place) if name in metrics.columns else pl.Series(name, [None] * rows.height, dtype=pl.Float64)
+        columns.append((title, [_counter(title, values, factor, THOUSANDTHS if title in fixed else SHORTEST)]))
+    return columns
+
+
+def _counter(title: str, values: pl.Series, factor: float, form: Form) -> Part:
+    if title.endswith("cycles"):
+        return Numbers(values.round().cast(pl.Int64), WHOLE, NOT_KNOWN)
+    return Numbers(thousandths(values if factor == 1.0 else microseconds(values)), form, NOT_KNOWN)

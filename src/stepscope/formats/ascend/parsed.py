@@ -11,8 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend import hardware, memory
-from stepscope.formats.ascend import kernel_details as kernel
+from stepscope.formats.ascend import hardware, kernel_details, matching, memory, task_time
 from stepscope.formats.ascend.communication import Recorded, placed, recorded
 from stepscope.formats.ascend.trace import read_timeline
 from stepscope.tables import ALL_TABLES, Tables, lost
@@ -54,7 +53,7 @@ def read_parsed(files: ParsedFiles) -> Parsed:
     of_kernels: Quality = []
     # While the timeline is read: the csv of kernels, then the operators of the json.
     with ThreadPoolExecutor(1) as beside:
-        rows = beside.submit(kernel.read_kernels, files.of("op_summary"), quality=of_kernels)
+        rows = beside.submit(kernel_details.read, files.of("op_summary"), quality=of_kernels)
         communication = beside.submit(recorded, files.communication, files.matrix)
         frames, devices, generation = _timeline(files.timeline, quality)
     device = files.device if files.device is not None else _single(devices)
@@ -103,17 +102,17 @@ def _with_memory(
 
 
 def _with_kernels(
-    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel.KernelRows, quality: Quality
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel_details.KernelRows, quality: Quality
 ) -> dict[str, pl.DataFrame]:
     tasks = _table(frames, "kernels")
     if not tasks.height:
-        tasks = kernel.read_tasks(files.of("task_time"), quality=quality, device=device)
+        tasks = task_time.read(files.of("task_time"), quality=quality, device=device)
     if rows.compute.height:
-        tasks, metrics = kernel.join_compute(tasks, rows)
+        tasks, metrics = matching.join_compute(tasks, rows)
         frames = {**frames, "kernel_metrics": metrics}
     else:
-        tasks = kernel.guess_compute(tasks)
-    collectives, transfers = kernel.join_collectives(_table(frames, "collectives"), _table(frames, "transfers"), rows.collectives)
+        tasks = matching.guess_compute(tasks)
+    collectives, transfers = matching.join_collectives(_table(frames, "collectives"), _table(frames, "transfers"), rows.collectives)
     return {**frames, "kernels": tasks, "collectives": collectives, "transfers": transfers}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.errors import CaptureError
+from stepscope.formats.ascend import kernel_details
 from stepscope.formats.ascend.cells import header
 from stepscope.formats.ascend.parsed import ParsedFiles, read_parsed
 from stepscope.tables import Facts, Tables
@@ -75,13 +76,8 @@ def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
 
 def generation(files: ParsedFiles) -> str:
     """G1, G2 or G3 by the columns of the csv files; empty when they do not tell (outputs.md 4)."""
-    for path in files.of("op_summary"):
-        names = header(path)
-        if "Block Num" in names:
-            return "G3"
-        if "Block Dim" in names:
-            return "G2" if "Device_id" in names else "G1"
-    return ""
+    found = (kernel_details.generation(header(path)) for path in files.of("op_summary"))
+    return next(filter(None, found), "")
 
 
 def _existing(path: Path) -> tuple[Path, ...]:

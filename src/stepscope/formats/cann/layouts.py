@@ -17,7 +17,6 @@ import numpy as np
 HOST_MAGIC = 0x5A5A
 STARS_MAGIC = 0x6BD3
 EVENT_END = 0xFFFF_FFFF_FFFF_FFFF  # `end` of an api_event record that is an event, not a call
-NONE32 = 0xFFFF_FFFF
 
 # Levels of host records (cann-raw.md 3.1).
 LEVELS = {

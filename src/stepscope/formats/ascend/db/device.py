@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.formats.ascend.db.database import Database
-from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_ID, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
+from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
 from stepscope.formats.ascend.db.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT
 from stepscope.tables.task_kinds import task_kind
@@ -42,7 +43,7 @@ def read_tasks(db: Database) -> pl.DataFrame:
     """TASK as it stands, sentinels as null, in the order of table `kernels`."""
     rows = db.frame("TASK", required=_SPAN)
     none = pl.col("contextId", "modelId")
-    return rows.with_columns(pl.when(none != NO_ID).then(none), _connection()).sort("deviceId", "startNs", maintain_order=True)
+    return rows.with_columns(pl.when(none != NONE32).then(none), _connection()).sort("deviceId", "startNs", maintain_order=True)
 
 
 def read_kernels(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
@@ -194,7 +195,7 @@ def read_collectives(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
         enumerated(rows["dataType"], types, ("N/A",)).alias("data_type"),
         pl.col("algType").alias("alg_type"),
         "count",
-        pl.when(pl.col("rankSize") != NO_ID).then("rankSize").alias("rank_size"),
+        pl.when(pl.col("rankSize") != NONE32).then("rankSize").alias("rank_size"),
         pl.col("relay").cast(pl.Boolean),
         pl.col("retry").cast(pl.Boolean),
         pl.col("connectionId").alias("connection_id"),
@@ -248,7 +249,7 @@ def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame)
     notify = pl.col("notifyId")
     return ALL_TABLES["transfers"].conform(
         frame.with_columns(
-            pl.when(~unknown.is_in([NO_ID, -1])).then(unknown),
+            pl.when(~unknown.is_in([NONE32, -1])).then(unknown),
             pl.when(~notify.is_in([NO_NOTIFY, NO_NOTIFY_OLD])).then(notify).cast(pl.String).alias("notify_id"),
             (pl.col("endNs") - pl.col("startNs")).cast(pl.Float64).alias("duration_ns"),
             pl.col("isMaster").cast(pl.Boolean).alias("is_master"),
@@ -266,4 +267,4 @@ def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame)
 
 def _connection() -> pl.Expr:
     connection = pl.col("connectionId")
-    return pl.when(~connection.is_in([NO_CONNECTION, NO_ID])).then(connection)
+    return pl.when(~connection.is_in([NO_CONNECTION, NONE32])).then(connection)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import (
     ENUMS,
     FRAMEWORK_CONNECTIONS,
     NO_CONNECTION,
     NO_DEVICE_MARK,
-    NO_ID,
     OP,
     QUEUE,
     TRACE,
@@ -168,7 +168,7 @@ def read_marks(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
     ).unique("connectionId", keep="first", maintain_order=True)
     kinds = db.enum("ENUM_MSTX_EVENT_TYPE", ENUMS["ENUM_MSTX_EVENT_TYPE"])
     frame = rows.with_columns(
-        _unless(pl.col("connectionId"), NO_DEVICE_MARK, NO_CONNECTION, NO_ID),
+        _unless(pl.col("connectionId"), NO_DEVICE_MARK, NO_CONNECTION, NONE32),
         enumerated(rows["eventType"], kinds).alias("kind"),
         per_text(rows["domainId"], lambda text: pl.when(text != "default").then(text)).alias("domain"),
     ).join(parts, on="connectionId", how="left", maintain_order="left")
@@ -180,8 +180,8 @@ def read_marks(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
             "message",
             "domain",
             "kind",
-            _unless(pl.col("rangeId"), NO_ID).alias("range_id"),
-            _unless(pl.col("category"), NO_ID).alias("category"),
+            _unless(pl.col("rangeId"), NONE32).alias("range_id"),
+            _unless(pl.col("category"), NONE32).alias("category"),
             (pl.col("endGlobalTid") % (1 << 32)).alias("end_tid"),
             pl.col("connectionId").alias("connection_id"),
             "device",

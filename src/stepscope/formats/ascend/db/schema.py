@@ -17,7 +17,6 @@ SCHEMA_VERSION = "1.2.0"
 FRAMEWORK_STRINGS = 1 << 28
 MEMORY_STRINGS = 2 << 28
 FRAMEWORK_CONNECTIONS = 5 << 28
-NO_ID = 4294967295  # string, model, context, rank, range, category
 NO_CONNECTION = -1
 NO_NOTIFY = -1
 NO_NOTIFY_OLD = (1 << 63) - 1

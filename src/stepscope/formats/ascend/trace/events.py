@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.tables import TEXT
-
-UINT32_NONE = 4294967295  # outputs.md 1: "none" of model, context and rank
 
 
 def arg(key: str) -> pl.Expr:
@@ -23,7 +22,7 @@ def span() -> tuple[pl.Expr, pl.Expr]:
 def number(key: str) -> pl.Expr:
     """An integer argument, null when it holds the sign for "none"."""
     value = arg(key)
-    return pl.when((value != UINT32_NONE) & (value != -1)).then(value)
+    return pl.when((value != NONE32) & (value != -1)).then(value)
 
 
 def text(key: str) -> pl.Expr:

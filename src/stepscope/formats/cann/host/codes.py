@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.formats.cann.layouts import NONE32
+from stepscope.formats import NONE32
 
 _RESERVED = 255
 

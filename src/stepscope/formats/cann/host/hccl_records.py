@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import COMMUNICATION, NODE, Apis, Ints
 from stepscope.formats.cann.host.codes import HCCL_DATA_TYPES, HCCL_LINKS, HCCL_RDMA, HCCL_REDUCE, HCCL_TRANSPORTS, hccl_worded
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.host.operators import Attached, Menu, Operators, attach
 from stepscope.formats.cann.host.tree import HostTree
-from stepscope.formats.cann.layouts import CONTEXT_ID_INFO, HCCL_INFO, HCCL_OP_INFO, NONE32
+from stepscope.formats.cann.layouts import CONTEXT_ID_INFO, HCCL_INFO, HCCL_OP_INFO
 from stepscope.tables import lost
 
 _MOST_CONTEXTS = 1 << 16  # of one call: context numbers have 16 bits

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import RUNTIME, Ints
 from stepscope.formats.cann.host.codes import COPY_DIRECTIONS, worded
 from stepscope.formats.cann.host.dictionaries import Dictionaries
-from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, NONE32, TASK_TRACK, TASK_TRACK_V2
+from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, TASK_TRACK, TASK_TRACK_V2
 from stepscope.formats.cann.records import read_records
 from stepscope.tables import lost
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.layouts import NONE32
 from stepscope.formats.cann.sampled.series import (
     MB,
     SECOND,

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.formats import NONE32
 from stepscope.formats.cann import layouts
-from stepscope.formats.cann.layouts import EVENT_END, HOST_MAGIC, NONE32, Layout
+from stepscope.formats.cann.layouts import EVENT_END, HOST_MAGIC, Layout
 from stepscope.formats.cann.write.folder import ProfWriter, Texts, in_order, rows
 from stepscope.formats.cann.write.task_ids import Numbers, TaskIds
 from stepscope.formats.cann.write.type_names import COMMUNICATION, FLIP_TASK, MODEL, MSPROFTX, NODE, RUNTIME

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""task_time.csv: every task of the device with the function it ran (outputs.md 10, cann-raw.md 7.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.formats.ascend.cells import Quality, read_cells
+from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, cells, column, without
+from stepscope.render.csv_file import NOT_KNOWN, write_csv
+from stepscope.render.lines import Numbers
+from stepscope.render.number_forms import THOUSANDTHS
+from stepscope.tables import ALL_TABLES, TEXT
+from stepscope.tables.task_kinds import task_kind
+
+KERNELS = ALL_TABLES["kernels"]
+FILE = "task_time.csv"
+
+COLUMNS = (
+    DEVICE,
+    column("name", "text", "kernel_name", missing=NOT_KNOWN),
+    column("task_type", "text", "kernel_type", missing=NOT_KNOWN),
+    column("stream", "count", "stream_id", missing=NOT_KNOWN),
+    column("task_id", "count", "task_id", missing=NOT_KNOWN),
+    column("duration_ns", "number", "task_time(us)", unit=NS_PER_US, needed=True),
+    column("start_ns", "time", "task_start(us)", needed=True),
+    column("end_ns", "time", "task_stop(us)"),
+)
+# The duration tells the end better: it may have parts of a nanosecond.
+_READ = without(COLUMNS, "end_ns")
+
+# enums.md 2: task types of kernels, on the device and as the host queued them.
+COMPUTE_TASKS = (
+    "AI_CORE", "AI_VECTOR_CORE", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "DSA_SQE", "DVPP",
+    "KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU",
+)  # fmt: skip
+
+
+def read(paths: Iterable[Path], *, quality: Quality, device: int | None = None) -> pl.DataFrame:
+    """Table `kernels` from task_time csv files: all device tasks, for captures without a timeline."""
+    rows = read_cells(paths, _READ, quality=quality)
+    kind = pl.col("task_type").cast(pl.String)
+    rows = rows.with_columns(
+        pl.col("device").fill_null(pl.lit(device)).cast(pl.Int32),
+        (pl.col("start_ns") + pl.col("duration_ns").floor().cast(pl.Int64)).alias("end_ns"),
+        pl.col("name").fill_null(pl.col("task_type")),
+        pl.when(kind.is_in(COMPUTE_TASKS) & pl.col("name").is_not_null())
+        .then(pl.lit("compute"))
+        .otherwise(task_kind(kind))
+        .cast(TEXT)
+        .alias("kind"),
+    )
+    return KERNELS.conform(rows)
+
+
+def write(path: Path, rows: pl.DataFrame, *, line_end: str = "\r\n") -> list[Path]:
+    """Write the file; none without rows. They have a column for each of `COLUMNS`, times in whole nanoseconds."""
+    lasted = [Numbers(rows["duration_ns"], THOUSANDTHS)]
+    return write_csv(path, rows, cells(COLUMNS, rows, duration_ns=lasted), line_end)
