@@ -110,7 +110,7 @@ def write(path: Path, events: int) -> None:
 
 
 def read(path: Path) -> None:
-    from stepscope.formats import kineto
+    from stepscope.formats.kineto import read as kineto
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.perf_counter()

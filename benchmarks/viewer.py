@@ -31,10 +31,10 @@ import polars as pl
 from waitress.server import create_server
 
 from benchmarks import viewer_peer
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.web.app import STATIC, App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.request import Settings
 from stepscope.web.timeline import index as trace_index
@@ -122,14 +122,14 @@ def served(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
         made.once("trace", lambda: index)
         return made
 
-    library = Library([folder / "run"], opener=opened)
-    server = create_server(App(library, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
+    catalogue = Catalogue([folder / "run"], opener=opened)
+    server = create_server(App(catalogue, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
     Thread(target=server.run, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.effective_port}/", index.count
     finally:
         server.close()
-        library.close()
+        catalogue.close()
 
 
 @contextmanager

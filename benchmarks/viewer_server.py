@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import ALL_TABLES, TEXT, Facts, Tables
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import page

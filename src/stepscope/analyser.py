@@ -23,8 +23,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.analysis.step_range import only_steps
-from stepscope.capture import RECORDS, Capture, Progress, gc_paused, open_all, quiet
+from stepscope.capture import Capture, gc_paused, open_all
 from stepscope.errors import CaptureError
+from stepscope.formats.ascend_capture import prof_folder
+from stepscope.formats.ascend_capture.capture_folder import OUTPUT, RECORDS
+from stepscope.formats.reader import Progress, quiet
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
@@ -32,7 +35,6 @@ from stepscope.tables.threads import side_by_side
 from stepscope.tables.whole_folder import building
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
-OUTPUT = "ASCEND_PROFILER_OUTPUT"
 PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
 # Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
 MEMORY_PER_SOURCE_BYTE = 2.5
@@ -237,7 +239,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
         with building(target) as new, gc_paused():
-            work = partial(_export_prof, capture.files.stamp) if capture.files.is_prof else export
+            work = partial(_export_prof, prof_folder.stamp(capture.files)) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             if request.pretty:
                 indent([path for path in written if path.suffix == ".json"])

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepscope.formats.discover import CaptureFiles, prof_forms
+from stepscope.formats.ascend_capture import prof_folder
+from stepscope.formats.reader import CaptureFiles
 
 _LOG = re.compile(r"msprof_analysis_\d+\.log")
 
@@ -38,6 +39,6 @@ def _intermediate(prof: Path, everything: bool, from_raw: bool) -> Iterator[Path
             yield from (part / "summary", part / "timeline")
     if everything:
         yield prof / "mindstudio_profiler_log"
-        if from_raw and "raw" in prof_forms(prof):
+        if from_raw and "raw" in prof_folder.forms(prof):
             yield from (prof / "analyze", prof / "mindstudio_profiler_output")
         yield from (path for path in prof.glob("msprof_analysis_*.log") if _LOG.fullmatch(path.name))

@@ -10,7 +10,7 @@ import pytest
 
 from database_files import API, TASK, Text, make_db, task
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend.db import read
+from stepscope.formats.ascend.db.read import read
 from stepscope.tables import Facts
 
 

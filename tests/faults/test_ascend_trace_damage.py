@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend.trace import read_timeline
+from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES
 
 PID = (5000 << 10) | (13 << 5)

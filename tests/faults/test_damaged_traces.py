@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from stepscope.errors import CaptureError
-from stepscope.formats import kineto
 from stepscope.formats.chrome.events import read_events
+from stepscope.formats.kineto import read as kineto
 
 EVENTS = [
     {

@@ -11,7 +11,7 @@ from werkzeug.test import Client
 
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.loaded import open_capture
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -33,11 +33,11 @@ def clock():
 @pytest.fixture
 def viewer(tmp_path, clock):
     (tmp_path / "samples").mkdir()
-    library = Library([tmp_path / "samples"], clock=clock)
-    client = Client(App(library))
+    catalogue = Catalogue([tmp_path / "samples"], clock=clock)
+    client = Client(App(catalogue))
     client.root = tmp_path / "samples"
     yield client
-    library.close()
+    catalogue.close()
 
 
 def write(root, path, data):
@@ -71,9 +71,9 @@ def test_an_empty_folder_says_what_was_searched(viewer):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    library = Library([tmp_path / "nothing"])
-    assert library.listing()["empty"]["title"] == "no such folder"
-    library.close()
+    catalogue = Catalogue([tmp_path / "nothing"])
+    assert catalogue.listing()["empty"]["title"] == "no such folder"
+    catalogue.close()
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_loading_is_told_with_a_number(tmp_path):
         assert go.wait(30)
         raise CaptureError("nothing in it", where=str(files.root), cause="a test", fix="another file")
 
-    library = Library([tmp_path], opener=slow)
-    client = Client(App(library))
+    catalogue = Catalogue([tmp_path], opener=slow)
+    client = Client(App(catalogue))
     try:
         first = client.get("/api/v1/overview")
         assert (first.status_code, first.json["error"]["code"]) == (409, "loading")
@@ -179,7 +179,7 @@ def test_loading_is_told_with_a_number(tmp_path):
         go.set()
     done = client.get("/api/v1/overview?wait=30")
     assert (done.status_code, done.json["error"]["title"]) == (415, "nothing in it")
-    library.close()
+    catalogue.close()
 
 
 def test_reading_can_be_cancelled_and_begun_again(tmp_path):
@@ -193,8 +193,8 @@ def test_reading_can_be_cancelled_and_begun_again(tmp_path):
         progress("linking", 0.5)
         return open_capture(files, root, version, progress)
 
-    library = Library([tmp_path], opener=slow)
-    client = Client(App(library))
+    catalogue = Catalogue([tmp_path], opener=slow)
+    client = Client(App(catalogue))
     name = {"run": "run", "worker": "w", "span": "1"}
     client.post("/api/v1/load", json=name)
     assert begun.wait(30)
@@ -206,7 +206,7 @@ def test_reading_can_be_cancelled_and_begun_again(tmp_path):
     client.post("/api/v1/load", json=name)
     assert get(client, "overview").status_code == 200
     assert client.post("/api/v1/cancel", json=name).json["state"] == "ready"
-    library.close()
+    catalogue.close()
 
 
 def test_a_fault_while_loading_is_ours(tmp_path, caplog):
@@ -215,12 +215,12 @@ def test_a_fault_while_loading_is_ours(tmp_path, caplog):
     def broken(files, root, version, progress):
         raise ZeroDivisionError("secret")
 
-    library = Library([tmp_path], opener=broken)
-    answer = Client(App(library)).get("/api/v1/overview?wait=30")
+    catalogue = Catalogue([tmp_path], opener=broken)
+    answer = Client(App(catalogue)).get("/api/v1/overview?wait=30")
     assert (answer.status_code, answer.json["error"]["code"]) == (500, "internal")
     assert "secret" not in answer.text
     assert "ZeroDivisionError" in caplog.text
-    library.close()
+    catalogue.close()
 
 
 def test_a_capture_that_changes_gets_a_new_version(viewer, clock):
@@ -286,9 +286,9 @@ def test_a_damaged_timeline_index_is_made_again(viewer, clock):
     assert get(viewer, "trace/meta").json["slices"] == 2
     (index,) = (viewer.root / "run").glob(".stepscope*.trace")
     (index / "start.npy").write_bytes(b"\x93NUMPY broken")
-    library = Library([viewer.root])
-    assert Client(App(library)).get("/api/v1/trace/meta?wait=30").json["slices"] == 2
-    library.close()
+    catalogue = Catalogue([viewer.root])
+    assert Client(App(catalogue)).get("/api/v1/trace/meta?wait=30").json["slices"] == 2
+    catalogue.close()
 
 
 def test_traces_with_python_calls_have_stacks(viewer):

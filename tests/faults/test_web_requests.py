@@ -12,7 +12,7 @@ from werkzeug.test import Client, EnvironBuilder
 
 from stepscope.web import routes
 from stepscope.web.app import App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.guard import inside
 from stepscope.web.problems import Problem
 from stepscope.web.request import Settings
@@ -45,15 +45,15 @@ def samples(tmp_path):
 
 
 @pytest.fixture
-def library(samples):
-    library = Library([samples])
-    yield library
-    library.close()
+def catalogue(samples):
+    catalogue = Catalogue([samples])
+    yield catalogue
+    catalogue.close()
 
 
 @pytest.fixture
-def client(library):
-    return Client(App(library))
+def client(catalogue):
+    return Client(App(catalogue))
 
 
 def code(answer) -> tuple[int, str]:
@@ -134,13 +134,13 @@ def test_names_of_runs_are_no_paths(client, route, name):
     assert code(client.get(f"/api/v1/{route}", query_string={"run": name})) == (404, "unknown_run")
 
 
-def test_source_only_below_its_root(library, tmp_path):
+def test_source_only_below_its_root(catalogue, tmp_path):
     root = tmp_path / "src"
     root.mkdir()
     (root / "train.py").write_text("a\nb\nc\n")
     (tmp_path / "other.py").write_text("secret")
     (root / "link.py").symlink_to(tmp_path / "other.py")
-    shut, open_ = Client(App(library)), Client(App(library, Settings(source_root=root)))
+    shut, open_ = Client(App(catalogue)), Client(App(catalogue, Settings(source_root=root)))
     assert code(shut.get("/api/v1/source?file=train.py&line=2")) == (403, "outside")
     assert open_.get("/api/v1/source?file=train.py&line=2").json["lines"] == ["a", "b", "c"]
     assert open_.get("/api/v1/source", query_string={"file": str(root / "train.py"), "line": 1}).status_code == 200
@@ -153,7 +153,7 @@ def test_links_out_of_the_folder_are_no_runs(tmp_path, samples):
     outside.mkdir()
     (outside / "w1.pt.trace.json").write_bytes(trace(event("a", 0, 1)))
     (samples / "run2").symlink_to(outside)
-    shut, followed = Library([samples]), Library([samples], follow_links=True)
+    shut, followed = Catalogue([samples]), Catalogue([samples], follow_links=True)
     assert [run["name"] for run in shut.listing()["runs"]] == ["run1"]
     assert [run["name"] for run in followed.listing()["runs"]] == ["run1", "run2"]
     shut.close()
@@ -161,15 +161,15 @@ def test_links_out_of_the_folder_are_no_runs(tmp_path, samples):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:6006", "127.0.0.1.evil.example", "", "localhost.evil:80"])
-def test_foreign_host_names_are_refused(library, host):
-    client = Client(App(library, Settings(hosts=frozenset(["localhost", "127.0.0.1", "::1"]))))
+def test_foreign_host_names_are_refused(catalogue, host):
+    client = Client(App(catalogue, Settings(hosts=frozenset(["localhost", "127.0.0.1", "::1"]))))
     assert code(client.get("/api/v1/runs", headers={"Host": host})) == (403, "foreign_host")
     for good in ("localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "LOCALHOST:9"):
         assert client.get("/api/v1/runs", headers={"Host": good}).status_code == 200
 
 
-def test_other_pages_cannot_post(library):
-    client = Client(App(library, Settings(hosts=frozenset(["localhost"]))))
+def test_other_pages_cannot_post(catalogue):
+    client = Client(App(catalogue, Settings(hosts=frozenset(["localhost"]))))
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
@@ -182,8 +182,8 @@ def test_other_pages_cannot_post(library):
     )
 
 
-def test_a_token_guards_everything(library):
-    client = Client(App(library, Settings(token="right")), use_cookies=False)
+def test_a_token_guards_everything(catalogue):
+    client = Client(App(catalogue, Settings(token="right")), use_cookies=False)
     for path in ("/", "/index.js", "/static/x.js", "/api/v1/runs"):
         assert code(client.get(path)) == (401, "token")
         assert code(client.get(path + "?token=wrong")) == (401, "token")
@@ -303,11 +303,11 @@ def test_csv_marks_formulas_as_text_and_leaves_numbers(client):
     assert client.post("/api/v1/sql?wait=30", json=sql).text == "a,b,c\n'=1+1,-5,'-x\n"
 
 
-def test_pages_have_a_policy(client, tmp_path, library):
+def test_pages_have_a_policy(client, tmp_path, catalogue):
     (tmp_path / "static").mkdir()
     (tmp_path / "static" / "index.html").write_text("<!doctype html>")
     (tmp_path / "static" / "index.js").write_text("export async function render() {}")
-    for one in (client, Client(App(library, static=tmp_path / "static"))):
+    for one in (client, Client(App(catalogue, static=tmp_path / "static"))):
         page = one.get("/")
         assert page.status_code == 200
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
@@ -347,8 +347,8 @@ def test_sql_stops_in_time(client, monkeypatch):
     assert "longer than" in client.post("/api/v1/sql?wait=30", json={"query": endless}).json["error"]["title"]
 
 
-def test_sql_can_be_switched_off(library):
-    client = Client(App(library, Settings(sql=False)))
+def test_sql_can_be_switched_off(catalogue):
+    client = Client(App(catalogue, Settings(sql=False)))
     assert code(client.post("/api/v1/sql?wait=30", json={"query": "select 1"})) == (403, "sql_off")
 
 

@@ -20,7 +20,7 @@ def npu(golden, tmp_path_factory):
         target.parent.chmod(0o755)
     viewer = Viewer(root)
     yield viewer
-    viewer.library.close()
+    viewer.catalogue.close()
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +30,4 @@ def gpu(golden, tmp_path_factory):
         shutil.copy(golden / "kineto" / name, root / name)
     viewer = Viewer(root)
     yield viewer
-    viewer.library.close()
+    viewer.catalogue.close()

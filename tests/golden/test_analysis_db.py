@@ -13,7 +13,7 @@ from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.link.attribution import launched
 from stepscope.analysis.link.capture import link
 from stepscope.analysis.step_time import step_trace_time_by_task
-from stepscope.formats.ascend.db import read
+from stepscope.formats.ascend.db.read import read
 from stepscope.tables import Facts, Tables
 
 CAPTURES = [f"level{level}/rank{rank}_ascend_pt" for level in (0, 2) for rank in (0, 1)]

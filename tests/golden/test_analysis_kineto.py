@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.analysis.link.attribution import attributed
 from stepscope.analysis.link.capture import link
-from stepscope.formats import kineto
+from stepscope.formats.kineto import read as kineto
 
 TRACES = [
     pytest.param("gpu_nccl.pt.trace.json.gz", 3774, id="nccl"),

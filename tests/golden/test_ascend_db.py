@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from stepscope.analysis.link.capture import link
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
-from stepscope.formats.ascend.db import read
+from stepscope.formats.ascend.db.read import read
 from stepscope.tables import Facts, Tables
 
 CAPTURES = [(level, rank) for level in (0, 2) for rank in (0, 1)]

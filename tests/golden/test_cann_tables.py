@@ -13,8 +13,8 @@ from stepscope.analysis.link.capture import link
 from stepscope.capture import open_capture
 from stepscope.cli import main
 from stepscope.formats import cann
-from stepscope.formats.ascend import db as ascend_db
 from stepscope.formats.ascend import msprof_output
+from stepscope.formats.ascend.db import read as ascend_db
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.tables.store import read_store
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend.trace import read_timeline
+from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES
 
 NONE = 4294967295

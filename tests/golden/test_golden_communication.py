@@ -14,8 +14,8 @@ import pytest
 from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
 from stepscope.analysis.link.capture import link
 from stepscope.export.communication_json import communication_json, communication_matrix_json
-from stepscope.formats.ascend import db as ascend_db
 from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.db import read as ascend_db
 from stepscope.tables import ALL_TABLES, Facts, Tables
 
 GIVEN = ("collective_times", "collective_packets", "collective_links")

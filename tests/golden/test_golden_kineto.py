@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from stepscope.analysis.link.capture import link
-from stepscope.formats import kineto
+from stepscope.formats.kineto import read as kineto
 from stepscope.tables import Tables
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")

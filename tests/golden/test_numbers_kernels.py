@@ -80,4 +80,4 @@ def test_databases_show_the_same_kernels(golden, npu, tmp_path, monkeypatch):
         assert viewer.get("trace/meta", run="level2", worker="0")["slices"] > 4000
         assert {"Operator", "NPU Kernel", "Trace", "Memory"} <= set(viewer.get("runs")["runs"][1]["views"])
     finally:
-        viewer.library.close()
+        viewer.catalogue.close()

@@ -14,8 +14,8 @@ from stepscope.analysis.link.capture import link
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
 from stepscope.export.text_files import write_text
-from stepscope.formats.ascend import db as ascend_db
 from stepscope.formats.ascend import text as ascend_text
+from stepscope.formats.ascend.db import read as ascend_db
 from stepscope.formats.ascend.profiler_info import read_facts
 from stepscope.tables import Tables
 

@@ -25,7 +25,7 @@ def viewer(golden, tmp_path_factory):
     assert all(result.ok for result in stepscope.analyse(str(run)))
     opened = Viewer(run.parent)
     yield opened
-    opened.library.close()
+    opened.catalogue.close()
 
 
 @pytest.mark.parametrize("sample", CAPTURES)

@@ -14,7 +14,7 @@ import pytest
 from werkzeug.test import Client
 
 from stepscope.web.app import App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 
 LEVELS = ("level0", "level2")
 CAPTURES = [(level, rank) for level in LEVELS for rank in (0, 1)]
@@ -24,8 +24,8 @@ NCCL = "gpu_nccl.pt.trace.json.gz"
 
 class Viewer:
     def __init__(self, *roots: Path):
-        self.library = Library(roots)
-        self.client = Client(App(self.library))
+        self.catalogue = Catalogue(roots)
+        self.client = Client(App(self.catalogue))
 
     def get(self, path: str, **query):
         answer = self.client.get(f"/api/v1/{path}", query_string={"wait": 30, **query})

@@ -15,9 +15,10 @@ from framework_examples import BASE, vector
 import stepscope
 from stepscope import analyser as module
 from stepscope.analyser import OUTPUT, Request, analyse, analyse_captures, jobs_within
-from stepscope.capture import open_all, with_recorded_device
+from stepscope.capture import open_all
 from stepscope.errors import CaptureError
 from stepscope.export import text_files
+from stepscope.formats.ascend_capture.records import with_recorded_device
 from stepscope.formats.framework.records import write
 from stepscope.tables import Facts, Tables
 

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from database_files import API, NONE, TASK, Text, make_db, task
-from stepscope.formats.ascend.db import read, read_analysis
+from stepscope.formats.ascend.db.analysis import read_analysis
+from stepscope.formats.ascend.db.read import read
 from stepscope.tables import Facts
 
 THREAD = (77 << 32) + 5

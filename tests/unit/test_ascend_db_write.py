@@ -11,7 +11,7 @@ from database_files import rows_of
 from stepscope.errors import CaptureError
 from stepscope.export.analysis_db import write_analysis_db
 from stepscope.export.ascend_db import write_profiler_db
-from stepscope.formats.ascend.db import read
+from stepscope.formats.ascend.db.read import read
 from stepscope.formats.ascend.db.schema import ENUMS, PROFILER_DB
 from stepscope.tables import Facts, Tables
 

@@ -8,7 +8,7 @@ import json
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend.trace import read_timeline
+from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES
 
 OS_PID = 5000

@@ -10,7 +10,9 @@ import pytest
 
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
-from stepscope.formats.discover import find, is_ascend_timeline
+from stepscope.formats.ascend_capture.capture_folder import has_text
+from stepscope.formats.chrome.files import is_array
+from stepscope.formats.discover import find
 
 PROF = "PROF_000001_20230628101435646_FKFLNPEPPRRCFCBA"
 
@@ -31,7 +33,7 @@ def test_a_capture_folder_is_found_by_its_parts(tmp_path):
     (found,) = find(tmp_path)
     assert (found.root, found.framework) == (tmp_path, tmp_path / "FRAMEWORK")
     assert [prof.name for prof in found.profs] == [PROF]
-    assert found.has_text
+    assert has_text(found)
 
 
 def test_children_are_searched_one_level_deep(tmp_path):
@@ -55,7 +57,7 @@ def test_a_part_stands_for_its_capture(tmp_path, inside, part):
         pytest.param([], "absent", "no such file or folder", None, id="missing"),
         pytest.param([], ".", "no capture here", "the folder is empty", id="empty"),
         pytest.param(["a.txt"], ".", "no capture here", "it holds a.txt", id="other-files"),
-        pytest.param(["a.txt"], "a.txt", "no capture here", "neither a trace", id="not-a-trace"),
+        pytest.param(["a.txt"], "a.txt", "no capture here", "no reader knows a.txt", id="not-a-trace"),
     ],
 )
 def test_no_capture_says_why(tmp_path, names, given, what, cause):
@@ -123,5 +125,5 @@ def test_nothing_readable(tmp_path):
 def test_timeline_or_kineto(tmp_path, text, ascend):
     (tmp_path / "t.json").write_bytes(text)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(text))
-    assert is_ascend_timeline(tmp_path / "t.json") is ascend
-    assert is_ascend_timeline(tmp_path / "t.json.gz") is ascend
+    assert is_array(tmp_path / "t.json") is ascend
+    assert is_array(tmp_path / "t.json.gz") is ascend

@@ -8,7 +8,7 @@ from kineto_events import BASE_NS, event, kernel, written
 
 from stepscope.analysis.link.capture import link
 from stepscope.errors import CaptureError
-from stepscope.formats import kineto
+from stepscope.formats.kineto import read as kineto
 
 
 def rows(frame: pl.DataFrame, *columns: str) -> list[tuple]:

@@ -19,7 +19,7 @@ ALLOWED = {
     "export": {"analysis", "formats", "render", "tables"},
     "capture": {"analysis", "formats", "tables"},
     "simplify": {"formats"},
-    "analyser": {"analysis", "capture", "export", "render", "simplify", "tables"},
+    "analyser": {"analysis", "capture", "export", "formats", "render", "simplify", "tables"},
     "report": {"analysis", "capture", "tables"},
     "worker": {"analyser", "capture", "export", "render", "tables"},
     "native": set(),

@@ -10,8 +10,9 @@ import pytest
 
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
+from stepscope.formats.ascend_capture.prof_folder import forms as prof_forms
 from stepscope.formats.cann.layouts import API_EVENT
-from stepscope.formats.discover import find, prof_forms
+from stepscope.formats.discover import find
 from stepscope.simplify import simplify
 
 NAMES = ("PROF_000001_20260716124513290_00195296CPMRIBDM", "PROF_000002_20260716124513290_00195296CPMRIBDM")

@@ -130,4 +130,4 @@ def test_tensorboard_shows_the_tab(samples):
         metadata = plugin.frontend_metadata()
         assert (metadata.es_module_path, metadata.disable_reload) == ("/index.js", True)
     finally:
-        plugin.library.close()
+        plugin.catalogue.close()

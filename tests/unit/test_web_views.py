@@ -12,7 +12,7 @@ import pytest
 from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops, rows, steps, tables, task
 
 from stepscope.analysis.link.capture import link
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import Facts, Tables
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, csv_text, page

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links)
     server = Server(args.paths, Address(args.host, args.port, with_token=not args.no_token), settings)
     print(server.url, flush=True)
-    runs = server.library.listing()
+    runs = server.catalogue.listing()
     if runs["empty"]:
         note(f"{runs['empty']['title']}: {runs['empty']['detail']}")
         note("the page lists the layouts that are understood; new captures appear by themselves")

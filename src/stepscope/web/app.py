@@ -18,7 +18,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from stepscope.web import guard, routes
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
 from stepscope.web.request import Settings, ViewRequest
@@ -53,8 +53,8 @@ FOREVER = "private, max-age=31536000, immutable"
 class App:
     """The viewer as one WSGI callable; works below any path."""
 
-    def __init__(self, library: Library, settings: Settings | None = None, *, static: Path = STATIC):
-        self.library = library
+    def __init__(self, catalogue: Catalogue, settings: Settings | None = None, *, static: Path = STATIC):
+        self.catalogue = catalogue
         self.settings = settings or Settings()
         self.static = static
         rules = [Rule(f"{API}{path}", endpoint=path, methods=["GET"]) for path in routes.GET]
@@ -119,7 +119,7 @@ class App:
 
     def _api(self, request: Request, path: str) -> Response:
         body = _body(request) if request.method == "POST" else None
-        asked = ViewRequest(self.library, self.settings, Query(request.args.to_dict(flat=False), body))
+        asked = ViewRequest(self.catalogue, self.settings, Query(request.args.to_dict(flat=False), body))
         answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](asked)
         response = _download(answer) if isinstance(answer, Download) else _json(answer)
         response.headers["Cache-Control"] = FOREVER if asked.immutable and request.method != "POST" else "no-cache"

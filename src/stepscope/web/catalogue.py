@@ -20,7 +20,7 @@ import orjson
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
-from stepscope.web.discovery import LAYOUTS, Found, discover, natural, shown_path
+from stepscope.web.discovery import Found, discover, layouts, natural, shown_path
 from stepscope.web.loaded import SHOWN_FILES, LoadedCapture, open_capture
 from stepscope.web.problems import Problem
 from stepscope.web.timeline import index as trace_index
@@ -90,7 +90,7 @@ def hidden(text: str, root: Path) -> str:
     return text.replace(f"{root}/", "").replace(str(root), root.name)
 
 
-class Library:
+class Catalogue:
     """The captures below some folders. Safe to use from several threads."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Library:
             title, detail = "no such folder", ", ".join(map(str, absent))
         else:
             title, detail = f"no run in {looked}", "; ".join(_instead(root) for root in self.roots)
-        return {"title": title, "detail": detail, "hint": "give a folder in one of these layouts", "layouts": list(LAYOUTS)}
+        return {"title": title, "detail": detail, "hint": "give a folder in one of these layouts", "layouts": layouts()}
 
 
 def described_error(entry: Entry, problem: BaseException) -> dict[str, Any]:

@@ -10,26 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepscope.formats.discover import OUTPUT, CaptureFiles, at
+from stepscope.formats import registry
+from stepscope.formats.ascend_capture import prof_folder
+from stepscope.formats.chrome.files import is_json, looks_like_trace
+from stepscope.formats.reader import CaptureFiles
 from stepscope.tables.store import MANIFEST, store_folder
 
 MOST_DEPTH = 8
 RESULTS = "_stepscope"  # end of the name of a folder of results (analyser.py)
 MOST_ENTRIES = 200_000  # folders and files looked at in one scan
-_SUFFIX = re.compile(r"_ascend_(pt|ms)$")
-_NUMBERED = re.compile(r"(?P<worker>.+)_(?P<span>\d+(?:\.\d+)?)")
-_KINETO = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
-_DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msprof)(?:_(?P<rank>\d+))?.*\.db")
-_INFO = re.compile(r"profiler_info_(\d+)\.json")
-_TRACE_SIGNS = (b'"traceEvents"', b'"ph"')
-LAYOUTS = (
-    f"<run>/<worker>_<span>/{OUTPUT}/",
-    f"<run>/<worker>_<span>_ascend_pt/{OUTPUT}/ (also _ascend_ms)",
-    "<run>/<worker>[.<time>].pt.trace.json[.gz]",
-    "<run>/ascend_pytorch_profiler_<rank>.db, msprof_*.db",
-    "<run>/PROF_*/ or a folder with FRAMEWORK/ (raw data)",
-    "a Chrome trace *.json[.gz], named itself",
-)
 
 
 @dataclass(frozen=True)
@@ -65,6 +54,11 @@ def natural(text: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text))
 
 
+def layouts() -> list[str]:
+    """Where captures may lie, one line a layout."""
+    return [line for reader in registry.READERS for line in reader.layouts]
+
+
 def discover(roots: Sequence[Path], *, follow_links: bool = False) -> list[Found]:
     """Every capture at or below the given paths, by run, worker and span in natural order."""
     found: list[Found] = []
@@ -88,13 +82,12 @@ class _Scan:
 
     def all(self) -> list[Found]:
         if self.root.is_file():
-            capture = at(self.root)
+            capture = registry.claim(self.root)
             return [self._file(capture, self.root)] if capture else []
-        itself = at(self.root)
+        itself = registry.claim(self.root)
         if itself is not None:
             # ASCEND_PROFILER_OUTPUT itself was named: its capture is the folder around it.
-            worker, span = _of_folder(itself.root)
-            return [Found(itself.root.name, worker, span, itself, itself.root, _not_analysed(itself))]
+            return [Found(itself.root.name, *_names(itself), itself, itself.root, _not_analysed(itself))]
         return list(self._below(self.root, 0)) or self._plain_traces()
 
     def _below(self, folder: Path, depth: int) -> Iterator[Found]:
@@ -104,16 +97,15 @@ class _Scan:
             if entry.is_dir():
                 if entry.name == "cluster_analysis_output" or _derived(entry):
                     continue
-                capture = at(entry)
+                capture = registry.claim(entry)
                 if capture is not None:
-                    worker, span = _of_folder(entry)
-                    yield Found(self._run(folder), worker, span, capture, self.root, _not_analysed(capture))
+                    yield Found(self._run(folder), *_names(capture), capture, self.root, _not_analysed(capture))
                 elif depth < MOST_DEPTH:
                     yield from self._below(entry, depth + 1)
-            elif _KINETO.fullmatch(entry.name) or (_DATABASE.fullmatch(entry.name) and not profs):
+            elif any(reader.listed(entry) for reader in registry.READERS):
+                capture = registry.claim(entry)
                 # A database beside PROF folders is another form of the same.
-                capture = at(entry)
-                if capture is not None:
+                if capture is not None and not (profs and entry.suffix == ".db"):
                     yield self._file(capture, entry)
 
     def _entries(self, folder: Path) -> list[Path]:
@@ -141,25 +133,17 @@ class _Scan:
     def _file(self, capture: CaptureFiles, path: Path) -> Found:
         root = self.root if self.root.is_dir() else self.root.parent
         run = path.parent.name if path.parent == root else path.parent.relative_to(root).as_posix()
-        if capture.trace is None and capture.database is None:  # a file inside a capture folder
-            worker, span = _of_folder(capture.root)
-            return Found(capture.root.parent.name, worker, span, capture, capture.root)
-        trace, database = _KINETO.fullmatch(path.name), _DATABASE.fullmatch(path.name)
-        if trace:
-            # Until all are known the time stands for the span; `_distinct` numbers them.
-            return Found(run, trace["worker"], f"time {trace['time'] or 0}", capture, root)
-        if database:
-            return Found(run, database["rank"] or path.stem, "1", capture, root)
-        return Found(run, path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db"), "1", capture, root)
+        if capture.file is None:  # a file inside a capture folder
+            return Found(capture.root.parent.name, *_names(capture), capture, capture.root)
+        return Found(run, *_names(capture), capture, root)
 
     def _plain_traces(self) -> list[Found]:
         """Chrome traces of any name in the very folder that was given, when there is nothing else."""
         found = []
         for entry in self._entries(self.root):
-            if entry.is_file() and entry.name.endswith((".json", ".json.gz")):
-                capture = at(entry)
-                if capture is not None and capture.trace and (entry.suffix == ".gz" or _looks_like_trace(entry)):
-                    found.append(self._file(capture, entry))
+            capture = registry.claim(entry) if is_json(entry) else None
+            if capture is not None and capture.file and (entry.suffix == ".gz" or looks_like_trace(entry)):
+                found.append(self._file(capture, entry))
         return found
 
 
@@ -169,33 +153,16 @@ def _derived(folder: Path) -> bool:
     return stem != folder.name and any((folder.parent / f"{stem}{end}").is_file() for end in (".json", ".json.gz", ".db"))
 
 
-def _looks_like_trace(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-    except OSError:
-        return False
-    return any(sign in head for sign in _TRACE_SIGNS)
-
-
-def _of_folder(folder: Path) -> tuple[str, str]:
-    """Worker and span from the name of a capture folder, else the rank that its files tell."""
-    stem = _SUFFIX.sub("", folder.name)
-    numbered = _NUMBERED.fullmatch(stem)
-    if numbered and not folder.name.startswith("PROF_"):
-        return numbered["worker"], numbered["span"]
-    try:
-        ranks = [match[1] for match in map(_INFO.fullmatch, sorted(os.listdir(folder))) if match]
-    except OSError:
-        ranks = []
-    return (ranks[0] if ranks else folder.name), "1"
+def _names(capture: CaptureFiles) -> tuple[str, str]:
+    """Worker and span under which the page lists a capture."""
+    return registry.reader_of(capture).names(capture)
 
 
 def _not_analysed(capture: CaptureFiles) -> bool:
     """Only raw data, never read before."""
     if capture.output is not None or (store_folder(capture.root) / MANIFEST).is_file():
         return False
-    return not any("parsed" in forms for forms in capture.forms.values()) if capture.framework or capture.profs else False
+    return not any("parsed" in prof_folder.forms(prof) for prof in capture.profs) if capture.framework or capture.profs else False
 
 
 def _distinct(found: list[Found]) -> list[Found]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from stepscope.analysis.link.call_stacks import stacks
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.store import store_folder
 from stepscope.web.timeline import index as trace_index

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs
 
-from stepscope.web.catalogue import Entry, Library
+from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
@@ -32,8 +32,8 @@ class Settings:
 class ViewRequest:
     """A request to one route."""
 
-    def __init__(self, library: Library, settings: Settings, query: Query):
-        self.library, self.settings, self.query = library, settings, query
+    def __init__(self, catalogue: Catalogue, settings: Settings, query: Query):
+        self.catalogue, self.settings, self.query = catalogue, settings, query
         self.immutable = False  # whether the answer belongs to one version of the data for ever
 
     @property
@@ -41,7 +41,7 @@ class ViewRequest:
         return self.query.body
 
     def entry(self) -> Entry:
-        return self.library.entry(*(self.query.optional(name) for name in ("run", "worker", "span")))
+        return self.catalogue.entry(*(self.query.optional(name) for name in ("run", "worker", "span")))
 
     def opened(self) -> LoadedCapture:
         """The capture that the request names."""
@@ -52,7 +52,7 @@ class ViewRequest:
                 409, "changed", "the capture has changed", detail=entry.found.path, hint="reload the runs", version=entry.version
             )
         self.immutable = version is not None
-        return self.library.opened(entry, self._wait())
+        return self.catalogue.opened(entry, self._wait())
 
     def _wait(self) -> float:
         return float(self.query.number("wait", 0, most=MOST_WAIT))
@@ -60,16 +60,16 @@ class ViewRequest:
     def workers(self) -> tuple[dict[str, LoadedCapture], list[dict[str, Any]]]:
         """All workers of the run that are ready, and how far the others are."""
         until = monotonic() + self._wait()
-        entries = self.library.workers_of(self.query.optional("run"), self.query.optional("span"))
+        entries = self.catalogue.workers_of(self.query.optional("run"), self.query.optional("span"))
         for entry in entries:
             if entry.state == "found":
-                self.library.load(entry)
+                self.catalogue.load(entry)
         ready: dict[str, LoadedCapture] = {}
         behind: list[dict[str, Any]] = []
         last: Problem | None = None
         for entry in entries:
             try:
-                ready[entry.found.worker] = self.library.opened(entry, max(0.0, until - monotonic()))
+                ready[entry.found.worker] = self.catalogue.opened(entry, max(0.0, until - monotonic()))
             except Problem as problem:
                 last = problem
                 behind.append({"worker": entry.found.worker, "state": entry.state, "progress": entry.progress})
@@ -78,7 +78,7 @@ class ViewRequest:
         return ready, behind
 
     def worker_count(self) -> int:
-        return len(self.library.workers_of(self.entry().found.run, None))
+        return len(self.catalogue.workers_of(self.entry().found.run, None))
 
     def side(self, name: str) -> LoadedCapture:
         """One of the two captures of a comparison, named by a query string of its own."""
@@ -89,5 +89,5 @@ class ViewRequest:
             parts: Mapping[str, list[str]] = parse_qs(text, max_num_fields=10)
         except ValueError:
             raise bad_parameter(name, "run=…&worker=…&span=…, encoded") from None
-        entry = self.library.entry(*(parts.get(key, [None])[0] for key in ("run", "worker", "span")))
-        return self.library.opened(entry, self._wait())
+        entry = self.catalogue.entry(*(parts.get(key, [None])[0] for key in ("run", "worker", "span")))
+        return self.catalogue.opened(entry, self._wait())

@@ -76,12 +76,12 @@ def listed(asked: ViewRequest, listing: Listing, name: str) -> Answer:
 def runs(asked: ViewRequest) -> Answer:
     settings = asked.settings
     about = {"app": "stepscope", "version": __version__, "sql": settings.sql, "source_preview": settings.source_root is not None}
-    return {**about, **asked.library.listing(), "refresh_s": REFRESH_S}
+    return {**about, **asked.catalogue.listing(), "refresh_s": REFRESH_S}
 
 
 @_post("rescan")
 def rescan(asked: ViewRequest) -> Answer:
-    asked.library.scan(force=True)
+    asked.catalogue.scan(force=True)
     return runs(asked)
 
 
@@ -89,26 +89,26 @@ def _named(asked: ViewRequest) -> Entry:
     """The capture that a body names."""
     if not isinstance(asked.body, dict) or not all(isinstance(value, str) for value in asked.body.values()):
         raise bad_parameter("body", "an object with run, worker and span")
-    return asked.library.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
+    return asked.catalogue.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
 
 
 @_post("load")
 def load(asked: ViewRequest) -> Answer:
     entry = _named(asked)
-    asked.library.load(entry)
-    return asked.library.described(entry)
+    asked.catalogue.load(entry)
+    return asked.catalogue.described(entry)
 
 
 @_post("cancel")
 def cancel(asked: ViewRequest) -> Answer:
     entry = _named(asked)
-    asked.library.cancel(entry)
-    return asked.library.described(entry)
+    asked.catalogue.cancel(entry)
+    return asked.catalogue.described(entry)
 
 
 @_get("report")
 def report(asked: ViewRequest) -> Answer:
-    text = html([of_entries(asked.library, asked.entry().found.run)])
+    text = html([of_entries(asked.catalogue, asked.entry().found.run)])
     return Download(text.encode("utf-8", "replace"), "text/html; charset=utf-8", "report.html")
 
 

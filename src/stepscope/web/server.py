@@ -14,7 +14,7 @@ from waitress.server import create_server
 
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.guard import LOOPBACK, is_loopback
 from stepscope.web.request import Settings
 
@@ -34,9 +34,9 @@ class Server:
 
     def __init__(self, paths: Sequence[Path], address: Address, settings: Settings):
         token = None if is_loopback(address.host) or not address.with_token else secrets.token_urlsafe(24)
-        self.library = Library(paths, follow_links=settings.follow_links)
+        self.catalogue = Catalogue(paths, follow_links=settings.follow_links)
         app = App(
-            self.library,
+            self.catalogue,
             Settings(
                 sql=settings.sql,
                 source_root=settings.source_root,
@@ -67,7 +67,7 @@ class Server:
         if not self._closing:
             self._closing = True
             self._server.close()
-            self.library.close()
+            self.catalogue.close()
 
 
 def bound(address: Address) -> socket.socket:

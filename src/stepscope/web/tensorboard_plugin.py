@@ -10,7 +10,7 @@ from typing import Any
 from tensorboard.plugins import base_plugin
 
 from stepscope.web.app import App
-from stepscope.web.catalogue import Library
+from stepscope.web.catalogue import Catalogue
 
 NAME = "stepscope"
 
@@ -24,14 +24,14 @@ class StepscopePlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboar
         logdirs = str(context.logdir or "")
         # TensorBoard takes several folders with --logdir_spec: name:path,name:path.
         parts = [part.partition(":")[2] or part for part in logdirs.split(",") if part] if "," in logdirs else [logdirs]
-        self.library = Library([Path(part).expanduser() for part in parts if part])
-        self.app = App(self.library)
-        self._scanning = Thread(target=self.library.scan, name="stepscope-scan", daemon=True)
+        self.catalogue = Catalogue([Path(part).expanduser() for part in parts if part])
+        self.app = App(self.catalogue)
+        self._scanning = Thread(target=self.catalogue.scan, name="stepscope-scan", daemon=True)
         self._scanning.start()
 
     def is_active(self) -> bool:
         """True as soon as a run is found, and while the first look has not ended; never touches the disk."""
-        return self.library.known or self._scanning.is_alive()
+        return self.catalogue.known or self._scanning.is_alive()
 
     def get_plugin_apps(self) -> dict[str, Any]:
         return {"/": self.app, "/index.js": self.app, "/index.html": self.app, "/static/*": self.app, "/api/*": self.app}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from stepscope.formats.ascend.profiler_info import read_facts
-from stepscope.formats.discover import CaptureFiles
+from stepscope.formats.reader import CaptureFiles
 from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
@@ -37,7 +37,7 @@ def views_by_files(files: CaptureFiles) -> list[str]:
         found |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
         if "NPU Kernel" in found and not files.profs and read_facts(files.root)[0].device_kind == "cpu":
             found = found - {"NPU Kernel"} | {"CPU Kernel"}
-    if files.trace or files.database or files.databases:
+    if files.file or files.databases:
         found |= {"Overview", "Operator", "Trace"}
     if files.framework or files.profs:
         found |= {"Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})

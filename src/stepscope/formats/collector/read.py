@@ -38,7 +38,7 @@ def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
 
 def _trace(trace: Path) -> Tables:
     # Few captures have one.
-    from stepscope.formats import kineto
+    from stepscope.formats.kineto import read as kineto
 
     try:
         tables = kineto.read(trace)

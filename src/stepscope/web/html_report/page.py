@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stepscope import __version__
 from stepscope.errors import CaptureError
-from stepscope.web.catalogue import Entry, Library
+from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.html_report import sections
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, tag
 from stepscope.web.loaded import LoadedCapture
@@ -38,13 +38,13 @@ def runs(paths: Sequence[Path]) -> list[Run]:
     Raises:
         CaptureError: there is none, or none can be read.
     """
-    library = Library(paths)
+    catalogue = Catalogue(paths)
     try:
-        library.scan()
-        made = [of_entries(library, name) for name in dict.fromkeys(entry.found.run for entry in library.entries())]
-        empty = library.listing()["empty"]
+        catalogue.scan()
+        made = [of_entries(catalogue, name) for name in dict.fromkeys(entry.found.run for entry in catalogue.entries())]
+        empty = catalogue.listing()["empty"]
     finally:
-        library.close()
+        catalogue.close()
     if empty:
         raise CaptureError(empty["title"], cause=empty["detail"], fix=f"{empty['hint']}: {'; '.join(empty['layouts'])}")
     if not any(run.ready for run in made):
@@ -53,17 +53,17 @@ def runs(paths: Sequence[Path]) -> list[Run]:
     return made
 
 
-def of_entries(library: Library, name: str) -> Run:
+def of_entries(catalogue: Catalogue, name: str) -> Run:
     """All captures of one run; waits until they are read."""
     run = Run(name, {}, [])
-    entries: list[Entry] = [entry for entry in library.entries() if entry.found.run == name]
+    entries: list[Entry] = [entry for entry in catalogue.entries() if entry.found.run == name]
     for entry in entries:
-        library.load(entry)
+        catalogue.load(entry)
     for entry in entries:
         several = sum(other.found.worker == entry.found.worker for other in entries) > 1
         worker = f"{entry.found.worker} · {entry.found.span}" if several else entry.found.worker
         try:
-            run.ready[worker] = library.opened(entry, None)
+            run.ready[worker] = catalogue.opened(entry, None)
         except Problem as problem:
             run.missing.append((worker, ". ".join(part for part in (problem.title, problem.detail, problem.hint) if part)))
     return run

@@ -1,6 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timelines of Ascend captures: trace_view.json and msprof_*.json of all layout generations."""
-
-from stepscope.formats.ascend.trace.timeline import Timeline, read_timeline
-
-__all__ = ["Timeline", "read_timeline"]

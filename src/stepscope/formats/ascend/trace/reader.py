@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A timeline that an Ascend tool wrote (trace_view.json, msprof_*.json), by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.formats.chrome.files import is_array, is_json, worker_and_span
+from stepscope.formats.reader import CaptureFiles, Options, Reader
+
+if TYPE_CHECKING:
+    from stepscope.tables import Tables
+
+
+def _claims(path: Path) -> CaptureFiles | None:
+    return CaptureFiles(path, file=path) if is_json(path) and is_array(path) else None
+
+
+def _read(files: CaptureFiles, options: Options) -> Tables:
+    from stepscope.formats.ascend import text
+
+    options.progress(f"reading {files.root.name}")
+    return text.read_trace(files.root)
+
+
+READER = Reader(
+    name="ascend_timeline",
+    accepts="a trace_view.json",
+    claims=_claims,
+    read=_read,
+    form="trace",
+    names=worker_and_span,
+)

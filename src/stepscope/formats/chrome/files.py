@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trace files: which kind one is, by its name and first bytes, and whose it is."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+from stepscope.formats.reader import CaptureFiles, name_and_one
+
+_SUFFIXES = (".json", ".json.gz")
+_SIGNS = (b'"traceEvents"', b'"ph"')
+_HEAD = 1 << 16
+_KINETO = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file may be a trace, by its name; `profiler_*.json` are settings."""
+    return path.name.endswith(_SUFFIXES) and not path.name.startswith("profiler_") and path.is_file()
+
+
+def is_array(path: Path) -> bool:
+    """Whether a trace is a bare array of events, as Ascend tools write it; Kineto wraps the array in an object."""
+    return head(path, 4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+
+
+def looks_like_trace(path: Path) -> bool:
+    return any(sign in head(path, _HEAD) for sign in _SIGNS)
+
+
+def head(path: Path, size: int) -> bytes:
+    """The first bytes, decompressed; empty where they cannot be read."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(size)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def is_named_as_kineto(path: Path) -> bool:
+    """Whether a file has the name that torch's TensorBoard handler gives to traces."""
+    return bool(_KINETO.fullmatch(path.name))
+
+
+def worker_and_span(files: CaptureFiles) -> tuple[str, str]:
+    """From `worker.time.pt.trace.json`; the time stands for the span until all of a worker are known."""
+    match = _KINETO.fullmatch(files.root.name)
+    return (match["worker"], f"time {match['time'] or 0}") if match else name_and_one(files)

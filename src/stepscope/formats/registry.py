@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of capture that can be read, in the order in which the readers are asked.
+
+A new format is one folder with a `Reader` and one line here (docs/contributing/add-a-format.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from stepscope.formats.ascend.db.reader import READER as ASCEND_DATABASE
+from stepscope.formats.ascend.trace.reader import READER as ASCEND_TIMELINE
+from stepscope.formats.ascend_capture.capture_folder import READER as CAPTURE_FOLDER
+from stepscope.formats.ascend_capture.prof_folder import READER as PROF_FOLDER
+from stepscope.formats.kineto.reader import READER as KINETO
+from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
+from stepscope.formats.reader import CaptureFiles, Reader
+
+READERS: tuple[Reader, ...] = (
+    PROF_FOLDER,
+    CAPTURE_FOLDER,
+    MINDSPORE_RUNTIME,
+    ASCEND_TIMELINE,
+    KINETO,
+    ASCEND_DATABASE,
+)
+
+
+def claim(path: Path) -> CaptureFiles | None:
+    """The capture that `path` itself is; None where no reader knows it, or where it only holds some."""
+    for reader in READERS:
+        files = reader.claims(path)
+        if files is not None:
+            return replace(files, format=reader.name)
+    return None
+
+
+def reader_of(files: CaptureFiles) -> Reader:
+    """The reader that claimed a capture."""
+    return next(reader for reader in READERS if reader.name == files.format)
