@@ -19,7 +19,7 @@ def simplify(files: CaptureFiles, *, everything: bool, from_raw: bool) -> list[P
 
     Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`, and so does
     the vendor's parsed output where the analysis was made from raw records (`from_raw`) and they can be read again;
-    elsewhere it is what this analysis was made from (api.md 21).
+    elsewhere it is what this analysis was made from (docs/formats/profiler-api.md 21).
     """
     removed = []
     for prof in files.profs:

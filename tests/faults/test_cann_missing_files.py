@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A raw folder with one kind of file removed: what the rest still gives (the table of cann-raw.md 8)."""
+"""A raw folder with one kind of file removed: what the rest still gives (the table of docs/formats/cann.md 8)."""
 
 from __future__ import annotations
 

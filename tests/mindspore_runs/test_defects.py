@@ -1,4 +1,4 @@
-"""What MindSpore's own profiler gets wrong, and ours must not (mindspore.md 2.7)."""
+"""What MindSpore's own profiler gets wrong, and ours must not (docs/formats/mindspore.md 2.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks of the user, input shapes in PyNative, and recording by MS_PROFILER_OPTIONS (mindspore.md 5, 12)."""
+"""Marks of the user, input shapes in PyNative, and recording by MS_PROFILER_OPTIONS (docs/formats/mindspore.md 5, 12)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def results(capture: Path) -> set[str]:
 
 
 def counted(capture) -> Counter:
-    """Host records by walking the file in plain Python: ranges, and launches of a graph's kernels (mindspore.md 7.1, 7.2)."""
+    """Ranges and launches of a graph's kernels, read from the file in plain Python (docs/formats/mindspore.md 7.1, 7.2)."""
     data = (capture / "FRAMEWORK" / "mindspore.op_range").read_bytes()
     found: Counter = Counter()
     at = 0

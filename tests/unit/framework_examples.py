@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worked examples of the framework format: bytes, and the records they stand for (framework-raw.md 4, 14)."""
+"""The worked examples of the framework format: bytes, and the records they stand for (docs/formats/framework.md 4, 14)."""
 
 from __future__ import annotations
 

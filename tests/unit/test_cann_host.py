@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls, queued tasks and their roles, by hand-made records (cann-raw.md 3, 7.1)."""
+"""Calls, queued tasks and their roles, by hand-made records (docs/formats/cann.md 3, 7.1)."""
 
 from __future__ import annotations
 

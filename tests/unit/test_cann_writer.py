@@ -184,7 +184,7 @@ def test_threads_may_share_a_writer(tmp_path: Path):
 @given(st.integers(0, 0x7FFF), st.integers(0, 0xFFFF), st.booleans())
 def test_wide_numbers_come_back_from_their_code(stream: int, task: int, swapped: bool):
     first, second = (int(field) for field in coded(stream, task, swapped=swapped))
-    if first & 0x8000:  # cann-raw.md 4.3
+    if first & 0x8000:  # docs/formats/cann.md 4.3
         assert (second & 0x7FFF, second & 0x8000 | first & 0x7FFF) == (stream, task)
     else:
         assert (first, second, swapped) == (stream, task, False)

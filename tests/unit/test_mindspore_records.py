@@ -1,4 +1,4 @@
-"""MindSpore's records by hand: layouts, names, arrows, clocks (mindspore.md 7, 8)."""
+"""MindSpore's records by hand: layouts, names, arrows, clocks (docs/formats/mindspore.md 7, 8)."""
 
 from __future__ import annotations
 

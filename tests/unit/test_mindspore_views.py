@@ -1,4 +1,4 @@
-"""Scopes and input pipelines of MindSpore captures, by hand (mindspore.md 9, 10)."""
+"""Scopes and input pipelines of MindSpore captures, by hand (docs/formats/mindspore.md 9, 10)."""
 
 from __future__ import annotations
 

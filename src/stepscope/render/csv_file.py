@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The csv dialect of the profiler's files (outputs.md 1): CRLF, minimal quotes, times that spreadsheets leave alone."""
+"""The csv dialect of the profiler's files (docs/formats/outputs.md 1): CRLF, minimal quotes, times kept as text by spreadsheets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def quoted(text: str) -> str:
 
 
 def in_own_quotes(text: str) -> str:
-    """A list of shapes: its cell holds quotes of its own (outputs.md 1)."""
+    """A list of shapes: its cell holds quotes of its own (docs/formats/outputs.md 1)."""
     return quoted(f'"{text}"')
 
 

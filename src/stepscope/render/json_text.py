@@ -16,7 +16,7 @@ def escaped(text: str) -> str:
 
 
 def several_lines(text: str) -> str:
-    """Items apart by `;` as the timeline and the operator table show them (outputs.md 3.1)."""
+    """Items apart by `;` as the timeline and the operator table show them (docs/formats/outputs.md 3.1)."""
     return text.replace(";", ";\r\n")
 
 

@@ -25,7 +25,7 @@ class Clock(Protocol):
 
 
 class MicrosecondText:
-    """`ts` as text with three digits after the point, `dur` as the shortest number of microseconds (outputs.md 3)."""
+    """`ts` as text with three digits after the point, `dur` as the shortest number of microseconds (docs/formats/outputs.md 3)."""
 
     def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
         return ('"', Numbers(frame[column], THOUSANDTHS), '"')
@@ -77,8 +77,8 @@ def microseconds(values: pl.Series) -> pl.Series:
     # polars multiplies by 0.001 where it divides by a literal 1000, which is off by one in the last digit.
     exact = numbers / 1000.0
     if values.dtype.is_float():
-        # Texts have at most five digits below the nanosecond (outputs.md 16); a sixth is left over from a conversion. Times of
-        # device counters are whole parts of a power of two (cann-raw.md 2): they are exact as they are.
+        # Texts have at most five digits below the nanosecond (docs/formats/outputs.md 16); a sixth is left over from a
+        # conversion. Times of device counters are whole multiples of a power of two (docs/formats/cann.md 2) and exact as they are.
         binary = numbers * BINARY_PARTS
         short = (np.abs(numbers) < 1e9) & (np.rint(binary) != binary)
         exact[short] = np.rint(numbers[short] * 1e5) / 1e8

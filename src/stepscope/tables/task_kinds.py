@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of task a task is that is no operator, by the name of its type (enums.md 2)."""
+"""What kind of task a task is that is no operator, by the name of its type (docs/formats/enums.md 2)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-PROF = re.compile(r"PROF_.+")  # the rest of the name has several forms (cann-raw.md 1)
+PROF = re.compile(r"PROF_.+")  # the rest of the name has several forms (docs/formats/cann.md 1)
 _RAW_LOST = "raw device records not read"
 _INSTEAD = "the vendor's parsed files were read instead"
 

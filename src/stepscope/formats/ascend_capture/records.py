@@ -44,7 +44,10 @@ def read_records(files: CaptureFiles, facts: Facts, options: Options) -> Tables:
 
 
 def with_recorded_device(tables: Tables) -> Tables:
-    """The framework numbers devices inside its process; where one device was recorded, that one is meant (outputs.md 8.3)."""
+    """The device of a row: the framework numbers devices inside its process, so the only recorded device is that one.
+
+    docs/formats/outputs.md 8.3.
+    """
     devices = tables.facts.device_ids
     if len(devices) != 1 or not tables.memory_events.height:
         return tables

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw `PROF_*` folders, read without the vendor's toolkit (cann-raw.md)."""
+"""Raw `PROF_*` folders, read without the vendor's toolkit (docs/formats/cann.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which raw folders can be read: by chip, and by what is left in them (cann-raw.md 1.5, 8)."""
+"""Which raw folders can be read: by chip, and by what is left in them (docs/formats/cann.md 1.5, 8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a counter of host or device to nanoseconds since 1970 (cann-raw.md 2).
+"""From a counter of host or device to nanoseconds since 1970 (docs/formats/cann.md 2).
 
 The vendor's tool writes the distance from the counter's zero as decimal microseconds with six digits and adds the monotonic
 zero digit by digit. Times of the host are cut from that sum; those of devices pass through a float64 first, which it adds up

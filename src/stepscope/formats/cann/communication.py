@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communication operators and their link-level tasks: tables `collectives` and `transfers` (cann-raw.md 7.2)."""
+"""Communication operators and their link-level tasks: tables `collectives` and `transfers` (docs/formats/cann.md 7.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a raw folder says about its session: host, devices, switches, times (cann-raw.md 1.1 to 1.3)."""
+"""What a raw folder says about its session: host, devices, switches, times (docs/formats/cann.md 1.1 to 1.3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in a raw `PROF_*` folder: the host's and each device's part, their settings and their data slices (cann-raw.md 1)."""
+"""The parts of a raw `PROF_*` folder: host and devices, each with settings and slices of data (docs/formats/cann.md 1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bytes a raw device-profiling record is made of: one declaration per kind (cann-raw.md 3 to 5).
+"""Which bytes a raw device-profiling record is made of: one declaration per kind (docs/formats/cann.md 3 to 5).
 
 A kind is a numpy dtype with explicit offsets, the file it is found in and how its records are told from
 rubbish. Readers take a kind from `LAYOUTS`, writers fill the same dtype, so what is written is what is read.
@@ -18,7 +18,7 @@ HOST_MAGIC = 0x5A5A
 STARS_MAGIC = 0x6BD3
 EVENT_END = 0xFFFF_FFFF_FFFF_FFFF  # `end` of an api_event record that is an event, not a call
 
-# Levels of host records (cann-raw.md 3.1).
+# Levels of host records (docs/formats/cann.md 3.1).
 LEVELS = {
     30000: "pytorch", 25000: "pta", 20500: "msproftx", 20000: "acl", 15000: "model", 10000: "node", 6000: "aicpu",
     5500: "communication", 5000: "runtime", 4500: "prof", 4000: "dpu", 3000: "aic",
@@ -111,7 +111,7 @@ TASK_TRACK_V2 = _compact(
     device=(24, "<u2"), stream=(28, "<u4"), task=(32, "<u2"), flip=(34, "<u2"), task_type=(36, "<u4"), kernel=(40, "<u8"),
     extension=(48, "u1", 16),
 )  # fmt: skip
-# Two layouts of one record: `maximum` and `direction` of the older, `direction_new` of the newer (cann-raw.md 3.4).
+# Two layouts of one record: `maximum` and `direction` of the older, `direction_new` of the newer (docs/formats/cann.md 3.4).
 MEMCPY_INFO = _compact(
     "memcpy_info", "PS",
     bytes=(24, "<u8"), maximum=(32, "<u8"), direction=(40, "<u2"), direction_new=(32, "<u2"), device_new=(34, "<u2"),
@@ -175,7 +175,7 @@ PMU = _device(
     "ffts_profile.data", 128, "R", STARS_MAGIC,
     **_PMU, ffts=(20, "<u2"), core=(20, "u1"), block_ffts=(21, "u1"), sub_block=(28, "<u2"), block=(30, "<u2"),
 )  # fmt: skip
-# One file, several kinds: which fields hold depends on `kind` (cann-raw.md 4.5).
+# One file, several kinds: which fields hold depends on `kind` (docs/formats/cann.md 4.5).
 TS_TRACK = _device(
     "ts_track.data", 40, "R",
     **_TS, stream=(16, "<u2"), flip=(18, "<u2"), task_type=(20, "<u2"), flip_task=(22, "<u2"),
@@ -197,14 +197,14 @@ AICPU_MODEL = Layout(
 AICPU_MIND_DATA = Layout(
     "aicpu.data", _struct(256, **_HEAD, tag=(24, "<u4"), queue=(32, "<u8"), begin=(40, "<u8"), finish=(48, "<u8")), "P", HOST_MAGIC
 )
-# The older AI CPU record: the same list of times, 24 bytes nearer to the start (cann-raw.md 4.7).
+# The older AI CPU record: the same list of times, 24 bytes nearer to the start (docs/formats/cann.md 4.7).
 AICPU_OLD = _device(
     "DATA_PREPROCESS.AICPU", 128, "P", HOST_MAGIC,
     magic=(0, "<u2"), tag=(2, "<u2"), stream=(4, "<u2"), task=(6, "<u2"),
     **{name: (spec[0] - 24, *spec[1:]) for name, spec in _AICPU_TIMES.items()},
 )  # fmt: skip
 
-# Sampled device records (cann-raw.md 5).
+# Sampled device records (docs/formats/cann.md 5).
 HBM = _device("hbm.data", 24, "S", time_us=(0, "<u8"), count=(8, "<u8"), event=(16, "<u4"), instance=(20, "<u4"))
 HBM_2 = _device("hbm.data", 32, "P", event=(8, "<u4"), instance=(12, "<u4"), count=(16, "<u8"), time_us=(24, "<u8"))
 LLC = _device("llc.data", 24, "P", time_us=(0, "<u8"), count=(8, "<u8"), event=(16, "<u4"), instance=(20, "<u4"))
@@ -221,7 +221,7 @@ SOC_PMU = _device(
     task_type=(8, "<u2"), stream=(10, "<u2"), task=(12, "<u2"), data_type=(14, "<u2"), events=(16, "<u8", 8),
 )  # fmt: skip
 QOS = _device("qos.data", 64, "P", counter=(16, "<u8"), bandwidth=(24, "<u4", 10))
-# One file, several kinds: which fields hold depends on the function in `head` (cann-raw.md 5).
+# One file, several kinds: which fields hold depends on the function in `head` (docs/formats/cann.md 5).
 STARS_SOC_PROFILE = _device(
     "stars_soc_profile.data", 64, "P", STARS_MAGIC, **_STARS, instance=(18, "<u2"), first=(32, "<u8"), second=(40, "<u8"),
     third=(48, "<u8"), fourth=(56, "<u8"), bandwidth=(24, "<u4", 10), levels=(32, "<u2"), sizes=(32, "<u4", 8),

@@ -2,7 +2,7 @@
 """Slices of one kind of record as one array; what does not fit is counted, never raised.
 
 Slices are cut at a size limit, so a record may begin in one and end in the next. Storage limits drop the oldest
-bytes of aging data, which leaves a cut record at the head; a killed run leaves one at the tail (cann-raw.md 1).
+bytes of aging data, which leaves a cut record at the head; a killed run leaves one at the tail (docs/formats/cann.md 1).
 """
 
 from __future__ import annotations

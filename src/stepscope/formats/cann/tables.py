@@ -95,7 +95,10 @@ def _without_parts_of(collectives: pl.DataFrame, table: pl.DataFrame) -> pl.Data
 
 
 def _marks(host: HostSide, devices: Sequence[DeviceSide]) -> pl.DataFrame:
-    """Marks of the host with their part on a device, joined by the mark's number; connections are numbered as enums.md has them."""
+    """Marks of the host with their part on a device, joined by the number of the mark.
+
+    Connections are numbered as in docs/formats/enums.md 8.
+    """
     if not host.marks.height:
         return ALL_TABLES["marks"].empty()
     parts = [

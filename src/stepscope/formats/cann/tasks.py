@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ran on the devices, joined with what the host queued: tables `kernels` and `kernel_metrics` (cann-raw.md 7.2)."""
+"""What ran on the devices, joined with what the host queued: tables `kernels` and `kernel_metrics` (docs/formats/cann.md 7.2)."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def _time(text: pl.Series) -> pl.Series:
 
 
 def _length(text: pl.Series) -> pl.Series:
-    # Durations have up to five digits below the nanosecond (outputs.md 16); as an integer of that unit the division is the
-    # only rounding. It is numpy's because polars multiplies by 1/100000, which is rounded itself.
+    # Durations have up to five digits below the nanosecond (docs/formats/outputs.md 16); as an integer of that unit the division
+    # is the only rounding. numpy divides; polars would multiply by 1/100000, which is itself rounded.
     parts = text.cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
     return pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
 

@@ -2,7 +2,7 @@
 """How raw host times become nanoseconds since 1970.
 
 A raw time is a tick of the CPU's counter or a monotonic nanosecond, which one is a fact of the capture
-(framework-raw.md 2).
+(docs/formats/framework.md 2).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Clock:
 def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Clock:
     """The clock of a capture from its profiler_info (`info`, {} when there is none) and its PROF folder, if it has one.
 
-    What is missing takes the default of framework-raw.md 2.2 and a row in `Clock.quality`.
+    What is missing takes the default of docs/formats/framework.md 2.2 and a row in `Clock.quality`.
     """
     start, notes = _section(info, "start_info"), []
     if not info:

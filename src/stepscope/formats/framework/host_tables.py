@@ -22,7 +22,7 @@ Part = tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]  # tables by name, and
 
 _STEP_NAME = "ProfilerStep#"
 _INPUTS = ("tensors", "tensor_lists", "scalars")
-_UNNAMED = "N/A"  # framework-raw.md 3.3: what a name that is no text is shown as
+_UNNAMED = "N/A"  # docs/formats/framework.md 3.3: what a name that is no text is shown as
 
 
 def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
@@ -105,7 +105,7 @@ def _steps(ops: pl.DataFrame) -> pl.DataFrame:
 
 def _memory_events(raw: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     on_host = pl.col("device_type") == 0
-    # REF writers leave the data type of host records at malloc in both directions (framework-raw.md 4.3).
+    # REF writers leave the data type of host records at malloc in both directions (docs/formats/framework.md 4.3).
     action = pl.when(on_host).then((pl.col("alloc_size") < 0).cast(pl.UInt8)).otherwise("data_type")
     time = clock.to_epoch_ns(raw["time"])
     order = np.argsort(time.to_numpy(), kind="stable")

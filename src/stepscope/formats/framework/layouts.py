@@ -2,7 +2,7 @@
 """Which bytes a framework record is made of: one declaration per file and layout generation.
 
 The fixed part of a record is a packed little-endian struct, declared as a numpy dtype; text fields
-follow it as inner TLVs (framework-raw.md 3, 4, 11). Ids that the writer stores unsigned are declared
+follow it as inner TLVs (docs/formats/framework.md 3, 4, 11). Ids that the writer stores unsigned are declared
 signed, because no real one has the top bit and a signed column needs no conversion later; keys are hashes
 and stay unsigned.
 """
@@ -167,7 +167,7 @@ MEMORY_USAGE = RecordKind(
     layouts=(
         Layout(_packed(**_MEMORY_HEAD, component_type="B", data_type="B", allocator_type="B", **_OWNER)),
         Layout(_packed(**_MEMORY_HEAD, data_type="B", allocator_type="B", **_OWNER)),
-        # Only the size of this one is known; that its one byte is the data type is a guess (framework-raw.md 11, 15).
+        # Only the size of this one is known; that its one byte is the data type is a guess (docs/formats/framework.md 11, 15).
         Layout(_packed(**_MEMORY_HEAD, data_type="B", **_OWNER)),
     ),
     outer_type=3,
@@ -223,7 +223,7 @@ KINDS: dict[str, RecordKind] = {
     for kind in (OP_RANGE, OP_MARK, MEMORY_USAGE, PYTHON_TRACER_FUNC, PYTHON_TRACER_HASH, PARAM_TENSOR_INFO, GC_RECORD)
 }
 
-# Files of 2023 that were replaced by the tracer files (framework-raw.md 11).
+# Files of 2023 that were replaced by the tracer files (docs/formats/framework.md 11).
 PYTHON_FUNC_CALL = RecordKind(
     name="python_func_call",
     doc="One call or return with the callee's text in it.",
@@ -243,7 +243,7 @@ PYTHON_MODULE_CALL = RecordKind(
 
 
 def detect(kind: RecordKind, payload: memoryview) -> Layout | None:
-    """The generation a record's payload belongs to, or None when it does not tell (framework-raw.md 11)."""
+    """The generation a record's payload belongs to, or None when it does not tell (docs/formats/framework.md 11)."""
     if len(kind.layouts) == 1:
         return kind.layouts[0]
     for layout in kind.layouts:

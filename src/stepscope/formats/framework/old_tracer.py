@@ -2,7 +2,7 @@
 """The Python tracer's files of 2023, turned into those of today.
 
 `torch.python_func_call` has the text of the callee in each record, `torch.python_module_call` says which
-calls of a thread, counted in its sorted stream, were calls of modules (framework-raw.md 11).
+calls of a thread, counted in its sorted stream, were calls of modules (docs/formats/framework.md 11).
 """
 
 from __future__ import annotations

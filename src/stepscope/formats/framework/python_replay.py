@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Python calls ran when, and who called whom: the tracer's stream of calls and returns, replayed.
 
-Returns carry no identity, so the replay is that of a stack per thread (framework-raw.md 6.5). It needs no
+Returns carry no identity, so the replay is that of a stack per thread (docs/formats/framework.md 6.5). It needs no
 loop: the depth after each event is a running sum, and calls and returns of one depth alternate.
 """
 

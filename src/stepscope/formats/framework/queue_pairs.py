@@ -14,7 +14,7 @@ _SOURCE = "torch.op_mark"
 
 
 def queue_table(marks: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """The table `queue` from raw marks, and the marks that found no partner (framework-raw.md 6.1)."""
+    """The table `queue` from raw marks, and the marks that found no partner (docs/formats/framework.md 6.1)."""
     known = marks["category"].is_between(0, 3)
     losses = [lost(_SOURCE, "unknown mark category", int((~known).sum()))]
     if not known.all():

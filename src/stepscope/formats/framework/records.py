@@ -72,7 +72,7 @@ def _mapped(path: Path) -> tlv.Bytes:
 
 
 def decode(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """One file's bytes as a frame, and what could not be read (framework-raw.md 3.3)."""
+    """One file's bytes as a frame, and what could not be read (docs/formats/framework.md 3.3)."""
     if kind.outer_type is None:
         return _decode_flat(kind, data, source)
     outer = tlv.records(data, min(layout.fixed.itemsize for layout in kind.layouts))
@@ -161,7 +161,7 @@ def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = F
 
 
 def make_folder(folder: Path) -> None:
-    """Create every missing level with mode 0750 (framework-raw.md 1.3)."""
+    """Create every missing level with mode 0750 (docs/formats/framework.md 1.3)."""
     for level in (*reversed(folder.parents), folder):
         level.mkdir(mode=0o750, exist_ok=True)
 

@@ -2,7 +2,7 @@
 """Where the records of a TLV file and their inner fields are: offsets only, no bytes are copied.
 
 record = type:u16 length:u32 payload        payload = fixed struct, then fields
-field  = type:u16 length:u32 text           (framework-raw.md 3.1)
+field  = type:u16 length:u32 text           (docs/formats/framework.md 3.1)
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How ticks of the processor's counter become nanoseconds since 1970 (mindspore.md 8)."""
+"""How ticks of the processor's counter become nanoseconds since 1970 (docs/formats/mindspore.md 8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What MindSpore's CPU profiler writes as text: kernels, their inputs, the allocator's curve (mindspore.md 7.6)."""
+"""What MindSpore's CPU profiler writes as text: kernels, their inputs, the allocator's curve (docs/formats/mindspore.md 7.6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What MindSpore sampled of its input pipelines: queues, processors, batches (mindspore.md 7.6)."""
+"""What MindSpore sampled of its input pipelines: queues, processors, batches (docs/formats/mindspore.md 7.6)."""
 
 from __future__ import annotations
 

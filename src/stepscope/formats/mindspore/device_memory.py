@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's own records of device memory and input shapes, written where an accelerator runs (mindspore.md 7.4, 7.5)."""
+"""MindSpore's records of device memory and input shapes, written with an accelerator (docs/formats/mindspore.md 7.4, 7.5)."""
 
 from __future__ import annotations
 

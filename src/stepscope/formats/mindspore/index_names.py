@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers of MindSpore's host records stand for (mindspore.md 7.2)."""
+"""What the numbers of MindSpore's host records stand for (docs/formats/mindspore.md 7.2)."""
 
 from __future__ import annotations
 

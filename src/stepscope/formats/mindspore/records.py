@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's binary records as frames and back: what `encode` writes, `read_ranges` gives back (mindspore.md 7.1-7.5)."""
+"""MindSpore's binary records as frames and back: `read_ranges` reads what `encode` writes (docs/formats/mindspore.md 7.1-7.5)."""
 
 from __future__ import annotations
 

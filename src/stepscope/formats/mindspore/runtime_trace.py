@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RuntimeProfilerJson*.json: what MindSpore writes at exit with MS_ENABLE_RUNTIME_PROFILER=1 (mindspore.md 12.1)."""
+"""RuntimeProfilerJson*.json: what MindSpore writes at exit with MS_ENABLE_RUNTIME_PROFILER=1 (docs/formats/mindspore.md 12.1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings in MindSpore's profiler_info, in the words of the other framework's (mindspore.md 6)."""
+"""The settings in MindSpore's profiler_info, in the words of the other framework's (docs/formats/mindspore.md 6)."""
 
 from __future__ import annotations
 

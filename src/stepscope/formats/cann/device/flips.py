@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which round of its stream's 16-bit task numbers a task belongs to (cann-raw.md 4.5)."""
+"""Which round of its stream's 16-bit task numbers a task belongs to (docs/formats/cann.md 4.5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the cores ran and at which voltage, from the points of the power manager (cann-raw.md 4.8)."""
+"""How fast the cores ran and at which voltage, from the points of the power manager (docs/formats/cann.md 4.8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware counters of tasks and of the blocks of MIX kernels, each with the task it belongs to (cann-raw.md 4.2)."""
+"""Hardware counters of tasks and of the blocks of MIX kernels, each with the task it belongs to (docs/formats/cann.md 4.2)."""
 
 from __future__ import annotations
 

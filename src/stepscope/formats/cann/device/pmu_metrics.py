@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hardware counters mean: the metrics of each `aic_metrics` set (cann-raw.md 4.6), named as in `metric_names`."""
+"""What hardware counters mean: the metrics of each `aic_metrics` set (docs/formats/cann.md 4.6), named as in `metric_names`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = npt.NDArray[np.float64]
 
 _EVENT = re.compile(r"0[xX]([0-9a-fA-F]{1,8})")
 _GIGABIT = 2.0**33  # bandwidths: bits to GB
-# Chips with one kind of core: columns have no prefix, the total is rounded to 10 ns (cann-raw.md 6).
+# Chips with one kind of core: columns have no prefix, the total is rounded to 10 ns (docs/formats/cann.md 6).
 _ONE_CORE_CHIPS = (7, 8, 11)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each task ran, from the scheduler's start and end records (cann-raw.md 4.1, 4.3, 4.4)."""
+"""When each task ran, from the scheduler's start and end records (docs/formats/cann.md 4.1, 4.3, 4.4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the task scheduler itself reports: flips, step trace, marks, task types, copies, block numbers (cann-raw.md 4.5)."""
+"""What the task scheduler reports: flips, step trace, marks, task types, copies, block numbers (docs/formats/cann.md 4.5)."""
 
 from __future__ import annotations
 

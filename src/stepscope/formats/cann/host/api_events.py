@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the host: plain records and pairs of events as one list (cann-raw.md 3.1)."""
+"""Calls of the host: plain records and pairs of events as one list (docs/formats/cann.md 3.1)."""
 
 from __future__ import annotations
 

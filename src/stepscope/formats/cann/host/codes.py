@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of the code numbers that host records hold (cann-raw.md 3.1, 3.3, 3.4, 3.5)."""
+"""Words of the code numbers that host records hold (docs/formats/cann.md 3.1, 3.3, 3.4, 3.5)."""
 
 from __future__ import annotations
 
@@ -105,6 +105,6 @@ def worded(numbers: npt.NDArray[Any], words: Mapping[int, str], *, unknown: bool
 
 
 def hccl_worded(numbers: npt.NDArray[Any], words: Mapping[int, str]) -> pl.Series:
-    """As `worded`; 255 (reserved) and 4294967295 (not valid) are null (cann-raw.md 3.5)."""
+    """As `worded`; 255 (reserved) and 4294967295 (not valid) are null (docs/formats/cann.md 3.5)."""
     none = (numbers == _RESERVED) | (numbers == NONE32)
     return worded(numbers, words).set(pl.Series(none), None)

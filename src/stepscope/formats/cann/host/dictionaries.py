@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From numbers in records to words: the dictionaries a capture carries (cann-raw.md 3.2)."""
+"""From numbers in records to words: the dictionaries a capture carries (docs/formats/cann.md 3.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communication as the host described it: operators and their small tasks (cann-raw.md 3.3, 3.5, 7.1)."""
+"""Communication as the host described it: operators and their small tasks (docs/formats/cann.md 3.3, 3.5, 7.1)."""
 
 from __future__ import annotations
 

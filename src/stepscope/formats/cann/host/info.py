@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host records that stand alone: operators' memory, fused operators, models, streams, threads (cann-raw.md 3.3 to 3.6)."""
+"""Host records that stand alone: operators' memory, fused operators, models, streams, threads (docs/formats/cann.md 3.3 to 3.6)."""
 
 from __future__ import annotations
 

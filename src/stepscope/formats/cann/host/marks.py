@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and ranges that the user set, the host's part (cann-raw.md 3.7)."""
+"""Marks and ranges that the user set, the host's part (docs/formats/cann.md 3.7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of operators' tensors: shapes, element types and formats of inputs and outputs (cann-raw.md 3.3).
+"""Texts of operators' tensors: shapes, element types and formats of inputs and outputs (docs/formats/cann.md 3.3).
 
 Operators repeat, so tensors and lists of tensors are made distinct first and only distinct ones become text.
 """

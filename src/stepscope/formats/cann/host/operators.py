@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that the host described: name, type, core, blocks, tensors, and the contexts of their tasks (cann-raw.md 3.3, 7.1).
+"""Operators that the host described: name, type, core, blocks, tensors, contexts of their tasks (docs/formats/cann.md 3.3, 7.1).
 
 An operator is what one node call says about one name. A task of the call gets every operator of the call.
 """

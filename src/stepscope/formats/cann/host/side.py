@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's half of a raw folder: calls, queued tasks, what they are and who launched them (cann-raw.md 3, 7.1)."""
+"""The host's half of a raw folder: calls, queued tasks, what they are and who launched them (docs/formats/cann.md 3, 7.1)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HostSide:
         (joins the device's part; null for plain stamps). Sorted by start_ns.
     op_memory: columns of table `memory_events` and raw_device_type. Sorted by time_ns.
     static_memory, fusion_ops, graph_ids (model_name, graph_id, model_id), logic_streams, mc2_groups, sub_threads.
-    wide: whether stream numbers of device records are wide (cann-raw.md 4.3). level0: only names were recorded.
+    wide: whether stream numbers of device records are wide (docs/formats/cann.md 4.3). level0: only names were recorded.
     """
 
     apis: pl.DataFrame
@@ -137,7 +137,7 @@ def _hccl_tasks(small: pl.DataFrame, columns: pl.DataFrame, big_ops: pl.DataFram
         "task", "device", "stream", "task_id", "batch_id", "context_id", "stamp_ns", "tid", "host_type", "model_id", "index_id",
         "connection_id", "node", "communication",
     )  # fmt: skip
-    # Calls that end together are one operator: the first of them (cann-raw.md 7.1).
+    # Calls that end together are one operator: the first of them (docs/formats/cann.md 7.1).
     ends = calls.select(pl.int_range(pl.len()).alias("node"), "end_ns")
     owner = big_ops.select(pl.int_range(pl.len()).alias("big_op"), "tid", "end_ns").unique(["tid", "end_ns"], keep="first")
     return pl.concat(

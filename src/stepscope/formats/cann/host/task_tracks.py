@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as the runtime queued them: numbers with their batches, sizes of copies, models of captured streams (cann-raw.md 3.4)."""
+"""Tasks as the runtime queued them: ids with batches, sizes of copies, models of captured streams (docs/formats/cann.md 3.4)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def kernel_sizes(tracks: Tracks) -> pl.DataFrame:
 
 
 def copies(host: Part | None, tracks: Tracks) -> tuple[pl.DataFrame, tuple[pl.DataFrame, ...]]:
-    """Bytes and direction of each copy; a copy is told by the thread and stamp of its task (cann-raw.md 3.4)."""
+    """Bytes and direction of each copy; a copy is told by the thread and stamp of its task (docs/formats/cann.md 3.4)."""
     empty = pl.DataFrame({"bytes": pl.repeat(None, len(tracks), dtype=pl.Int64, eager=True)}).with_columns(
         pl.lit(None, pl.String).alias("copy_direction")
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each queued task is: its call, role, contexts and description (cann-raw.md 7.1)."""
+"""What each queued task is: its call, role, contexts and description (docs/formats/cann.md 7.1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which call of the host a record belongs to: the nesting of calls by time, per thread (cann-raw.md 7.1).
+"""Which call of the host a record belongs to: the nesting of calls by time, per thread (docs/formats/cann.md 7.1).
 
 A record is inside a call when begin < stamp <= end. The tree is built and searched one depth at a time, each step
 for all calls or records at once.

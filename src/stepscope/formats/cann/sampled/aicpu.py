@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that ran on the AI CPU, and how long their parts took (cann-raw.md 4.7)."""
+"""Operators that ran on the AI CPU, and how long their parts took (docs/formats/cann.md 4.7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic of the device's memories and last-level cache, from counts per sample (cann-raw.md 5).
+"""Traffic of the device's memories and last-level cache, from counts per sample (docs/formats/cann.md 5.1).
 
 That the rates of HBM and LLC follow these rules was checked on what the vendor's tool showed for real captures:
 turned back into counts, every value is a whole number.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates of the L2 cache and of address translation, per task (cann-raw.md 5)."""
+"""Rates of the L2 cache and of address translation, per task (docs/formats/cann.md 5.1)."""
 
 from __future__ import annotations
 

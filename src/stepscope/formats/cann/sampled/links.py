@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic over PCIe, HCCS and network ports (cann-raw.md 5). Their stamps are nanoseconds of the device's monotonic clock."""
+"""Traffic over PCIe, HCCS and network ports (docs/formats/cann.md 5.3).
+
+Their stamps are nanoseconds of the device's monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, chosen, counters, integer, number, numbers, series
 from stepscope.tables import lost
 
-_NO_MINIMUM = 0xFFFFF  # a minimum that was never set (enums.md 8)
+_NO_MINIMUM = 0xFFFFF  # a minimum that was never set (docs/formats/enums.md 8)
 _BYTES_PER_US = 1e6 / MB  # to MB/s
 _NS = 1e-3  # to microseconds
 # Seven counters of three values each (least, most, mean): name and series of the timeline, mode of the csv file, unit.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much device memory the process, the whole device and each component of the runtime hold (cann-raw.md 5)."""
+"""How much device memory the process, the whole device and each component of the runtime hold (docs/formats/cann.md 5.1)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def series(
 
 
 def sampled_ns(part: Part, stamps: Column) -> npt.NDArray[np.int64]:
-    """Epoch time of stamps of the device's sampler: microseconds since its start (cann-raw.md 2).
+    """Epoch time of stamps of the device's sampler: microseconds since its start (docs/formats/cann.md 2).
 
     Records of version 2.0 hold nanoseconds since 1970 instead; the sizes of the numbers tell them apart.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scheduler samples about the chip: accelerators, dies, links to other chips (cann-raw.md 5).
+"""What the scheduler samples about the chip: accelerators, dies, links to other chips (docs/formats/cann.md 5.2).
 
 One file holds several kinds of record; adding one is an entry of `FUNCTIONS`.
 """

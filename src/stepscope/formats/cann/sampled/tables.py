@@ -81,7 +81,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
     """Tables `counters`, `cache_rates`, `link_summary`, `aicpu_tasks` and `quality`.
 
     Tasks carry no names yet; `with_op_names` gives them theirs. `wide` says how stream and task numbers are coded
-    (cann-raw.md 4.3); None looks it up.
+    (docs/formats/cann.md 4.3); None looks it up.
     """
     wide = _wide(prof) if wide is None else wide
     rows: dict[str, list[pl.DataFrame]] = {}

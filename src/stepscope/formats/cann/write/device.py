@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device records from plain columns: tasks, counters of cores, frequency, memory and other samples (cann-raw.md 4, 5)."""
+"""Device records from plain columns: tasks, counters of cores, frequency, memory and other samples (docs/formats/cann.md 4, 5)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stepscope.formats.cann.write.folder import ProfWriter, in_order, rows
 from stepscope.formats.cann.write.task_ids import Flips, SeenBatches
 from stepscope.formats.cann.write.type_names import AICPU, FLIP_TASK
 
-MIX_AIC, MIX_AIV = 6, 7  # sub task types of MIX kernels (cann-raw.md 4.1)
+MIX_AIC, MIX_AIV = 6, 7  # sub task types of MIX kernels (docs/formats/cann.md 4.1)
 _FFTS_PLUS = 4
-# Core kind -> FFTS type and sub task type of a PMU record (cann-raw.md 4.2).
+# Core kind -> FFTS type and sub task type of a PMU record (docs/formats/cann.md 4.2).
 _CORES = {"AIC": (0, 0), "AIV": (1, 0), "MIX_AIC": (_FFTS_PLUS, MIX_AIC), "MIX_AIV": (_FFTS_PLUS, MIX_AIV)}
 _START, _END, _SUB_START, _SUB_END, _TASK_PMU, _BLOCK_PMU = 0, 1, 34, 35, 40, 41
 _STEP_TRACE, _FLIP = 10, 14
 
 
 def coded(stream: Any, task: Any, *, wide: bool = True, swapped: Any = False) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The two 16-bit fields that hold a stream and a task; MIX kernels have them swapped (cann-raw.md 4.3)."""
+    """The two 16-bit fields that hold a stream and a task; MIX kernels have them swapped (docs/formats/cann.md 4.3)."""
     stream, task, swapped = np.asarray(stream, np.int64), np.asarray(task, np.int64), np.asarray(swapped, bool)
     low, mark = (0x7FFF, 0x8000) if wide else (0x0FFF, 0x2000)
     first = np.where(swapped, mark | task & low, stream)
@@ -82,7 +82,7 @@ class DeviceWriter:
         )  # fmt: skip
 
     def steps(self, *, index: Any, model: Any, stream: Any, task: Any, tag: Any, at_ns: Any) -> None:
-        """Step-trace records; tag 11 is a mark, 12 a range (cann-raw.md 4.5), then the index is the mark's number."""
+        """Step-trace records; tag 11 is a mark, 12 a range (docs/formats/cann.md 4.5), then the index is the mark's number."""
         made = rows(
             layouts.TS_TRACK, mode=1, kind=_STEP_TRACE, size=40, counter=np.atleast_1d(self.ticks(at_ns)), index=index, model=model,
             step_stream=stream, step_task=task, step_tag=tag,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a raw `PROF_*` folder: settings, records in slices, dictionaries (cann-raw.md 1, 8).
+"""Writes a raw `PROF_*` folder: settings, records in slices, dictionaries (docs/formats/cann.md 1, 8).
 
 Records go to their file as they come, so memory does not grow with the session and a killed process loses nothing that
 was appended. One lock guards everything: any thread may call, one at a time gets through.

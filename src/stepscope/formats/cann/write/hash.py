@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that stand for texts in records, made as the vendor's runtime makes them (cann-raw.md 3.2)."""
+"""Numbers that stand for texts in records, made as the vendor's runtime makes them (docs/formats/cann.md 3.2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host records from plain columns: calls, operators, tasks, copies, communication, marks, memory (cann-raw.md 3).
+"""Host records from plain columns: calls, operators, tasks, copies, communication, marks, memory (docs/formats/cann.md 3).
 
-Times are nanoseconds since 1970, texts are texts. A parser joins the records only when (cann-raw.md 8): what describes a
+Times are nanoseconds since 1970, texts are texts. A parser joins the records only when (docs/formats/cann.md 8): what describes a
 call is stamped after its begin and not after its end, in its thread; calls of a thread nest; a copy has its task's stamp.
 """
 
@@ -40,7 +40,7 @@ _HEADS: dict[str, tuple[int, int]] = {
     layouts.LOGIC_STREAM_INFO.file: (MODEL, 7),
     layouts.MSPROFTX.file: (MSPROFTX, 0),
 }
-# The floor: what is written at level 0 too (cann-raw.md 8).
+# The floor: what is written at level 0 too (docs/formats/cann.md 8).
 _LEVEL_0 = (layouts.TASK_TRACK, layouts.EXPAND_STREAM_SPEC, layouts.MSPROFTX, layouts.CONTEXT_ID_INFO, layouts.HCCL_OP_INFO)
 _MESSAGE_BYTES = 155  # of one msproftx record, which ends with a zero
 
@@ -86,7 +86,7 @@ class HostWriter:
         self, *, tid: Any, at_ns: Any, name: Texts, op_type: Texts, task_type: Any, blocks: Any = 0, mix_ratio: Any = 0,
         hf32: Any = 0, static: bool = False,
     ) -> None:  # fmt: skip
-        """node_basic_info; `task_type` by number (cann-raw.md 3.3), `mix_ratio` blocks of the other core per block."""
+        """node_basic_info; `task_type` by number (docs/formats/cann.md 3.3), `mix_ratio` blocks of the other core per block."""
         self.info(
             layouts.NODE_BASIC_INFO, tid=tid, at_ns=at_ns, aging=not static, op_name=self._writer.ids(name),
             op_type=self._writer.ids(op_type), task_type=task_type, block_num=np.asarray(blocks) | np.asarray(mix_ratio) << 16,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings files of a raw folder: what was collected, on which machine, by which clocks (cann-raw.md 1.1 to 1.4)."""
+"""The settings files of a raw folder: what was collected, on which machine, by which clocks (docs/formats/cann.md 1.1 to 1.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
 from stepscope.formats.cann.write.hash import text_hash
 
-# Events counted by the eight counters of a core, per set of metrics: of AI cores, of vector cores (cann-raw.md 4.6).
+# Events counted by the eight counters of a core, per set of metrics: of AI cores, of vector cores (docs/formats/cann.md 4.6).
 METRIC_EVENTS: Mapping[str, tuple[str, str]] = {
     "PipeUtilization": ("0x416,0x417,0x9,0x302,0xc,0x303,0x54,0x55", "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"),
     "ArithmeticUtilization": ("0x49,0x4a,0x4b,0x4c,0x4d,0x4e,0x4f",) * 2,

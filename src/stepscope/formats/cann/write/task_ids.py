@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task numbers of a stream as the runtime gives them out: 16 bits that begin anew with a flip record (cann-raw.md 4.5)."""
+"""Task numbers of a stream as the runtime gives them out: 16 bits that begin anew with a flip record (docs/formats/cann.md 4.5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of record types that a writer puts into the type dictionary (cann-raw.md 3.1, 3.4)."""
+"""Names of record types that a writer puts into the type dictionary (docs/formats/cann.md 3.1, 3.4)."""
 
 from __future__ import annotations
 
