@@ -7,7 +7,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-
 from profiler_doubles import NotingTier
 
 # How long an example takes is no finding on a shared machine.

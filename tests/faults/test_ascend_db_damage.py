@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-
 from database_files import API, TASK, Text, make_db, task
+
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend.db.read import read
 from stepscope.tables import Facts

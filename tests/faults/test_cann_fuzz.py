@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from prof_folder import write
+
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
 from stepscope.formats.cann.device.side import read_device

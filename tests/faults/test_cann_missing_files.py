@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from prof_folder import MS, T0, write
+
 from stepscope.formats import cann
 
 WHOLE = {"kernels": 7, "kernel_metrics": 3, "api_calls": 18, "collectives": 1, "transfers": 1}

@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from observed import the_observer  # noqa: E402
+
 from stepscope.collect.tiers.observer import Observer, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
 from stepscope.formats.framework.clock import Clock  # noqa: E402

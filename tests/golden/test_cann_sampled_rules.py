@@ -12,8 +12,8 @@ import sqlite3
 
 import numpy as np
 import pytest
-
 from sampled_folder import ZERO, points, records, sampled
+
 from stepscope.formats.cann import layouts
 
 MB = 1 << 20

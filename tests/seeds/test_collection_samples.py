@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from pathlib import Path
 
 import polars as pl
 import pytest
-from samples import block, blocks, fields, output, seeds_folder, start, write
+from npu_process import reason_without_device
+from samples import COLLECTION, TEXT_FILES, block, blocks, captures, fields, output, results, seeds_folder, start, write
 
 import stepscope
-from npu_process import reason_without_device
 from stepscope.collect.tiers.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
 pytestmark = pytest.mark.slow  # the samples are training processes and analyses
 
-DOCUMENT = "001"
 NATIVE = load_observer()
-TEXT_FILES = {"analyse.done", "trace_view.json", "operator_details.csv", "ascend_pytorch_profiler.db"}
 LAYERS = 2  # of the small network
 
 # One process runs these one after the other, each in its own folder: importing torch takes longer than any of them.
@@ -44,33 +41,25 @@ def model(data):
 """
 
 
-def captures(folder):
-    return sorted(Path(folder).glob("*_ascend_pt"))
-
-
-def results(capture):
-    return {path.name for path in (capture / "ASCEND_PROFILER_OUTPUT").iterdir()}
-
-
 def csv(capture, name):
     return pl.read_csv(capture / "ASCEND_PROFILER_OUTPUT" / name, infer_schema_length=None)
 
 
 def metadata_sample(kind):
     call = f"torch_npu.profiler.{kind}(...)"
-    return block(DOCUMENT, call, "add_metadata").replace(call, f"torch_npu.profiler.{kind}()")
+    return block(COLLECTION, call, "add_metadata").replace(call, f"torch_npu.profiler.{kind}()")
 
 
 def marked_step():
     """A training step with the two fragments that mark it; what the second one only hints at is a product."""
-    host, stream = block(DOCUMENT, 'range_start("dataloader", None)'), block(DOCUMENT, 'range_start("matmul", stream)')
+    host, stream = block(COLLECTION, 'range_start("dataloader", None)'), block(COLLECTION, 'range_start("matmul", stream)')
     body = host + stream.replace("torch.matmul()", "torch.matmul(square, square)")
     supplied = "import torch_npu\nsquare = torch.ones(4, 4).to('npu')\ndataloader = lambda: None\n"
     return supplied + "def train_one_step():\n    " + body.replace("\n", "\n    ")
 
 
 def settings_of_the_environment():
-    return dict(line.removeprefix("export ").split("=") for line in block(DOCUMENT, "export HCCL_RDMA_TC").split("\n") if line)
+    return dict(line.removeprefix("export ").split("=") for line in block(COLLECTION, "export HCCL_RDMA_TC").split("\n") if line)
 
 
 @pytest.fixture(scope="module")
@@ -81,30 +70,30 @@ def ran(tmp_path_factory):
     if reason:
         pytest.skip(f"no simulated NPU: {reason}")
     top = tmp_path_factory.mktemp("samples")
-    plain = blocks(DOCUMENT, "ExportType.Text", "tensorboard_trace_handler", "import torch_npu", "train_one_step()")
+    plain = blocks(COLLECTION, "ExportType.Text", "tensorboard_trace_handler", "import torch_npu", "train_one_step()")
     plain = [code for code in plain if "AiCoreNone" in code]
     assert ["prof.start()" in code for code in plain] == [False, True]
     keep = "import shutil; shutil.copytree(prof.prof_if.prof_path, 'kept')"
     write(top / "with", plain[0])
     write(top / "start_stop", plain[1])
-    cycles = next(code for code in blocks(DOCUMENT, "skip_first=1", "repeat=2", "range(9)") if "wait=1" in code)
+    cycles = next(code for code in blocks(COLLECTION, "skip_first=1", "repeat=2", "range(9)") if "wait=1" in code)
     write(top / "cycles", cycles, before="import torch_npu")
-    write(top / "chrome_trace", block(DOCUMENT, "with torch_npu.profiler.profile() as prof", "chrome_trace_14"))
-    write(top / "kineto", block(DOCUMENT, "_KinetoProfile(activities=None"))
+    write(top / "chrome_trace", block(COLLECTION, "with torch_npu.profiler.profile() as prof", "chrome_trace_14"))
+    write(top / "kineto", block(COLLECTION, "_KinetoProfile(activities=None"))
     write(top / "metadata", metadata_sample("profile"), before="import torch_npu", after=keep)
     write(top / "metadata_json", metadata_sample("_KinetoProfile"), before="import torch_npu", after=keep)
-    timeline = block(DOCUMENT, "export_memory_timeline", "memory_timeline.html")
+    timeline = block(COLLECTION, "export_memory_timeline", "memory_timeline.html")
     write(top / "timeline", timeline.replace("        ...\n        prof.step()", "        train_one_step()\n        prof.step()"))
-    write(top / "threads", block(DOCUMENT, "enable_profiler_in_child_thread", "threading.Thread"), before=ON_ITS_DEVICE)
-    write(top / "marks", block(DOCUMENT, "ProfilerLevel.Level_none", "mstx=True", "train_one_step()"), before=marked_step())
-    offline = block(DOCUMENT, "from torch_npu.profiler.profiler import analyse")
+    write(top / "threads", block(COLLECTION, "enable_profiler_in_child_thread", "threading.Thread"), before=ON_ITS_DEVICE)
+    write(top / "marks", block(COLLECTION, "ProfilerLevel.Level_none", "mstx=True", "train_one_step()"), before=marked_step())
+    offline = block(COLLECTION, "from torch_npu.profiler.profiler import analyse")
     write(top / "offline", RECORD_ONLY + offline)
     names = ["with", "start_stop", "cycles", "chrome_trace", "kineto", "metadata", "metadata_json", "timeline", "threads", "marks"]
     driver = top / "one_by_one.py"
     driver.write_text(ONE_BY_ONE)
     # The last two sleep for 10 and 15 s, as they say: beside the others.
-    domains = write(top / "domains", block(DOCUMENT, "mstx_domain_include=['default','domain1']"))
-    shared = write(top / "shared", block(DOCUMENT, "ProfPathCreator", "move_file_to_user_path"))
+    domains = write(top / "domains", block(COLLECTION, "mstx_domain_include=['default','domain1']"))
+    shared = write(top / "shared", block(COLLECTION, "ProfPathCreator", "move_file_to_user_path"))
     processes = [
         start(top, domains.rename(top / "domains" / "marked.py")),
         start(top / "shared", shared, str(top / "shared" / "storage")),
@@ -142,12 +131,12 @@ def test_profile_with_schedule_and_handler(name, ran):
     assert details["Name"].str.contains("MatMul").sum() == LAYERS + 3
     assert set(details["Step Id"]) == set(details["Device_id"]) == {0}
     (step,) = csv(capture, "step_trace_time.csv").rows(named=True)
-    assert list(step) == fields(DOCUMENT, "step\\_trace\\_time")
+    assert list(step) == fields(COLLECTION, "step\\_trace\\_time")
     assert step["Computing"] == pytest.approx(details["Duration(us)"].sum(), abs=0.1)
     assert step["Communication"] == 0
     assert step["Free"] == pytest.approx(step["Stage"] - step["Computing"], abs=0.01)
     operators = csv(capture, "operator_details.csv")
-    assert operators.columns == fields(DOCUMENT, "operator\\_details")
+    assert operators.columns == fields(COLLECTION, "operator\\_details")
     assert operators["Device Self Duration(us)"].sum() == pytest.approx(kernels["duration_ns"].sum() / 1000, abs=0.1)
 
 
@@ -203,7 +192,7 @@ def test_child_threads(ran):
     # Two products and what is between them, five times on each of the three devices.
     assert details.group_by("Device_id").len().sort("Device_id").rows() == [(0, 15), (1, 15), (2, 15)]
     absent = {"Model ID", "HF32 Eligible", "Step Id", "OP State"}
-    assert set(fields(DOCUMENT, "kernel\\_details")) - absent <= set(details.columns)
+    assert set(fields(COLLECTION, "kernel\\_details")) - absent <= set(details.columns)
     assert set(details["Input Shapes"].str.strip_chars('"')) == {"16;4,8;8,16", "4,16", "1;4,16;16,1"}
     assert {"aicore_time(us)", "aiv_time(us)"} <= set(details.columns)  # PipeUtilization
 

@@ -6,8 +6,7 @@ import json
 import shlex
 
 import pytest
-from samples import block, blocks, run, seeds_folder
-from test_collection_samples import DOCUMENT, TEXT_FILES, captures, results
+from samples import COLLECTION, TEXT_FILES, block, blocks, captures, results, run, seeds_folder
 
 import stepscope
 from stepscope.control.config import TEMPLATE
@@ -46,7 +45,7 @@ def recorded(folder):
 
 
 def test_an_environment_variable_and_no_change_of_the_script(tmp_path):
-    name, path = shlex.split(block(DOCUMENT, "export PROF_CONFIG_PATH"))[1].split("=")
+    name, path = shlex.split(block(COLLECTION, "export PROF_CONFIG_PATH"))[1].split("=")
     plain = """
 second = torch.optim.SGD(model.parameters(), lr=0.1)
 asked[2] = {
@@ -71,7 +70,7 @@ for step in steps:
 
 
 def test_init_and_step(tmp_path):
-    (code,) = (code for code in blocks(DOCUMENT, "dp.init(", "dp.step()") if "dp.start(" not in code)
+    (code,) = (code for code in blocks(COLLECTION, "dp.init(", "dp.step()") if "dp.start(" not in code)
     before = EDIT + 'asked[1] = {"start_step": 4, "active": 2}\nasked[4] = {"start_step": -1, "active": 1}\n'
     look = "print(json.dumps({'template': json.loads((folder / 'profiler_config.json').read_text())}))\n"
     out = run(tmp_path, code, before=before, after="dp.init('again')\n" + look)
@@ -84,7 +83,7 @@ def test_init_and_step(tmp_path):
 
 
 def test_start(tmp_path):
-    code = block(DOCUMENT, "dp.start(", "dp.init(")
+    code = block(COLLECTION, "dp.start(", "dp.init(")
     # Only what is to be recorded counts in the file of start; ranks and step do not.
     (tmp_path / "start_config_path").write_text(json.dumps({"active": 2, "start_step": 70, "is_rank": True}))
     before = EDIT + 'asked[5] = {"start_step": -1, "active": 1}\n'

@@ -7,10 +7,10 @@ import textwrap
 
 import polars as pl
 import pytest
+from npu_process import reason_without_device
 from samples import block, blocks, run, seeds_folder
 
 import stepscope
-from npu_process import reason_without_device
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
 pytestmark = pytest.mark.slow  # a training process and an analysis

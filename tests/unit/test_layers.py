@@ -1,4 +1,4 @@
-"""The tree is the pipeline: imports point one way."""
+"""The tree is the pipeline: imports point one way, and tests lie where their subject lies."""
 
 from __future__ import annotations
 
@@ -87,3 +87,9 @@ def test_broad_excepts_stand_at_the_borders_only():
             ):
                 broad.append(path.relative_to(SOURCE).as_posix())
     assert sorted(broad) == ["analyser.py", "cli/__init__.py", "collect/guard.py", "web/app.py"]
+
+
+def test_unit_tests_mirror_the_source():
+    tests = Path(__file__).resolve().parent
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert sorted(str(folder) for folder in folders if not (SOURCE / folder).is_dir()) == []

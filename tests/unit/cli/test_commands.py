@@ -1,0 +1,100 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from raw_capture import capture
+from stepscope.cli import main
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_analyse_names_the_folder_and_the_next_command(tmp_path, capsys):
+    folder = capture(tmp_path)
+    code, out, err = run(capsys, "analyse", folder, "--export", "text,perfetto,parquet")
+    assert code == 0, err
+    assert out.startswith(f"{folder}/ASCEND_PROFILER_OUTPUT: ")
+    assert err.strip() == f"next: stepscope top {folder}"
+    assert (folder / "ASCEND_PROFILER_OUTPUT" / "perfetto_trace.json.gz").exists()
+    assert (folder / "ASCEND_PROFILER_OUTPUT" / "parquet" / "ops.parquet").exists()
+
+
+def test_a_bad_capture_gives_four_lines_and_code_3(tmp_path, capsys):
+    code, out, err = run(capsys, "analyse", tmp_path / "nowhere")
+    assert (code, out) == (3, "")
+    assert err.splitlines() == [
+        "error: no such file or folder",
+        f"  where: {tmp_path}/nowhere",
+        "  do this: check the path; a capture folder ends in _ascend_pt",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["analyse"],
+        ["analyse", "x", "--export", "pdf"],
+        ["analyse", "x", "--jobs", "0"],
+        ["analyse", "x", "--max-memory", "lots"],
+        ["fly"],
+    ],
+)
+def test_wrong_usage_gives_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: stepscope" in capsys.readouterr().err
+
+
+def test_info_as_json(tmp_path, capsys):
+    code, out, _ = run(capsys, "info", capture(tmp_path), "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["rank"], facts["rows"]["ops"], facts["rows"]["queue"]) == (0, 1, 2)
+    assert "record_shapes" in facts["switches"]
+
+
+def test_info_and_analyse_show_what_was_lost(tmp_path, capsys):
+    folder = capture(tmp_path)
+    torn = folder / "FRAMEWORK" / "torch.op_range"
+    torn.write_bytes(torn.read_bytes() + b"\1\0\xff\0\0\0rest")
+    _, out, _ = run(capsys, "info", folder)
+    assert "torch.op_range" in out
+    assert "nothing lost" not in out
+    code, _, err = run(capsys, "analyse", folder)
+    assert code == 0
+    assert "  torch.op_range: " in err
+
+
+def test_info_warns_of_a_rank_that_occurs_twice(tmp_path, capsys):
+    for letter in "ab":
+        capture(tmp_path, f"{letter}_1_20260101000000000_ascend_pt")
+    code, _, err = run(capsys, "info", tmp_path)
+    assert code == 0
+    assert "rank 0 occurs 2 times" in err
+
+
+@pytest.mark.parametrize(("by", "name"), [("op", "aten::mm"), ("module", "Linear_0")])
+def test_top_lists(tmp_path, capsys, by, name):
+    code, out, _ = run(capsys, "top", capture(tmp_path), "--by", by)
+    assert code == 0
+    assert name in out
+
+
+@pytest.mark.parametrize("by", ["kernel", "step"])
+def test_top_of_nothing_says_so(tmp_path, capsys, by):
+    code, _, err = run(capsys, "top", capture(tmp_path), "--by", by)
+    assert code == 0
+    assert "nothing to show" in err
+
+
+def test_top_as_json_lines(tmp_path, capsys):
+    _, out, _ = run(capsys, "top", capture(tmp_path), "--json")
+    assert [json.loads(line)["calls"] for line in out.splitlines()] == [1]

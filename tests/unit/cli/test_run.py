@@ -1,0 +1,177 @@
+"""`stepscope run`: the script runs as Python would run it, finds the device, and is profiled if asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from npu_process import reason_without_device
+
+import stepscope
+
+RUN = [sys.executable, "-m", "stepscope", "run"]
+
+
+def started(*words, cwd, **environment):
+    whole = {**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment}
+    return subprocess.run([*words], cwd=cwd, env=whole, capture_output=True, text=True, timeout=300, check=False)
+
+
+def script(folder, text, name="train.py"):
+    (folder / name).write_text(textwrap.dedent(text))
+    return name
+
+
+PLAIN = """
+import sys, os
+print(sys.argv, __name__, __file__, sys.path[0], sys.flags.optimize)
+def inner():
+    raise KeyError("mine")
+if sys.argv[1] == "fault":
+    inner()
+if sys.argv[1] == "signal":
+    import signal
+    os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("words", [["7", "--devices", "--", "-m"], ["fault"], ["signal"]], ids=["code", "fault", "signal"])
+def test_a_script_sees_what_python_gives_it(words, tmp_path):
+    name = script(tmp_path, PLAIN)
+    plain, ours = (started(*start, name, *words, cwd=tmp_path) for start in ([sys.executable], [*RUN, "--devices", "3"]))
+    assert (ours.returncode, ours.stdout, ours.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert ours.returncode == {"7": 7, "fault": 1, "signal": -15}[words[0]]
+
+
+def test_modules_and_missing_files_are_pythons_own(tmp_path):
+    script(tmp_path, "import sys; print(sys.argv[1:], __spec__.name)", "mine.py")
+    done = started(*RUN, "-m", "mine", "-x", cwd=tmp_path)
+    assert done.stdout == "['-x'] mine\n"
+    done = started(*RUN, "absent.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "can't open file" in done.stderr
+
+
+def test_the_vendors_package_is_never_shadowed(tmp_path):
+    (tmp_path / "vendor" / "torch_npu").mkdir(parents=True)
+    script(tmp_path / "vendor" / "torch_npu", "who = 'vendor'", "__init__.py")
+    name = script(tmp_path, "import sys; sys.path += sys.argv[1:]\nimport torch_npu\nprint(torch_npu.who)")
+    # Known when the script starts, and known only to the script: then ours comes first on the path.
+    assert started(*RUN, name, cwd=tmp_path, PYTHONPATH=str(tmp_path / "vendor")).stdout == "vendor\n"
+    assert started(*RUN, name, str(tmp_path / "vendor"), cwd=tmp_path).stdout == "vendor\n"
+
+
+PLANS = {
+    "steps=3:5,level=1,memory,stack,out=runs": {"first": 3, "last": 5, "folder": "runs", "level": "Level1"},
+    "steps=0,level=none,mstx,ranks=0+2:3": {"first": 0, "last": 0, "ranks": [0, 2, 3], "level": "Level_none"},
+    "steps=5:3": "steps=5:3 is not first:last",
+    "level=7": "level=7 is not among none, 0, 1, 2",
+    "stack=1": "'stack=1' is not understood; known are steps=FIRST:LAST",
+    "out=": "'out=' is not understood",
+}
+ASK = """
+import json, sys
+from stepscope.compat.automatic import parse
+for text in json.loads(sys.argv[1]):
+    try:
+        plan = parse(text)
+        ranks = None if plan.ranks is None else sorted(plan.ranks)
+        print(json.dumps({"first": plan.first, "last": plan.last, "folder": plan.folder, "ranks": ranks,
+                          "level": plan.extended["profiler_level"], "switches": sorted(plan.switches)}))
+    except ValueError as problem:
+        print(json.dumps(str(problem)))
+"""
+
+
+def test_what_to_profile(tmp_path):
+    done = started(sys.executable, "-c", ASK, json.dumps(list(PLANS)), cwd=tmp_path)
+    answers = dict(zip(PLANS, map(json.loads, done.stdout.splitlines()), strict=True))
+    for text, expected in PLANS.items():
+        if isinstance(expected, str):
+            assert answers[text].startswith(expected)
+        else:
+            assert {name: answers[text][name] for name in expected} == expected
+    assert answers["steps=3:5,level=1,memory,stack,out=runs"]["switches"] == ["profile_memory", "with_stack"]
+    wrong = started(*RUN, "--profile", "level=7", "train.py", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert wrong.stderr.endswith("error: argument --profile: level=7 is not among none, 0, 1, 2\n")
+
+
+# Two optimizers, a child process with the device, CUDA's words, and a way out with a code of its own.
+TRAINING = """
+import sys
+import torch
+import torch.multiprocessing as processes
+from torch_npu.contrib import transfer_to_npu
+
+def child(number):
+    import torch_npu
+    print("child", number, torch.ones(2, device=f"npu:{number}").sum().item(), torch.npu.device_count(), flush=True)
+
+if __name__ == "__main__":
+    processes.spawn(child, nprocs=1)
+    first, second = torch.nn.Linear(8, 8).cuda(), torch.nn.Linear(8, 8).to(torch.device("cuda"))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (first, second)]
+    batch = torch.ones(4, 8, device=torch.device("cuda:0"))
+    for step in range(5):
+        second(first(batch)).square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert torch.cuda.device_count() == torch.npu.device_count() and torch.cuda.is_available() == torch.npu.is_available()
+    print(batch.device, batch.is_cuda, torch.cuda.memory_allocated() > 0)
+    sys.exit(5)
+"""
+
+
+@pytest.mark.slow  # a training process, a child of it and an analysis
+def test_a_script_without_profiling_code_is_profiled(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    reason = reason_without_device()
+    if reason:
+        pytest.skip(f"no simulated NPU: {reason}")
+    name = script(tmp_path, TRAINING)
+    done = started(*RUN, "--devices", "3", "--profile", "steps=2:3,level=1,memory,shapes,out=kept", name, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.splitlines() == ["child 0 2.0 3", "npu:0 True True"]
+    (capture,) = (tmp_path / "kept").glob("*_ascend_pt")
+    assert f"next: stepscope top kept/{capture.name}" in done.stderr.replace(f"{tmp_path}/", "")
+    opened = stepscope.open(capture)
+    assert opened.steps["step"].to_list() == [2, 3]
+    assert (opened.ops["name"] == "Optimizer.step#SGD.step").sum() == 4
+    assert opened.kernels.filter(opened.kernels["name"].cast(str).str.contains("MatMul")).height == 2 * (2 + 3)
+    assert (capture / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").is_file()
+
+
+ON_THE_CPU = """
+import torch
+import torch_npu
+torch.distributed.init_process_group("hccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+batch = torch.ones(4, 8, device="npu:1", requires_grad=True)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).to(torch.device("npu")))
+with torch.autocast("npu", dtype=torch.bfloat16), torch_npu.profiler.profile() as prof:
+    model(batch.npu()).float().sum().backward()
+torch.manual_seed(3)
+torch.npu.manual_seed_all(3)
+print(batch.device, batch.grad.shape, torch.npu.is_available(), torch_npu.npu_swiglu(batch).shape)
+prof.export_chrome_trace("trace.json")
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow  # a training process
+def test_without_a_compiler_it_goes_on_on_the_cpu_and_says_so(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    name = script(tmp_path, ON_THE_CPU)
+    done = started(*RUN, name, cwd=tmp_path, CXX="no-such-compiler", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "cpu torch.Size([4, 8]) False torch.Size([4, 4])"
+    assert "stepscope: there is no simulated NPU on this machine: there is no C++ compiler" in done.stderr
+    assert "what is sent to `npu` stays on the CPU" in done.stderr
+    assert "failed" not in done.stdout + done.stderr
+    assert "aten::addmm" in (tmp_path / "trace.json").read_text()

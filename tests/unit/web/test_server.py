@@ -1,0 +1,133 @@
+"""Both doors: the server of its own, and the plugin of TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+from werkzeug.test import Client
+
+from stepscope.cli import main
+from stepscope.errors import CaptureError
+from stepscope.web import routes
+from stepscope.web.request import Settings
+from stepscope.web.server import Address, Server, names_of
+
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": {}}
+
+
+@pytest.fixture
+def samples(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "w.pt.trace.json").write_text(json.dumps({"traceEvents": [EVENT]}))
+    return tmp_path
+
+
+@contextmanager
+def running(samples, address):
+    server = Server([samples], address, Settings())
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join(10)
+
+
+def fetch(url, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            return answer.status, answer.read(), dict(answer.headers)
+    except urllib.error.HTTPError as problem:
+        with problem:
+            return problem.code, problem.read(), dict(problem.headers)
+
+
+def test_loopback_needs_no_token(samples):
+    with running(samples, Address()) as server:
+        assert server.url == f"http://127.0.0.1:{server.port}/"
+        status, body, headers = fetch(f"{server.url}api/v1/runs")
+        assert (status, json.loads(body)["runs"][0]["name"]) == (200, "run")
+        assert "Server" not in headers
+        assert fetch(f"{server.url}api/v1/runs", Host="evil.example")[0] == 403
+        assert json.loads(fetch(f"{server.url}api/v1/trace/meta?wait=30")[1])["slices"] == 1
+
+
+def test_a_wide_binding_needs_its_token(samples):
+    with running(samples, Address("0.0.0.0")) as server:
+        plain, _, token = server.url.partition("?")
+        assert len(token.partition("=")[2]) >= 32
+        assert fetch(f"{plain}api/v1/runs")[0] == 401
+        assert fetch(f"{plain}api/v1/runs?{token}")[0] == 200
+        assert fetch(f"{plain}api/v1/runs?{token}x")[0] == 401
+
+
+def test_the_token_can_be_refused(samples):
+    with running(samples, Address("0.0.0.0", with_token=False)) as server:
+        assert fetch(f"{server.url}api/v1/runs")[0] == 200
+
+
+def test_a_port_that_is_taken(samples):
+    with running(samples, Address()) as server, pytest.raises(CaptureError, match="cannot be used"):
+        Server([samples], Address(port=server.port), Settings())
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "known"),
+    [
+        ("127.0.0.1", "localhost", True),
+        ("localhost", "::1", True),
+        ("10.0.0.5", "10.0.0.5", True),
+        ("10.0.0.5", "localhost", False),
+    ],
+)
+def test_names_that_are_ours(host, name, known):
+    ours = names_of(host)
+    assert ours is not None
+    assert (name in ours) == known
+
+
+def test_every_address_has_too_many_names():
+    assert names_of("0.0.0.0") is None
+
+
+@pytest.mark.parametrize("port", ["x", "70000", "-1"])
+def test_bad_ports_are_refused(port, capsys):
+    with pytest.raises(SystemExit):
+        main(["view", ".", "--port", port])
+    assert "65535" in capsys.readouterr().err
+
+
+def test_every_route_is_documented():
+    from pathlib import Path
+
+    text = (Path(__file__).resolve().parents[3] / "docs" / "http_api.md").read_text()
+    for method, listed in (("GET", routes.GET), ("POST", routes.POST)):
+        missing = [route for route in listed if f"`{method} {route}`" not in text and f"`{method} {route}?" not in text]
+        assert not missing, f"{method} {missing} stand in no heading of docs/http_api.md"
+
+
+def test_tensorboard_shows_the_tab(samples):
+    pytest.importorskip("tensorboard")
+    from types import SimpleNamespace
+
+    from stepscope.web.tensorboard_plugin import StepscopePlugin
+
+    plugin = StepscopePlugin(SimpleNamespace(logdir=str(samples)))
+    try:
+        plugin._scanning.join(30)
+        assert plugin.is_active()
+        apps = plugin.get_plugin_apps()
+        assert all(path.startswith("/") for path in apps)
+        client = Client(apps["/api/*"])
+        assert client.get("/data/plugin/stepscope/api/v1/runs").json["runs"][0]["name"] == "run"
+        assert client.get("/prefix/data/plugin/stepscope/api/v1/trace/meta?wait=30").json["slices"] == 1
+        metadata = plugin.frontend_metadata()
+        assert (metadata.es_module_path, metadata.disable_reload) == ("/index.js", True)
+    finally:
+        plugin.catalogue.close()
