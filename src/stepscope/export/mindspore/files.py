@@ -5,17 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
-
-from stepscope.analysis.memory.blocks import record_rows
 from stepscope.export import communication_json, hardware_csv, kernel_details, memory_csv, statistics_csv, step_trace_time
 from stepscope.export.mindspore import data_files, trace
 from stepscope.export.outputs import Condition, Output
-from stepscope.render.csv_file import fraction, moment, text, write_csv
-from stepscope.tables import TEXT, Facts, Tables
-
-MB = 1048576.0
-_THEIRS, _OURS = {"MindSpore": "PTA"}, {"PTA": "MindSpore", "PTA+GE": "MindSpore+GE"}
+from stepscope.render.csv_file import text, write_csv
+from stepscope.tables import Facts, Tables
 
 
 def database_names(rank: int) -> tuple[str, str]:
@@ -33,25 +27,6 @@ def write_operator_details(tables: Tables, folder: Path) -> list[Path]:
     if not rows.height:
         rows = tables.kernels.select("name", shapes="input_shapes").drop_nulls("shapes")
     return write_csv(folder / "operator_details.csv", rows, [text("Name", "name"), text("Input Shapes", "shapes")])
-
-
-def write_memory_record(tables: Tables, folder: Path) -> list[Path]:
-    """Totals after every allocator event; MindSpore's and the graph engine's are summed."""
-    renamed = tables.memory_events.with_columns(_words("component", _THEIRS))
-    rows = memory_csv.with_device(record_rows(renamed)).with_columns(_words("component", _OURS))
-    if not (rows["component"] == "APP").any():
-        rows = pl.concat([memory_csv.app_samples(tables.counters), rows], how="diagonal_relaxed")
-    columns = [
-        text("Component", "component"),
-        moment("Timestamp(us)", rows, "time_ns"),
-        *(fraction(f"Total {word}(MB)", rows[f"total_{word.lower()}"] / MB) for word in ("Allocated", "Reserved", "Active")),
-        text("Device Type", "tag"),
-    ]
-    return write_csv(folder / "memory_record.csv", rows, columns)
-
-
-def _words(column: str, words: dict[str, str]) -> pl.Expr:
-    return pl.col(column).cast(pl.String).replace(words).cast(TEXT)
 
 
 def _device(facts: Facts) -> bool:
@@ -74,7 +49,7 @@ OUTPUTS = (
     Output(statistics_csv.write_api_statistic, _detailed),
     Output(communication_json.write, _detailed),
     Output(hardware_csv.write_data_preprocess, lambda facts: facts.level in ("", "Level2")),
-    Output(write_memory_record, _switch("profile_memory")),
+    Output(memory_csv.write_memory_record_of_mindspore, _switch("profile_memory")),
     Output(memory_csv.write_operator_memory, lambda facts: _device(facts) and _switch("profile_memory")(facts)),
     Output(memory_csv.write_module_memory, lambda facts: _device(facts) and _switch("profile_memory")(facts)),
     Output(hardware_csv.write_l2_cache, _switch("l2_cache")),

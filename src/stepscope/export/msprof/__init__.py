@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.export import kernel_details, task_time
-from stepscope.export.msprof import database, statistics, trace
+from stepscope.export import kernel_details, statistics_csv, task_time
+from stepscope.export.msprof import database, trace
 from stepscope.render.atomic import make_folder
 from stepscope.tables import Facts, Tables
 
@@ -31,10 +31,10 @@ def _has_types(facts: Facts) -> bool:
 
 OUTPUTS = (
     Output("op_summary_{}.csv", kernel_details.write_op_summary),
-    Output("op_statistic_{}.csv", statistics.write_op_statistic, _has_types),
-    Output("api_statistic_{}.csv", statistics.write_api_statistic),
+    Output("op_statistic_{}.csv", statistics_csv.write_op_statistic_of_msprof, _has_types),
+    Output("api_statistic_{}.csv", statistics_csv.write_api_statistic_of_msprof),
     Output("task_time_{}.csv", task_time.write_of_msprof),
-    Output("communication_statistic_{}.csv", statistics.write_communication_statistic, _has_types),
+    Output("communication_statistic_{}.csv", statistics_csv.write_communication_statistic_of_msprof, _has_types),
     Output("msprof_{}.json", trace.write),
     Output("msprof_{}.db", database.write),
 )

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.export.hardware_csv import PORT_COLUMNS
 from stepscope.export.trace import layers
 from stepscope.export.trace.timeline import Timeline
+from stepscope.formats.ascend.hardware import PORT_SERIES
 from stepscope.render.json_text import escaped, number
 from stepscope.render.lines import Lines, Text, Whole
 from stepscope.render.microseconds import Clock
@@ -43,7 +43,7 @@ def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: Clock) -> 
 
 def _as_in_timelines(rows: pl.DataFrame) -> pl.DataFrame:
     """Series of a network port that came from its csv file, under the names of the timeline; one of them has none there."""
-    known = {title: series for title, series in PORT_COLUMNS.items() if title != series}
+    known = {title: series for title, series in PORT_SERIES.items() if title != series}
     series = pl.col("series").cast(pl.String)
     port = pl.concat_str(
         pl.lit("Port "), pl.col("instance").cast(pl.String).fill_null("0"), pl.lit("/"), series.replace(known).str.head(2)

@@ -62,11 +62,12 @@ def column(
     msprof: str = "",
     missing: str = "",
     needed: bool = False,
+    digits: int | None = None,
     plain_zero: bool = False,
 ) -> Column:
     """A column that had the same unit under its older titles."""
     others = dict.fromkeys(older, unit)
-    return Column(key, kind, title, unit, msprof, others, missing, needed, plain_zero=plain_zero)
+    return Column(key, kind, title, unit, msprof, others, missing, needed, digits, plain_zero)
 
 
 DEVICE = column("device", "count", "Device_id", missing=NOT_KNOWN)

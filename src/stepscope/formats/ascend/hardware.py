@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches, links, network ports and AI CPU from csv files (outputs.md 10)."""
+"""Csv files about caches, links, network ports and the AI CPU (outputs.md 10)."""
 
 from __future__ import annotations
 
@@ -9,66 +9,110 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.ascend.cells import Further, Quality, read_cells
-from stepscope.formats.ascend.columns import Column, column
+from stepscope.formats.ascend.columns import DEVICE, Column, cells, column, titles
+from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.tables import ALL_TABLES
 
 CACHE_RATES, LINK_SUMMARY = ALL_TABLES["cache_rates"], ALL_TABLES["link_summary"]
 COUNTERS, AICPU_TASKS = ALL_TABLES["counters"], ALL_TABLES["aicpu_tasks"]
 
-_DEVICE = column("device", "count", "Device_id")
-_TASK = (column("stream", "count", "Stream Id", "Stream ID"), column("task_id", "count", "Task Id", "Task ID"))
-
-_CACHE_CELLS = {
-    "l2": (column("hit_rate", "number", "Hit Rate"), column("other_rate", "number", "Victim Rate")),
-    "tlb": (column("hit_rate", "number", "TLB Hit Rate"), column("other_rate", "number", "TLB Miss Rate")),
+# l2_cache.csv (kind `l2`) and soc_pmu.csv (kind `tlb`)
+_STREAM = column("stream", "count", "Stream Id", "Stream ID", missing=NOT_KNOWN)
+_TASK = column("task_id", "count", "Task Id", "Task ID", missing=NOT_KNOWN)
+CACHE_FILES = {"l2": "l2_cache.csv", "tlb": "soc_pmu.csv"}
+_RATES = {"l2": ("Hit Rate", "Victim Rate"), "tlb": ("TLB Hit Rate", "TLB Miss Rate")}
+CACHE = {
+    kind: (
+        DEVICE,
+        _STREAM,
+        _TASK,
+        column("hit_rate", "number", hit, missing=NOT_KNOWN, digits=6),
+        column("other_rate", "number", other, missing=NOT_KNOWN, digits=6),
+        column("op_name", "text", "Op Name", missing=NOT_KNOWN),
+    )
+    for kind, (hit, other) in _RATES.items()
 }
-_LINK_CELLS = (
-    _DEVICE,
-    column("mode", "text", "Mode", needed=True),
-    column("min", "number", "Min"),
-    column("max", "number", "Max"),
-    column("avg", "number", "Avg", "Average"),
-)
-_PORT_CELLS = (_DEVICE, column("time_ns", "time", "Timestamp(us)", needed=True), column("instance", "count", "funcId"))
+
+# pcie.csv and hccs.csv
+LINK_FILES = {"PCIe": "pcie.csv", "HCCS": "hccs.csv"}
+_MODE = column("mode", "text", "Mode", needed=True)
+_MIN = column("min", "number", "Min", missing=NOT_KNOWN, digits=3)
+_MAX = column("max", "number", "Max", missing=NOT_KNOWN, digits=3)
+_AVG = column("avg", "number", "Avg", "Average", missing=NOT_KNOWN, digits=3)
+LINK = {
+    "PCIe": (DEVICE, _MODE, _MIN, _MAX, _AVG),
+    "HCCS": (DEVICE, _MODE, _MAX, _MIN, column("avg", "number", "Average", "Avg", missing=NOT_KNOWN, digits=3)),
+}
+# Words of `Mode` in order, and the series of the timeline (enums.md 6) that stands for each: name and series.
+LINK_MODES = {
+    "PCIe": {
+        "Tx_p_avg(MB/s)": ("PCIe_post", "Tx"),
+        "Tx_np_avg(MB/s)": ("PCIe_nonpost", "Tx"),
+        "Tx_cpl_avg(MB/s)": ("PCIe_cpl", "Tx"),
+        "Tx_latency_avg(us)": ("PCIe_nonpost_latency", "Tx"),
+        "Rx_p_avg(MB/s)": ("PCIe_post", "Rx"),
+        "Rx_np_avg(MB/s)": ("PCIe_nonpost", "Rx"),
+        "Rx_cpl_avg(MB/s)": ("PCIe_cpl", "Rx"),
+    },
+    "HCCS": {"Tx (MB/s)": ("Tx", "Tx(MB/s)"), "Rx (MB/s)": ("Rx", "Rx(MB/s)")},
+}
+
+# nic.csv and roce.csv; columns by title, and the series of the timeline for each.
+PORT_FILES = {"NIC": "nic.csv", "RoCE": "roce.csv"}
+PORT_SERIES = {
+    "Bandwidth(MB/s)": "Bandwidth(MB/s)",
+    "Rx Bandwidth efficiency(%)": "Rx Bandwidth Efficiency",
+    "rxPacket/s": "Rx Packets",
+    "rxError rate(%)": "Rx Error Rate",
+    "rxDropped rate(%)": "Rx Dropped Rate",
+    "Tx Bandwidth efficiency(%)": "Tx Bandwidth Efficiency",
+    "txPacket/s": "Tx Packets",
+    "txError rate(%)": "Tx Error Rate",
+    "txDropped rate(%)": "Tx Dropped Rate",
+}
+_TIME = column("time_ns", "time", "Timestamp(us)", needed=True)
+_PORT = column("instance", "count", "funcId", missing=NOT_KNOWN)
+PORT = (DEVICE, _TIME, *(column(title, "number", title, missing=NOT_KNOWN) for title in PORT_SERIES), _PORT)
 
 
-def _microseconds(to: str, title: str, without_unit: float) -> Column:
-    return Column(to, "number", f"{title}(us)", others={f"{title}(ms)": 1000.0, title: without_unit})
+def _microseconds(key: str, title: str, without_unit: float) -> Column:
+    others = {f"{title}(ms)": 1000.0, title: without_unit}
+    return Column(key, "number", f"{title}(us)", others=others, missing=NOT_KNOWN, digits=3)
 
 
-# G1 gives milliseconds, except for the copy.
-_AICPU_CELLS = (
-    _DEVICE,
+# data_preprocess.csv, which msprof calls aicpu. G1 gives milliseconds, except for the copy.
+AICPU_FILE = "data_preprocess.csv"
+AICPU = (
+    DEVICE,
     column("time_ns", "time", "Timestamp(us)", "Timestamp", needed=True),
-    column("node", "text", "Node", needed=True),
+    column("node", "text", "Node", missing=NOT_KNOWN, needed=True),
     _microseconds("compute_us", "Compute_time", 1000.0),
     _microseconds("memcpy_us", "Memcpy_time", 1.0),
     _microseconds("task_us", "Task_time", 1000.0),
     _microseconds("dispatch_us", "Dispatch_time", 1000.0),
     _microseconds("total_us", "Total_time", 1000.0),
-    column("stream", "count", "Stream ID", "Stream Id"),
-    column("task_id", "count", "Task ID", "Task Id"),
+    column("stream", "count", "Stream ID", "Stream Id", missing=NOT_KNOWN),
+    column("task_id", "count", "Task ID", "Task Id", missing=NOT_KNOWN),
 )
 
 
 def read_cache(paths: Iterable[Path], kind: str, *, quality: Quality, device: int | None = None) -> pl.DataFrame:
     """Table `cache_rates` from l2_cache csv files (kind `l2`) or soc_pmu csv files (kind `tlb`), in task order."""
-    cells = (_DEVICE, *_TASK, *_CACHE_CELLS[kind], column("op_name", "text", "Op Name"))
-    rows = _placed(read_cells(paths, cells, quality=quality), device)
+    rows = _placed(read_cells(paths, CACHE[kind], quality=quality), device)
     return CACHE_RATES.conform(rows.with_columns(pl.lit(kind).alias("kind")))
 
 
 def read_links(paths: Iterable[Path], source: str, *, quality: Quality, device: int | None = None) -> pl.DataFrame:
     """Table `link_summary` from pcie or hccs csv files; `source` is PCIe or HCCS."""
-    rows = _placed(read_cells(paths, _LINK_CELLS, quality=quality), device)
+    rows = _placed(read_cells(paths, LINK[source], quality=quality), device)
     return LINK_SUMMARY.conform(rows.with_columns(pl.lit(source).alias("source")))
 
 
 def read_ports(paths: Iterable[Path], source: str, *, quality: Quality, device: int | None = None) -> pl.DataFrame:
     """Table `counters` from nic or roce csv files: one series per column and port; `source` is NIC or RoCE."""
-    known = {name for item in _PORT_CELLS for name in item.names}
-    further = Further(lambda name: bool(name) and name not in known)
-    rows = _placed(read_cells(paths, _PORT_CELLS, quality=quality, further=further), device)
+    known = (DEVICE, _TIME, _PORT)
+    further = Further(lambda name: bool(name) and name not in titles(known).values())
+    rows = _placed(read_cells(paths, known, quality=quality, further=further), device)
     index = ["device", "time_ns", "instance"]
     long = rows.unpivot([name for name in rows.columns if name not in index], index=index, variable_name="series")
     port = pl.concat_str(pl.lit("Port "), pl.col("instance").cast(pl.String).fill_null("0")).alias("name")
@@ -77,7 +121,29 @@ def read_ports(paths: Iterable[Path], source: str, *, quality: Quality, device: 
 
 def read_aicpu(paths: Iterable[Path], *, quality: Quality, device: int | None = None) -> pl.DataFrame:
     """Table `aicpu_tasks` from data_preprocess.csv or aicpu csv files."""
-    return AICPU_TASKS.conform(_placed(read_cells(paths, _AICPU_CELLS, quality=quality), device))
+    return AICPU_TASKS.conform(_placed(read_cells(paths, AICPU, quality=quality), device))
+
+
+def write_cache(path: Path, rows: pl.DataFrame, kind: str) -> list[Path]:
+    """Write l2_cache.csv or soc_pmu.csv from rows of `cache_rates`; none without rows."""
+    return write_csv(path, rows, cells(CACHE[kind], rows))
+
+
+def write_links(path: Path, rows: pl.DataFrame, source: str) -> list[Path]:
+    """Write pcie.csv or hccs.csv from rows of `link_summary`; none without rows."""
+    return write_csv(path, rows, cells(LINK[source], rows))
+
+
+def write_ports(path: Path, rows: pl.DataFrame) -> list[Path]:
+    """Write nic.csv or roce.csv; none without rows. A column that the rows lack is not known."""
+    there = [pl.lit(None, pl.Float64).alias(title) for title in PORT_SERIES if title not in rows.columns]
+    rows = rows.with_columns(there)
+    return write_csv(path, rows, cells(PORT, rows))
+
+
+def write_aicpu(path: Path, rows: pl.DataFrame) -> list[Path]:
+    """Write data_preprocess.csv from rows of `aicpu_tasks`; none without rows."""
+    return write_csv(path, rows, cells(AICPU, rows))
 
 
 def _placed(rows: pl.DataFrame, device: int | None) -> pl.DataFrame:

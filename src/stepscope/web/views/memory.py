@@ -11,7 +11,8 @@ import polars as pl
 
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.memory.blocks import record_rows
-from stepscope.export.memory_csv import MODULES, app_samples, with_device
+from stepscope.export.memory_csv import app_samples
+from stepscope.formats.ascend.memory import MODULE_MEM, with_tag
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
@@ -29,7 +30,7 @@ def records(opened: LoadedCapture) -> pl.DataFrame:
 
 def _records(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
-    rows = with_device(record_rows(tables.memory_events))
+    rows = with_tag(record_rows(tables.memory_events))
     if not (rows["component"] == "APP").any():
         rows = pl.concat([app_samples(tables.counters), rows], how="diagonal_relaxed")
     totals = [(pl.col(f"total_{name}").cast(pl.Float64) / MB).alias(name) for name in TOTALS]
@@ -47,13 +48,13 @@ def _blocks(opened: LoadedCapture) -> pl.DataFrame:
     on_device = rows.filter(pl.col("device_type").ne_missing("cpu"))
     name = pl.col("name").cast(pl.String).fill_null("")
     named = pl.when((pl.col("component") == "GE").fill_null(False)).then("cann::" + name).otherwise(name)
-    return with_device(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
+    return with_tag(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
 
 
 def modules(opened: LoadedCapture) -> pl.DataFrame:
     """Samples of what the runtime's components hold: tag, component, time_ns, mb."""
-    rows = opened.tables.counters.filter(pl.col("source") == MODULES).with_columns(pl.lit("npu").alias("device_type"))
-    return with_device(rows).select(
+    rows = opened.tables.counters.filter(pl.col("source") == MODULE_MEM).with_columns(pl.lit("npu").alias("device_type"))
+    return with_tag(rows).select(
         pl.col("tag").cast(pl.String), pl.col("name").cast(pl.String).alias("component"), "time_ns", mb=pl.col("value") / KB
     )
 
@@ -203,7 +204,7 @@ def components(opened: LoadedCapture, query: Query) -> Listing:
 def _changes(opened: LoadedCapture, device: str) -> pl.DataFrame:
     """Memory events that changed something on the device, where there are operators to have done it."""
     events = opened.tables.memory_events if opened.tables.ops.height else opened.tables.memory_events.clear()
-    return with_device(events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
+    return with_tag(events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
 
 
 def statistics(opened: LoadedCapture, query: Query) -> Listing:
