@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
 from stepscope.analysis.link.capture import link
+from stepscope.export.analysis_db import bandwidth_rows, matrix_rows, time_rows
 from stepscope.export.communication_json import communication_json, communication_matrix_json
 from stepscope.formats.ascend import text as ascend_text
 from stepscope.formats.ascend.db import read as ascend_db
@@ -118,13 +118,13 @@ DB_TOLERANCE = {
 @pytest.mark.parametrize("db_output", RANKS, indirect=True)
 @pytest.mark.parametrize(
     ("table", "build"),
-    [("CommAnalyzerTime", analyzer_time), ("CommAnalyzerBandwidth", analyzer_bandwidth), ("CommAnalyzerMatrix", analyzer_matrix)],
+    [("CommAnalyzerTime", time_rows), ("CommAnalyzerBandwidth", bandwidth_rows), ("CommAnalyzerMatrix", matrix_rows)],
 )
 def test_database_tables_from_link_tasks(db_output, table, build):
     assert_like(build(computed(db_capture(db_output))), rows(db_output / "analysis.db", table), DB_TOLERANCE[table])
 
 
 @pytest.mark.parametrize("db_output", RANKS, indirect=True)
-@pytest.mark.parametrize(("table", "build"), [("CommAnalyzerTime", analyzer_time), ("CommAnalyzerBandwidth", analyzer_bandwidth)])
+@pytest.mark.parametrize(("table", "build"), [("CommAnalyzerTime", time_rows), ("CommAnalyzerBandwidth", bandwidth_rows)])
 def test_database_tables_of_the_vendor_pass_unchanged(db_output, table, build):
     assert_like(build(db_capture(db_output)), rows(db_output / "analysis.db", table), {})

@@ -14,8 +14,7 @@ from stepscope.analysis.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwi
 from stepscope.tables import TEXT, Tables, lost
 
 __all__ = [
-    "LARGE_PACKET_MB", "TRANSPORTS", "analyzer_bandwidth", "analyzer_matrix", "analyzer_time", "links", "matrix_tags",
-    "of_tables", "packets", "step_of_collectives", "times", "totals",
+    "LARGE_PACKET_MB", "TRANSPORTS", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives", "times", "totals",
 ]  # fmt: skip
 
 _P2P = "^(?i)hcom_(send|receive|batchsendrecv)"
@@ -192,56 +191,4 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
         pl.concat([part.select(*shown, "call", "line") for part in (*chosen, summed)])
         .sort("call", pl.col("tag").replace_strict(order, return_dtype=pl.Int8), "line", maintain_order=True)
         .select(shown)
-    )
-
-
-def analyzer_time(tables: Tables) -> pl.DataFrame:
-    """Rows of CommAnalyzerTime of analysis.db (outputs.md 9.4, 12.3)."""
-    return stepped(tables, "collective_times", by_time=True).select(
-        pl.col("name").alias("hccl_op_name"),
-        pl.col("group").alias("group_name"),
-        pl.col("start_us").alias("start_timestamp"),
-        pl.col("elapse_ms").alias("elapse_time"),
-        pl.col("transit_ms").alias("transit_time"),
-        pl.col("wait_ms").alias("wait_time"),
-        pl.col("sync_ms").alias("synchronization_time"),
-        pl.col("idle_ms").alias("idle_time"),
-        "step",
-        pl.col("kind").alias("type"),
-    )
-
-
-def analyzer_bandwidth(tables: Tables) -> pl.DataFrame:
-    """Rows of CommAnalyzerBandwidth of analysis.db: one per operator, transport and packet size; unused transports left out."""
-    used = pl.any_horizontal(pl.col("transit_mb", "transit_ms", "bandwidth", "large_packet_ratio").fill_null(0.0) != 0)
-    return stepped(tables, "collective_packets", by_time=True).filter(used).select(
-        pl.col("name").alias("hccl_op_name"),
-        pl.col("group").alias("group_name"),
-        pl.col("transport").alias("transport_type"),
-        pl.col("transit_mb").alias("transit_size"),
-        pl.col("transit_ms").alias("transit_time"),
-        "bandwidth",
-        "large_packet_ratio",
-        pl.col("packet_mb").fill_null(0.0).alias("package_size"),
-        pl.col("packets").fill_null(0).alias("count"),
-        pl.col("packets_ms").fill_null(0.0).alias("total_duration"),
-        "step",
-        pl.col("kind").alias("type"),
-    )  # fmt: skip
-
-
-def analyzer_matrix(tables: Tables) -> pl.DataFrame:
-    """Rows of CommAnalyzerMatrix of analysis.db; `op_name` is empty for the sums."""
-    return matrix_tags(stepped(tables, "collective_links", by_time=True)).select(
-        pl.format("{}-{}", "operator_type", "tag").alias("hccl_op_name"),
-        pl.col("group").alias("group_name"),
-        pl.col("src_rank").cast(pl.String),
-        pl.col("dst_rank").cast(pl.String),
-        pl.col("transport").alias("transport_type"),
-        pl.col("transit_mb").alias("transit_size"),
-        pl.col("transit_ms").alias("transit_time"),
-        "bandwidth",
-        "step",
-        pl.col("kind").alias("type"),
-        pl.col("op_name").cast(pl.String).fill_null(""),
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.communication import analyzer_bandwidth, analyzer_matrix, analyzer_time
+from stepscope.analysis.communication import matrix_tags, stepped
 from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
+from stepscope.formats.ascend.db import analysis
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.render.sqlite_file import building
 from stepscope.tables import Tables
@@ -53,9 +54,9 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     rows = {"StepTraceTime": _steps(tables, steps)}
     tables = tables.replace(steps=steps)
     if level != "Level0":  # outputs.md 1.1: level 0 holds only StepTraceTime
-        rows["CommAnalyzerTime"] = _plain(analyzer_time(tables))
-        rows["CommAnalyzerBandwidth"] = _plain(analyzer_bandwidth(tables))
-        rows["CommAnalyzerMatrix"] = _plain(analyzer_matrix(tables))
+        rows["CommAnalyzerTime"] = time_rows(tables)
+        rows["CommAnalyzerBandwidth"] = bandwidth_rows(tables)
+        rows["CommAnalyzerMatrix"] = matrix_rows(tables)
     return rows
 
 
@@ -69,6 +70,16 @@ def _steps(tables: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """Text as strings: the database has no dictionary for it."""
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+def time_rows(tables: Tables) -> pl.DataFrame:
+    """CommAnalyzerTime: one row per communication operator."""
+    return analysis.time_rows(stepped(tables, "collective_times", by_time=True))
+
+
+def bandwidth_rows(tables: Tables) -> pl.DataFrame:
+    """CommAnalyzerBandwidth: one row per operator, transport and packet size."""
+    return analysis.bandwidth_rows(stepped(tables, "collective_packets", by_time=True))
+
+
+def matrix_rows(tables: Tables) -> pl.DataFrame:
+    """CommAnalyzerMatrix: one row per pair of ranks and extreme or sum."""
+    return analysis.matrix_rows(matrix_tags(stepped(tables, "collective_links", by_time=True)))

@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend import hardware, kernel_details, matching, memory, task_time
-from stepscope.formats.ascend.communication import Recorded, placed, recorded
+from stepscope.formats.ascend.communication.read import Recorded, placed, recorded
 from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES, Tables, lost
 

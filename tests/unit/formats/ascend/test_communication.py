@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend.communication import read_communication
+from stepscope.formats.ascend.communication.read import placed, recorded
 from stepscope.tables import ALL_TABLES
 
 INFO = {
@@ -62,7 +62,7 @@ def save(folder: Path, name: str, content: Any) -> Path:
 
 def test_capture_form(tmp_path):
     there = operators(("other", 1, None), ("hcom_allReduce__271_0_1", 5400, None))
-    found = read_communication(save(tmp_path, "c.json", PER_CAPTURE), None, there, quality=[])
+    found = placed(recorded(save(tmp_path, "c.json", PER_CAPTURE), None), there, quality=[])
     op = (1, "hcom_allReduce__271_0_1", "11022204950826225271")
     assert found.times.rows() == [(*op, 5.5, 10.0, 4.0, 3.0, 2.0, 3.0)]
     assert found.packets.rows() == [
@@ -75,7 +75,7 @@ def test_capture_form(tmp_path):
 
 
 def test_step_form_leaves_sums_out(tmp_path):
-    found = read_communication(save(tmp_path, "c.json", PER_STEP), None, ALL_TABLES["collectives"].empty(), quality=[])
+    found = placed(recorded(save(tmp_path, "c.json", PER_STEP), None), ALL_TABLES["collectives"].empty(), quality=[])
     assert found.times.select("name", "collective").rows() == [("hcom_allReduce__271_0_1", None), ("hcom_send__271_0_1", None)]
 
 
@@ -83,14 +83,14 @@ def test_known_group_stays_and_tells_equal_names_apart(tmp_path):
     # Two groups whose hashes end in the same digits give their operators the same names.
     content = {"op__271_0_1@1271": INFO, "op__271_0_1@2271": INFO}
     there = operators(("op__271_0_1", 5500, "2271"), ("op__271_0_1", 9000, "1271"))
-    found = read_communication(save(tmp_path, "c.json", content), None, there, quality=[])
+    found = placed(recorded(save(tmp_path, "c.json", content), None), there, quality=[])
     assert found.times.select("group", "collective").rows() == [("1271", 1), ("2271", 0)]
     assert found.collectives["group"].to_list() == ["2271", "1271"]
 
 
 def test_of_equal_names_the_one_that_starts_nearest(tmp_path):
     there = operators(("hcom_allReduce__271_0_1", 100, None), ("hcom_allReduce__271_0_1", 5501, None))
-    found = read_communication(save(tmp_path, "c.json", PER_CAPTURE), None, there, quality=[])
+    found = placed(recorded(save(tmp_path, "c.json", PER_CAPTURE), None), there, quality=[])
     assert found.times["collective"].to_list() == [1]
     assert found.collectives["group"].to_list() == [None, "11022204950826225271"]
 
@@ -98,7 +98,7 @@ def test_of_equal_names_the_one_that_starts_nearest(tmp_path):
 def test_links_of_each_operator(tmp_path):
     link = {"Transport Type": "HCCS", "Transit Size(MB)": 37.7, "Transit Time(ms)": 2.2, "Bandwidth(GB/s)": 16.8}
     matrix = save(tmp_path, "m.json", {"hcom_allReduce__271_0_1@11": {"0-1": link, "0-0": {**link, "Transport Type": "LOCAL"}}})
-    found = read_communication(None, matrix, operators(("hcom_allReduce__271_0_1", 1, None)), quality=[])
+    found = placed(recorded(None, matrix), operators(("hcom_allReduce__271_0_1", 1, None)), quality=[])
     assert found.links.rows() == [
         (0, "hcom_allReduce__271_0_1", "11", 0, 1, "HCCS", 37.7, 2.2, 16.8),
         (0, "hcom_allReduce__271_0_1", "11", 0, 0, "LOCAL", 37.7, 2.2, 16.8),
@@ -109,7 +109,7 @@ def test_links_of_each_operator(tmp_path):
 def test_extremes_of_a_matrix_are_no_operators(tmp_path):
     link = {"Transport Type": "HCCS", "Transit Size(MB)": 1, "Transit Time(ms)": 1, "Bandwidth(GB/s)": 1, "Op Name": "x"}
     matrix = save(tmp_path, "m.json", {"step50": {"p2p": {}, "collective": {"allreduce-top1@11": {"0-1": link}}}})
-    assert read_communication(None, matrix, ALL_TABLES["collectives"].empty(), quality=[]).links.height == 0
+    assert placed(recorded(None, matrix), ALL_TABLES["collectives"].empty(), quality=[]).links.height == 0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_damage_is_counted(tmp_path, text, issue):
     path = tmp_path / "communication.json"
     path.write_bytes(text.encode("utf-8", errors="surrogateescape"))
     quality: list[pl.DataFrame] = []
-    read_communication(path, None, ALL_TABLES["collectives"].empty(), quality=quality)
+    placed(recorded(path, None), ALL_TABLES["collectives"].empty(), quality=quality)
     assert pl.concat(quality)["issue"].to_list() == [issue]
 
 
@@ -135,6 +135,6 @@ def test_values_that_are_no_numbers_are_missing(tmp_path):
     times = '{"Elapse Time(ms)": NaN, "Wait Time(ms)": "N/A", "Transit Time(ms)": [1]}'
     packets = '{"HCCS": {"Size Distribution": {"x": [1]}}, "PCIE": 3}'
     path.write_text(f'{{"op@1": {{"Communication Time Info": {times}, "Communication Bandwidth Info": {packets}}}}}')
-    found = read_communication(path, None, ALL_TABLES["collectives"].empty(), quality=[])
+    found = placed(recorded(path, None), ALL_TABLES["collectives"].empty(), quality=[])
     assert found.times.rows() == [(None, "op", "1", None, None, None, None, None, None)]
     assert found.packets.rows() == [(None, "op", "1", "HCCS", None, None, None, None, None, None, None)]

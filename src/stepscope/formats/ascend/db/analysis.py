@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vendor's own analysis: analysis.db and communication_analyzer.db (outputs.md 9.4, 12.3)."""
+"""The analysis beside a capture: analysis.db and communication_analyzer.db, read and written (outputs.md 9.4, 12.3)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,27 @@ from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.tables import ALL_TABLES, Tables
 
-_OPERATOR = (pl.col("hccl_op_name").alias("name"), pl.col("group_name").alias("group"))
+# Columns of the database, and those of our tables that they hold.
+_OPERATOR = {"hccl_op_name": "name", "group_name": "group"}
+_TIMES = {
+    **_OPERATOR,
+    "start_timestamp": "start_us",
+    "elapse_time": "elapse_ms",
+    "transit_time": "transit_ms",
+    "wait_time": "wait_ms",
+    "synchronization_time": "sync_ms",
+    "idle_time": "idle_ms",
+}
+_TRANSIT = {
+    "transport_type": "transport",
+    "transit_size": "transit_mb",
+    "transit_time": "transit_ms",
+    "bandwidth": "bandwidth",
+}
+_SIZES = {"package_size": "packet_mb", "count": "packets", "total_duration": "packets_ms"}
+_PACKETS = {**_OPERATOR, **_TRANSIT, "large_packet_ratio": "large_packet_ratio", **_SIZES}
+_LINKS = {**_OPERATOR, "src_rank": "src_rank", "dst_rank": "dst_rank", **_TRANSIT}
+_PLACE = {"step": "step", "type": "kind"}
 
 
 def read_analysis(db: Path) -> dict[str, pl.DataFrame]:
@@ -53,49 +74,50 @@ def attached(tables: Tables, analysis: dict[str, pl.DataFrame]) -> Tables:
 
 
 def _times(rows: pl.DataFrame) -> pl.DataFrame:
-    return ALL_TABLES["collective_times"].conform(
-        rows.select(
-            *_OPERATOR,
-            pl.col("start_timestamp").alias("start_us"),
-            pl.col("elapse_time").alias("elapse_ms"),
-            pl.col("transit_time").alias("transit_ms"),
-            pl.col("wait_time").alias("wait_ms"),
-            pl.col("synchronization_time").alias("sync_ms"),
-            pl.col("idle_time").alias("idle_ms"),
-        )
-    )
+    return ALL_TABLES["collective_times"].conform(_read(rows, _TIMES))
 
 
 def _packets(rows: pl.DataFrame) -> pl.DataFrame:
     # outputs.md 9.4: a transport without distribution has one row of zeros.
-    distributed = pl.col("count") != 0
-    return ALL_TABLES["collective_packets"].conform(
-        rows.select(
-            *_OPERATOR,
-            pl.col("transport_type").alias("transport"),
-            pl.col("transit_size").alias("transit_mb"),
-            pl.col("transit_time").alias("transit_ms"),
-            "bandwidth",
-            "large_packet_ratio",
-            pl.when(distributed).then("package_size").alias("packet_mb"),
-            pl.when(distributed).then("count").alias("packets"),
-            pl.when(distributed).then("total_duration").alias("packets_ms"),
-        )
-    )
+    sizes = [pl.when(pl.col("count") != 0).then(name).alias(name) for name in _SIZES]
+    return ALL_TABLES["collective_packets"].conform(_read(rows.with_columns(sizes), _PACKETS))
 
 
 def _links(rows: pl.DataFrame) -> pl.DataFrame:
-    return ALL_TABLES["collective_links"].conform(
-        rows.select(
-            *_OPERATOR,
-            pl.col("src_rank").cast(pl.Int64, strict=False),
-            pl.col("dst_rank").cast(pl.Int64, strict=False),
-            pl.col("transport_type").alias("transport"),
-            pl.col("transit_size").alias("transit_mb"),
-            pl.col("transit_time").alias("transit_ms"),
-            "bandwidth",
-        )
+    ranks = pl.col("src_rank", "dst_rank").cast(pl.Int64, strict=False)
+    return ALL_TABLES["collective_links"].conform(_read(rows.with_columns(ranks), _LINKS))
+
+
+def _read(rows: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+    return rows.select(pl.col(name).alias(column) for name, column in columns.items())
+
+
+def time_rows(times: pl.DataFrame) -> pl.DataFrame:
+    """Rows of CommAnalyzerTime from `collective_times` with columns step and kind."""
+    return _written(times, {**_TIMES, **_PLACE})
+
+
+def bandwidth_rows(packets: pl.DataFrame) -> pl.DataFrame:
+    """Rows of CommAnalyzerBandwidth from `collective_packets` with columns step and kind; unused transports are left out."""
+    used = pl.any_horizontal(pl.col("transit_mb", "transit_ms", "bandwidth", "large_packet_ratio").fill_null(0.0) != 0)
+    sizes = [pl.col("packet_mb", "packets_ms").fill_null(0.0), pl.col("packets").fill_null(0)]
+    return _written(packets.filter(used).with_columns(sizes), {**_PACKETS, **_PLACE})
+
+
+def matrix_rows(tags: pl.DataFrame) -> pl.DataFrame:
+    """Rows of CommAnalyzerMatrix from rows as `communication.write.matrix_document` takes them; sums have no operator."""
+    named = tags.with_columns(
+        pl.format("{}-{}", "operator_type", "tag").alias("name"),
+        pl.col("src_rank", "dst_rank").cast(pl.String),
+        pl.col("op_name").cast(pl.String).fill_null(""),
     )
+    return _written(named, {**_LINKS, **_PLACE, "op_name": "op_name"})
+
+
+def _written(rows: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+    """The columns under their names in the database, text as strings: it has no dictionary for it."""
+    frame = rows.select(pl.col(column).alias(name) for name, column in columns.items())
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _no_steps() -> pl.DataFrame:

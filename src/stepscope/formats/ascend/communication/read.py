@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time, packets and links of each communication operator, as the vendor's own analysis gives them.
-
-Two forms of communication.json hold them: `{"op@group": …}` beside the raw data of a capture and
-`{"step50": {"p2p": {"op@group": …}, "collective": {…}}}` in the parsed output (outputs.md 9).
-communication_matrix.json has an operator's links only in the first form; the second holds extremes and sums.
-"""
+"""Reads both files, in either form, into tables."""
 
 from __future__ import annotations
 
@@ -20,26 +15,13 @@ import numpy as np
 import orjson
 import polars as pl
 
+from stepscope.formats.ascend.communication import keys
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 TIMES, PACKETS, LINKS = ALL_TABLES["collective_times"], ALL_TABLES["collective_packets"], ALL_TABLES["collective_links"]
 
-_CLASSES = ("p2p", "collective")
-_TIME_INFO, _BANDWIDTH_INFO = "Communication Time Info", "Communication Bandwidth Info"
-_TIME_KEYS = {
-    "start_us": "Start Timestamp(us)",
-    "elapse_ms": "Elapse Time(ms)",
-    "transit_ms": "Transit Time(ms)",
-    "wait_ms": "Wait Time(ms)",
-    "sync_ms": "Synchronization Time(ms)",
-    "idle_ms": "Idle Time(ms)",
-}
-_LINK_KEYS = {"transit_mb": "Transit Size(MB)", "transit_ms": "Transit Time(ms)", "bandwidth": "Bandwidth(GB/s)"}
-_TRANSPORT_KEYS = {**_LINK_KEYS, "large_packet_ratio": "Large Packet Ratio"}
-
-
 # As the vendor writes a transport that was not used; what differs is looked at more closely.
-_UNUSED = {**dict.fromkeys(_TRANSPORT_KEYS.values(), 0), "Size Distribution": {}}
+_UNUSED = {**dict.fromkeys(keys.PACKETS.values(), 0), keys.SIZES: {}}
 _NO_SIZE = (None, None)
 
 
@@ -73,14 +55,8 @@ class Recorded:
     quality: list[pl.DataFrame]
 
 
-def read_communication(
-    operators: Path | None, matrix: Path | None, collectives: pl.DataFrame, *, quality: list[pl.DataFrame]
-) -> Communication:
-    """Read communication.json and a per-operator communication_matrix.json; either may be absent."""
-    return placed(recorded(operators, matrix), collectives, quality=quality)
-
-
 def recorded(operators: Path | None, matrix: Path | None) -> Recorded:
+    """What communication.json and a per-operator communication_matrix.json say; either may be absent."""
     quality: list[pl.DataFrame] = []
     ops = _operators(_load(operators, quality), operators, quality)
     linked = _operators(_load(matrix, quality), matrix, quality)
@@ -91,10 +67,10 @@ def placed(found: Recorded, collectives: pl.DataFrame, *, quality: list[pl.DataF
     """The tables, each row at its row of `collectives`."""
     quality += found.quality
     frames = found.frames
-    keys = _places(frames, collectives)
-    joined = [frame.join(keys, on=["name", "group"], how="left", nulls_equal=True, maintain_order="left") for frame in frames]
+    places = _places(frames, collectives)
+    joined = [frame.join(places, on=["name", "group"], how="left", nulls_equal=True, maintain_order="left") for frame in frames]
     return Communication(
-        _with_groups(collectives, keys),
+        _with_groups(collectives, places),
         *(table.conform(frame) for table, frame in zip((TIMES, PACKETS, LINKS), joined, strict=True)),
     )
 
@@ -144,8 +120,8 @@ def _operators(content: Mapping[str, Any], path: Path | None, quality: list[pl.D
 
 def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
-        if "@" not in key and isinstance(value, dict) and any(name in value for name in _CLASSES):
-            for name in _CLASSES:
+        if "@" not in key and isinstance(value, dict) and any(name in value for name in keys.KINDS):
+            for name in keys.KINDS:
                 part = value.get(name)
                 yield from part.items() if isinstance(part, dict) else ()
         else:
@@ -158,24 +134,24 @@ def _is_extreme(name: str) -> bool:
 
 
 def _times(ops: _Operators) -> pl.DataFrame:
-    times = [_object(info, _TIME_INFO) for info in ops.infos]
-    return pl.DataFrame([ops.names, ops.groups, *_columns(times, _TIME_KEYS)])
+    times = [_object(info, keys.TIME_INFO) for info in ops.infos]
+    return pl.DataFrame([ops.names, ops.groups, *_columns(times, {**keys.START, **keys.TIMES})])
 
 
 def _packets(ops: _Operators) -> pl.DataFrame:
     """One row per transport that was used and size of packets; the file lists all transports."""
     used = [
-        (row, transport, values, _object(values, "Size Distribution"))
+        (row, transport, values, _object(values, keys.SIZES))
         for row, info in enumerate(ops.infos)
-        for transport, values in _object(info, _BANDWIDTH_INFO).items()
+        for transport, values in _object(info, keys.BANDWIDTH_INFO).items()
         if values != _UNUSED and isinstance(values, dict)
     ]
-    used = [part for part in used if part[3] or any(map(part[2].get, _TRANSPORT_KEYS.values()))]
+    used = [part for part in used if part[3] or any(map(part[2].get, keys.PACKETS.values()))]
     measured = pl.DataFrame(
         [
             *ops.at([row for row, *_ in used]),
             _texts("transport", [transport for _, transport, _, _ in used]),
-            *_columns([values for _, _, values, _ in used], _TRANSPORT_KEYS),
+            *_columns([values for _, _, values, _ in used], keys.PACKETS),
         ]
     )
     counted = [pair for *_, sizes in used for pair in (sizes.items() or (_NO_SIZE,))]
@@ -198,25 +174,25 @@ def _links(ops: _Operators) -> pl.DataFrame:
         if isinstance(values, dict)
     ]
     found = [link for link in found if link[1].isdecimal() and link[3].isdecimal()]
-    transports = [values.get("Transport Type") for *_, values in found]
+    transports = [values.get(keys.TRANSPORT) for *_, values in found]
     return pl.DataFrame(
         [
             *ops.at([row for row, *_ in found]),
             pl.Series("src_rank", [int(source) for _, source, *_ in found], pl.Int64),
             pl.Series("dst_rank", [int(target) for *_, target, _ in found], pl.Int64),
             _texts("transport", [name if isinstance(name, str) else None for name in transports]),
-            *_columns([values for *_, values in found], _LINK_KEYS),
+            *_columns([values for *_, values in found], keys.LINK),
         ]
     )
 
 
-def _columns(objects: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> list[pl.Series]:
+def _columns(objects: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> list[pl.Series]:
     try:
-        rows = list(map(itemgetter(*keys.values()), objects))
+        rows = list(map(itemgetter(*named.values()), objects))
     except KeyError:
-        rows = [tuple(map(values.get, keys.values())) for values in objects]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(keys)
-    return [_numbers(name, values) for name, values in zip(keys, columns, strict=True)]
+        rows = [tuple(map(values.get, named.values())) for values in objects]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(named)
+    return [_numbers(name, values) for name, values in zip(named, columns, strict=True)]
 
 
 def _texts(name: str, values: list[Any]) -> pl.Series:
@@ -255,15 +231,15 @@ def _number(value: Any) -> float | None:
 def _places(frames: list[pl.DataFrame], collectives: pl.DataFrame) -> pl.DataFrame:
     """Row of `collectives` of each (name, group): the one of that name, of several the one that starts nearest."""
     times = frames[0].select("name", "group", (pl.col("start_us") * 1000).alias("at_ns"))
-    keys = pl.concat([times, *(frame.select("name", "group") for frame in frames[1:])], how="diagonal")
-    keys = keys.unique(["name", "group"], keep="first", maintain_order=True)
+    named = pl.concat([times, *(frame.select("name", "group") for frame in frames[1:])], how="diagonal")
+    named = named.unique(["name", "group"], keep="first", maintain_order=True)
     there = collectives.select(
         "name", "start_ns", pl.col("group").alias("its_group"), pl.int_range(pl.len(), dtype=pl.Int64).alias("collective")
     )
     other_group = (pl.col("its_group") != pl.col("group")).fill_null(False)
     away = (pl.col("start_ns") - pl.col("at_ns")).abs().fill_null(0.0)
     return (
-        keys.join(there, on="name", how="left", maintain_order="left_right")
+        named.join(there, on="name", how="left", maintain_order="left_right")
         .with_columns(other_group.alias("other_group"), away.alias("away"))
         .sort("other_group", "away", maintain_order=True)
         .unique(["name", "group"], keep="first", maintain_order=True)
@@ -271,9 +247,9 @@ def _places(frames: list[pl.DataFrame], collectives: pl.DataFrame) -> pl.DataFra
     )
 
 
-def _with_groups(collectives: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+def _with_groups(collectives: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     known = (
-        keys.drop_nulls()
+        places.drop_nulls()
         .unique("collective", keep="first", maintain_order=True)
         .select("collective", pl.col("group").alias("found"))
     )
