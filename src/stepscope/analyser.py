@@ -32,7 +32,7 @@ from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
 from stepscope.tables.threads import side_by_side
-from stepscope.tables.whole_folder import building
+from stepscope.tables.whole_folder import replacing_folder
 
 EXPORTS = ("text", "db", "perfetto", "parquet")
 PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
@@ -238,7 +238,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     if target.is_symlink():
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
-        with building(target) as new, gc_paused():
+        with replacing_folder(target) as new, gc_paused():
             work = partial(_export_prof, prof_folder.stamp(capture.files)) if capture.files.is_prof else export
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             if request.pretty:

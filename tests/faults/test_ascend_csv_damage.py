@@ -130,6 +130,6 @@ def test_damaged_session_files_are_counted(tmp_path):
     (tmp_path / "host" / "start_info").write_text('{"collectionTimeBegin": "1736408883000000.5"}')
     (tmp_path / "host" / "info.json").write_text('{"hostname": ')
     quality: list[pl.DataFrame] = []
-    facts = msprof_output.read_facts(tmp_path, quality=quality)
+    facts = msprof_output.read_output_facts(tmp_path, quality=quality)
     assert (facts.session_start_ns, facts.session_end_ns, facts.host_name) == (1736408883000000500, None, "")
     assert pl.concat(quality)["source"].to_list() == ["info.json"]

@@ -18,7 +18,7 @@ from observed import the_observer  # noqa: E402
 
 from stepscope.collect.tiers.observer import Observer, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
-from stepscope.formats.framework.clock import Clock  # noqa: E402
+from stepscope.formats.framework.clock import FrameworkClock  # noqa: E402
 from stepscope.formats.framework.layouts import KINDS  # noqa: E402
 from stepscope.formats.framework.records import decode, read_records  # noqa: E402
 
@@ -67,7 +67,7 @@ class TestProcesses:
         assert "aten::ones" in frames["op_range"]["name"]
         assert frames["memory_usage"].height
         assert set(quality["issue"]) <= {"truncated record"}
-        tables = read(tmp_path, Clock())
+        tables = read(tmp_path, FrameworkClock())
         assert tables.python_calls.filter(pl.col("name").cast(pl.String).str.contains("add")).height
 
     def test_forked_child_goes_on_without_recording(self, tmp_path):
@@ -164,7 +164,7 @@ class TestProcesses:
             ops = frames["op_range"]
             assert ops.filter(pl.col("name") == "aten::ones").height >= 300
             assert (ops["end"] >= ops["start"]).all()
-            assert read(cycle, Clock()).quality.height == 0
+            assert read(cycle, FrameworkClock()).quality.height == 0
 
 
 def recorded(observer, folder, options=EVERYTHING):
@@ -216,7 +216,7 @@ def test_limit_of_bytes_ends_the_recording_only(tmp_path, observer):
     assert report.limit == "max_bytes=100000 reached"
     assert report.bytes >= 100_000
     assert read_records(tmp_path)[1].height == 0
-    assert read(tmp_path, Clock()).quality.height == 0
+    assert read(tmp_path, FrameworkClock()).quality.height == 0
     assert sys.getprofile() is None
 
 
@@ -261,7 +261,7 @@ def test_exception_inside_a_recording(tmp_path, observer):
     with pytest.raises(RuntimeError, match="size"):
         torch.nn.Linear(3, 3)(torch.ones(2, 4) + torch.ones(2, 5))
     observer.stop()
-    assert read(tmp_path, Clock()).quality.height == 0
+    assert read(tmp_path, FrameworkClock()).quality.height == 0
 
 
 def test_names_that_are_not_text(tmp_path, observer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.framework import read_clock
 
 
@@ -14,7 +14,7 @@ from stepscope.formats.framework import read_clock
 @pytest.mark.parametrize("rank", [0, 1])
 def test_real_captures(golden, form, level, rank):
     folder = golden / "ascend_pt" / form / level.lower() / f"rank{rank}_ascend_pt"
-    facts, quality = read_facts(folder)
+    facts, quality = read_capture_facts(folder)
     assert quality.height == 0
     assert (facts.rank, facts.activities, facts.level, facts.export_type) == (rank, ("CPU", "NPU"), level, (form,))
     assert facts.aic_metrics == {"Level0": "ACL_AICORE_NONE", "Level2": "ACL_AICORE_PIPE_UTILIZATION"}[level]

@@ -16,7 +16,7 @@ from stepscope.export.ascend_db import write_profiler_db
 from stepscope.export.text_files import write_text
 from stepscope.formats.ascend import text as ascend_text
 from stepscope.formats.ascend.db import read as ascend_db
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.tables import Tables
 
 CAPTURES = [f"{level}/rank{rank}_ascend_pt" for level in ("level0", "level2") for rank in (0, 1)]
@@ -76,7 +76,7 @@ def differing(old: pl.Series, new: pl.Series, decimals: int) -> list[tuple[objec
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_text_to_databases(golden, tmp_path, capture):
     folder = golden / "ascend_pt" / "text" / capture
-    facts, _ = read_facts(folder)
+    facts, _ = read_capture_facts(folder)
     tables = link(ascend_text.read(folder / "ASCEND_PROFILER_OUTPUT", facts))
     write_profiler_db(tables, tmp_path / "ascend_pytorch_profiler_0.db")
     write_analysis_db(tables, tmp_path / "analysis.db")
@@ -92,7 +92,7 @@ def test_text_to_databases(golden, tmp_path, capture):
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_databases_to_text(golden, tmp_path, capture):
     folder = golden / "ascend_pt" / "db" / capture
-    facts, _ = read_facts(folder)
+    facts, _ = read_capture_facts(folder)
     tables = link(ascend_db.read(_database(folder), facts))
     write_text(tables, tmp_path)
     back = link(ascend_text.read(tmp_path, facts))

@@ -18,7 +18,7 @@ import pytest
 from stepscope.analysis.link.capture import link
 from stepscope.export.text_files import write_text
 from stepscope.formats.ascend import text as ascend_text
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.tables import Tables
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -46,7 +46,7 @@ TOLERANCE = {
 @pytest.fixture(scope="module", params=CAPTURES)
 def rewritten(request, golden, tmp_path_factory):
     capture = golden / "ascend_pt" / "text" / request.param
-    facts, _ = read_facts(capture)
+    facts, _ = read_capture_facts(capture)
     tables = link(ascend_text.read(capture / OUTPUT, facts))
     folder = tmp_path_factory.mktemp("written") / OUTPUT
     write_text(tables, folder)

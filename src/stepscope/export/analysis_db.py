@@ -11,7 +11,7 @@ from stepscope.analysis.communication import matrix_tags, stepped
 from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
 from stepscope.formats.ascend.db import analysis
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
-from stepscope.render.sqlite_file import building
+from stepscope.render.sqlite_file import new_database
 from stepscope.tables import Tables
 
 _STEP_VALUES = {
@@ -40,7 +40,7 @@ def write_analysis_db(tables: Tables, path: Path) -> bool:
     rows = _rows(tables)
     if not any(frame.height for frame in rows.values()):
         return False
-    with building(path) as file:
+    with new_database(path) as file:
         for name, frame in rows.items():
             file.fill(ANALYSIS_DB[name], frame)
     return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.render.atomic import make_folder, replacing
+from stepscope.render.atomic import make_output_folder, replacing
 from stepscope.tables import Tables
 
 FILE = "op_args.jsonl"
@@ -15,7 +15,7 @@ FILE = "op_args.jsonl"
 
 def write_op_args(tables: Tables, capture: Path) -> Path:
     """Write the folder `{capture}_op_args` beside a capture."""
-    folder = make_folder(capture.with_name(f"{capture.name}_op_args"))
+    folder = make_output_folder(capture.with_name(f"{capture.name}_op_args"))
     texts = [pl.col(name).cast(pl.String) for name in ("dtypes", "shapes")]
     rows = tables.ops.select(pl.col("name").cast(pl.String), pl.col("start_ns").alias("ts"), *texts)
     with replacing(folder / FILE) as handle:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.render.atomic import make_folder, replacing
+from stepscope.render.atomic import make_output_folder, replacing
 from stepscope.tables import Tables
 
 
 def write_parquet(tables: Tables, folder: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Write one file per table that has rows, or per table named; texts as plain strings."""
-    make_folder(folder)
+    make_output_folder(folder)
     written = []
     for name in tables.filled() if names is None else names:
         path = folder / f"{name}.parquet"

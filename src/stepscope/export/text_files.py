@@ -20,7 +20,7 @@ from stepscope.export import (
 )
 from stepscope.export.outputs import Condition, Output
 from stepscope.export.trace import view as trace_view
-from stepscope.render.atomic import make_folder
+from stepscope.render.atomic import make_output_folder
 from stepscope.tables import Facts, Tables
 
 TRACE_VIEW = "trace_view.json"
@@ -40,7 +40,7 @@ def write_text(tables: Tables, folder: Path, outputs: Sequence[Output] | None = 
     Raises:
         CaptureError: the folder cannot be written to or the disk is full. Files named there as kept are whole.
     """
-    make_folder(folder)
+    make_output_folder(folder)
     facts = tables.facts
     written: list[Path] = []
     for output in outputs_of(facts) if outputs is None else outputs:

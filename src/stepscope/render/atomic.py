@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def make_folder(folder: Path) -> Path:
+def make_output_folder(folder: Path) -> Path:
     """Create the folder (and those above it) readable by owner and group only."""
     refuse_symlink(folder)
     missing = [above for above in (folder, *folder.parents) if not above.exists()]

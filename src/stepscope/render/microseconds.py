@@ -16,7 +16,9 @@ BINARY_PARTS = 4096.0  # to the nanosecond
 MOST_WHOLE = 1e15  # larger floats of nanoseconds have no exact text in microseconds
 
 
-class Clock(Protocol):
+class TimeText(Protocol):
+    """How times and durations are written."""
+
     def at(self, frame: pl.DataFrame, column: str) -> Sequence[Part]:
         """The parts of the value of `ts`."""
 

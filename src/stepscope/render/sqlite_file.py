@@ -81,7 +81,7 @@ class SqliteFile:
 
 
 @contextmanager
-def building(path: Path) -> Iterator[SqliteFile]:
+def new_database(path: Path) -> Iterator[SqliteFile]:
     """A new database that takes the place of `path` when the block ends well; else nothing changes on disk."""
     refuse_symlink(path)
     try:

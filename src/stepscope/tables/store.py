@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from stepscope.tables.tableset import ALL_TABLES, Tables
-from stepscope.tables.whole_folder import building
+from stepscope.tables.whole_folder import replacing_folder
 
 SCHEMA_VERSION = 4
 STORE_NAME = ".stepscope"
@@ -51,7 +51,7 @@ def _writable(folder: Path) -> bool:
 
 def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
     """Replace the store at `folder` with these tables; a failure half way leaves the old one in place."""
-    with building(folder) as new:
+    with replacing_folder(folder) as new:
         rows = {}
         for name in tables.filled():
             tables[name].write_ipc(new / f"{name}.arrow", compression="uncompressed")

@@ -17,7 +17,7 @@ MODE = 0o750
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
+def replacing_folder(target: Path) -> Iterator[Path]:
     """A new, empty folder beside `target` that replaces it when the block ends well; else nothing changes."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=MODE)
     _tidy(target)

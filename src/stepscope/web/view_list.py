@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.reader import CaptureFiles
 from stepscope.web.loaded import LoadedCapture
 
@@ -35,7 +35,7 @@ def views_by_files(files: CaptureFiles) -> list[str]:
     found = {"Files"}
     if files.output is not None:
         found |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
-        if "NPU Kernel" in found and not files.profs and read_facts(files.root)[0].device_kind == "cpu":
+        if "NPU Kernel" in found and not files.profs and read_capture_facts(files.root)[0].device_kind == "cpu":
             found = found - {"NPU Kernel"} | {"CPU Kernel"}
     if files.file or files.databases:
         found |= {"Overview", "Operator", "Trace"}

@@ -21,9 +21,9 @@ from stepscope.collect.settings import Budget
 from stepscope.collect.sources import host_sampler
 from stepscope.collect.sources.gc_pauses import GcPauses
 from stepscope.collect.sources.host_sampler import HEADER, HostSampler
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.collector import os_calls
-from stepscope.formats.framework import Clock
+from stepscope.formats.framework import FrameworkClock
 from stepscope.profiler import _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
 
 GC_RECORD = struct.Struct("<3Q")
@@ -51,7 +51,7 @@ def test_info_is_read_back(noting_tier, tmp_path, monkeypatch):
     recorded(schedule=schedule(wait=0, active=1, repeat=1), record_shapes=True)
     (capture,) = captures(tmp_path)
     assert (capture / "profiler_info_3.json").is_file()
-    facts, quality = read_facts(capture, raw=True)
+    facts, quality = read_capture_facts(capture, raw=True)
     assert quality.height == 0
     assert (facts.rank, facts.record_shapes, facts.activities, facts.device_kind) == (3, True, ("CPU",), "cpu")
     assert before <= facts.session_start_ns <= facts.session_end_ns <= time.time_ns()
@@ -71,7 +71,7 @@ def test_a_killed_process_leaves_settings_and_clocks(noting_tier, tmp_path):
     prof = profile(on_trace_ready=lambda prof: None)
     prof.start()
     (capture,) = captures(tmp_path)
-    facts, _ = read_facts(capture, raw=True)
+    facts, _ = read_capture_facts(capture, raw=True)
     assert facts.profiler_info["collector"]["complete"] is False
     assert facts.session_end_ns is not None
     prof.stop()
@@ -238,7 +238,7 @@ def test_calls_of_the_operating_system(perf, noting_tier, tmp_path, monkeypatch)
         framework = Path(prof.prof_if.prof_path) / "FRAMEWORK"
         while not (framework / "x.os_calls.txt").stat().st_size:
             os.sched_yield()
-    calls = os_calls.read(framework, Clock()).api_calls
+    calls = os_calls.read(framework, FrameworkClock()).api_calls
     assert calls.filter(calls["name"].cast(str) != "getsid").select("tid", "start_ns", "end_ns").rows() == [
         (77, 9_000_000_000 - 999_500_000, 9_000_000_000 - 997_500_000),
         (78, 9_000_000_000 - 999_000_000, 9_000_000_000 - 998_750_000),
@@ -246,7 +246,7 @@ def test_calls_of_the_operating_system(perf, noting_tier, tmp_path, monkeypatch)
     assert set(calls["level"].cast(str)) == {"os"}
     assert (framework / "x.os_calls.txt").stat().st_mode & 0o777 == 0o640
     (framework / "x.os_call_anchors.csv").unlink()
-    assert os_calls.read(framework, Clock()).quality["count"].to_list() == [7]
+    assert os_calls.read(framework, FrameworkClock()).quality["count"].to_list() == [7]
 
 
 @pytest.mark.parametrize("there", [True, False])

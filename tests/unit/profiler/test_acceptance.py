@@ -18,7 +18,7 @@ from stepscope import analyser, profiler
 from stepscope.collect.sources.param_tensors import write_param_tensors
 from stepscope.collect.tiers.choice import TierReport
 from stepscope.formats.discover import find
-from stepscope.formats.framework import Clock, read
+from stepscope.formats.framework import FrameworkClock, read
 from stepscope.profiler import profile
 from stepscope.simplify import simplify
 
@@ -163,4 +163,4 @@ def test_r19_parameters_of_every_optimizer(tmp_path):
     weights = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
     optimizers = [torch.optim.SGD([weight], momentum=0.9) for weight in weights]
     write_param_tensors(tmp_path / "torch.param_tensor_info", [(number, True, one) for number, one in enumerate(optimizers)])
-    assert read(tmp_path, Clock()).param_tensors["key"].to_list() == [0, 1]
+    assert read(tmp_path, FrameworkClock()).param_tensors["key"].to_list() == [0, 1]

@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.errors import CaptureError
 from stepscope.render import atomic
-from stepscope.render.atomic import make_folder, replacing, write_rows
+from stepscope.render.atomic import make_output_folder, replacing, write_rows
 
 
 def test_content_appears_under_the_final_name_with_its_mode(tmp_path):
@@ -79,14 +79,14 @@ def test_links_are_refused(tmp_path):
     with pytest.raises(CaptureError, match=r"symbolic link a\.csv"), replacing(tmp_path / "real" / "a.csv"):
         pass
     with pytest.raises(CaptureError, match="symbolic link link"):
-        make_folder(tmp_path / "link" / "below")
+        make_output_folder(tmp_path / "link" / "below")
 
 
 def test_folders_are_closed_to_others(tmp_path):
-    made = make_folder(tmp_path / "one" / "two")
+    made = make_output_folder(tmp_path / "one" / "two")
     assert made.is_dir()
     assert {os.stat(folder).st_mode & 0o777 for folder in (made, made.parent)} == {0o750}
-    assert make_folder(made) == made
+    assert make_output_folder(made) == made
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stepscope.render import sqlite_pages
-from stepscope.render.sqlite_file import building
+from stepscope.render.sqlite_file import new_database
 from stepscope.render.sqlite_table import DbColumn, DbTable
 
 ROWS = 30_000
@@ -53,14 +53,14 @@ COLUMNS = {
 def test_rows_come_back(tmp_path, names):
     frame = pl.DataFrame({name.replace("-", "_"): COLUMNS[name] for name in names})
     assert sqlite_pages.is_paged(frame)
-    with building(tmp_path / "t.db") as file:
+    with new_database(tmp_path / "t.db") as file:
         file.fill(table(frame), frame)
     assert read_back(tmp_path / "t.db") == frame.rows()
 
 
 def test_the_key_column_is_the_row_number(tmp_path):
     frame = pl.DataFrame({"name": NUMBERS * 2, "id": (1 << 40) - NUMBERS * 3})
-    with building(tmp_path / "t.db") as file:
+    with new_database(tmp_path / "t.db") as file:
         file.fill(table(frame, key="id"), frame)
     assert read_back(tmp_path / "t.db", "id") == frame.sort("id").rows()
 
@@ -70,7 +70,7 @@ def test_several_levels_of_pages_and_several_tables(tmp_path, monkeypatch):
     frame = pl.DataFrame({"a": NUMBERS, "b": NUMBERS + 10**18})
     other = DbTable("U", (DbColumn("x", "I"),))
     small = DbTable("V", (DbColumn("text", "T"),))
-    with building(tmp_path / "t.db") as file:
+    with new_database(tmp_path / "t.db") as file:
         file.fill(table(frame), frame)
         file.fill(small, pl.DataFrame({"text": ["made by SQLite"]}))
         file.fill(other, pl.DataFrame({"x": NUMBERS}))
@@ -83,7 +83,7 @@ def test_several_levels_of_pages_and_several_tables(tmp_path, monkeypatch):
 
 def test_others_may_go_on_writing(tmp_path):
     frame = pl.DataFrame({"a": NUMBERS, "b": COLUMNS["some-null"]})
-    with building(tmp_path / "t.db") as file:
+    with new_database(tmp_path / "t.db") as file:
         file.fill(DbTable("T", table(frame).columns, index="CREATE INDEX I ON T (b, a)"), frame)
     connection = sqlite3.connect(tmp_path / "t.db")
     connection.execute("DELETE FROM T WHERE a % 7 = 0")

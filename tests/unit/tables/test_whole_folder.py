@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stepscope.tables.whole_folder import building
+from stepscope.tables.whole_folder import replacing_folder
 
 
 def content(folder):
@@ -17,7 +17,7 @@ def content(folder):
 
 def test_the_new_folder_takes_the_place_of_the_old(tmp_path):
     for text in ("first", "second"):
-        with building(tmp_path / "deep" / "out") as new:
+        with replacing_folder(tmp_path / "deep" / "out") as new:
             (new / text).write_text(text)
     assert content(tmp_path / "deep" / "out") == {"second": "second"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
@@ -25,11 +25,11 @@ def test_the_new_folder_takes_the_place_of_the_old(tmp_path):
 
 
 def test_a_failure_changes_nothing(tmp_path):
-    with building(tmp_path / "out") as new:
+    with replacing_folder(tmp_path / "out") as new:
         (new / "good").write_text("good")
 
     def fail():
-        with building(tmp_path / "out") as new:
+        with replacing_folder(tmp_path / "out") as new:
             (new / "bad").write_text("half")
             raise OSError("no space")
 
@@ -48,7 +48,7 @@ def dead_process() -> int:
 def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / f".out.building-{dead_process()}").mkdir()
     (tmp_path / f".out.building-{os.getppid()}").mkdir()
-    with building(tmp_path / "out"):
+    with replacing_folder(tmp_path / "out"):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [f".out.building-{os.getppid()}", "out"]
 
@@ -59,7 +59,7 @@ def test_a_process_killed_between_the_renames_loses_nothing(tmp_path):
     (old / "good").write_text("good")
 
     def fail():
-        with building(tmp_path / "out"):
+        with replacing_folder(tmp_path / "out"):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

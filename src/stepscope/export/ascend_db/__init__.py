@@ -16,7 +16,7 @@ from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, m
 from stepscope.export.ascend_db.memory import memory_rows, runtime_memory_rows
 from stepscope.formats.ascend.db.schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, enum_with
 from stepscope.formats.ascend.db.string_ids import StringIds
-from stepscope.render.sqlite_file import building
+from stepscope.render.sqlite_file import new_database
 from stepscope.render.sqlite_table import DbColumn, DbTable
 from stepscope.tables import Facts, Tables
 
@@ -52,7 +52,7 @@ def write_msprof_db(tables: Tables, path: Path) -> None:
 
 
 def _write(path: Path, enums: Mapping[str, dict[int, str]], rows: Iterator[tuple[str, pl.DataFrame]], strings: StringIds) -> None:
-    with building(path) as file:
+    with new_database(path) as file:
         for name, names in enums.items():
             file.fill(DbTable(name, _ENUM_COLUMNS), pl.DataFrame({"id": list(names), "name": list(names.values())}))
         for name, frame in _ahead(rows):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepscope.export import kernel_details, statistics_csv, task_time
 from stepscope.export.msprof import database, trace
-from stepscope.render.atomic import make_folder
+from stepscope.render.atomic import make_output_folder
 from stepscope.tables import Facts, Tables
 
 __all__ = ["write_msprof"]
@@ -54,7 +54,7 @@ def write_msprof(tables: Tables, folder: Path, stamp: str) -> list[Path]:
     Raises:
         CaptureError: the folder cannot be written to or the disk is full.
     """
-    make_folder(folder)
+    make_output_folder(folder)
     facts = tables.facts
     written: list[Path] = []
     for output in OUTPUTS:

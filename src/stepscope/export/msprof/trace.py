@@ -17,7 +17,7 @@ from stepscope.export.trace.timeline import Timeline, lay_out
 from stepscope.export.trace.view import metadata, write_array
 from stepscope.render.atomic import replacing
 from stepscope.render.lines import Lines
-from stepscope.render.microseconds import Clock, MicrosecondText
+from stepscope.render.microseconds import MicrosecondText, TimeText
 from stepscope.tables import ALL_TABLES, Tables
 
 SHOWN = ("api_calls", "kernels", "collectives", "transfers", "marks", "counters")
@@ -43,7 +43,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     return [path]
 
 
-def _events(tables: Tables, timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def _events(tables: Tables, timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     yield from device_spans(timeline, clock, with_api=True)
     yield from counter_events(timeline, tables.counters, clock)
     yield from launches(timeline, clock)
@@ -52,7 +52,7 @@ def _events(tables: Tables, timeline: Timeline, clock: Clock) -> Iterator[Lines]
     yield metadata(timeline)
 
 
-def launches(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def launches(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """Both ends of the arrows from calls on the host to what they launched; a call that launched nothing has its end, too."""
     calls = timeline["api_calls"].drop_nulls("connection_id")
     tasks = without_parents(timeline["kernels"]).drop_nulls("connection_id")

@@ -12,7 +12,7 @@ from stepscope.export.trace.timeline import Timeline
 from stepscope.formats.ascend.hardware import PORT_SERIES
 from stepscope.render.json_text import escaped, number
 from stepscope.render.lines import Lines, Text, Whole
-from stepscope.render.microseconds import Clock
+from stepscope.render.microseconds import TimeText
 
 # Series of tables of their own that the timeline does not show.
 NOT_SHOWN = ("NPU Module Mem",)
@@ -24,7 +24,7 @@ INSTANCE_ARGUMENT = {
 }
 
 
-def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
+def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
     """One event per moment and counter; the values of several series at one moment share it."""
     for source in counters["source"].unique().drop_nulls().cast(pl.String).sort().to_list():
         if source in NOT_SHOWN:

@@ -10,13 +10,13 @@ import polars as pl
 from stepscope.export.trace import layers
 from stepscope.export.trace.timeline import Timeline
 from stepscope.render.lines import Lines, Part, Whole
-from stepscope.render.microseconds import Clock
+from stepscope.render.microseconds import TimeText
 
 # Kinds of NPU tasks that an arrow leads to (outputs.md 3.3).
 ARROWS = ("compute", "memcpy", "event")
 
 
-def host_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def host_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From enqueue to dequeue, from forward to backward, and those a foreign trace brought."""
     for kind, phase in (("enqueue", "s"), ("dequeue", "f")):
         rows = timeline["queue"].filter((pl.col("kind") == kind) & pl.col("correlation_id").is_not_null())
@@ -29,7 +29,7 @@ def host_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
             yield _host(clock, ends, phase, kind, kind, Whole("id"))
 
 
-def device_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def device_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the launch on the host to the task on the device; from the host part of a mark to its device part."""
     for name in ("kernels", "collectives"):
         launched = timeline[name].filter(pl.col("launch_ns").is_not_null() & pl.col("connection_id").is_not_null())
@@ -44,14 +44,14 @@ def device_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     yield from mark_flows(timeline, clock)
 
 
-def mark_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def mark_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the host part of a mark to its device part."""
     for name, phase in (("marks", "s"), ("device_marks", "f")):
         rows = timeline[name].filter(pl.col("connection_id").is_not_null() & pl.col("device_start_ns").is_not_null())
         yield _device(clock, rows, phase, "MsTx_", "MsTx", pl.col("connection_id").cast(pl.String))
 
 
-def operator_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def operator_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the operator to each task that it launched; the id is the start of the task in ns."""
     ops = timeline["ops"]
     for name in ("kernels", "collectives"):
@@ -63,7 +63,7 @@ def operator_flows(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
             yield _host(clock, tasks, "f", "torch_to_npu", "async_npu", Whole("start_ns"))
 
 
-def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
+def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
     starts = first.select("connection_id", start_ns="launch_ns", tid=pl.col("launch_tid").fill_null(0))
     if starts.height:
         pid = timeline.processes.of(layers.CANN, None, None)
@@ -74,7 +74,7 @@ def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, c
     yield launch_arrows(clock, launched, "f")
 
 
-def launch_arrows(clock: Clock, frame: pl.DataFrame, phase: str) -> Lines:
+def launch_arrows(clock: TimeText, frame: pl.DataFrame, phase: str) -> Lines:
     """One end (`s` or `f`) of the arrows from host to device, by connection id."""
     # connection id << 32: fits 64 bits for every id below 2**31, else only as text (outputs.md 3.3)
     name = pl.col("connection_id")
@@ -82,7 +82,7 @@ def launch_arrows(clock: Clock, frame: pl.DataFrame, phase: str) -> Lines:
     return _device(clock, frame, phase, "HostToDevice", "HostToDevice", shifted)
 
 
-def _gpu_launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
+def _gpu_launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
     starts = first.select("connection_id", start_ns="launch_ns", tid=pl.col("launch_tid").fill_null(0))
     starts = starts.with_columns(pl.lit(timeline.processes.main_pid).alias("pid"))
     yield _host(clock, starts, "s", "ac2g", "ac2g", Whole("connection_id"))
@@ -94,16 +94,16 @@ def _fits(frame: pl.DataFrame) -> bool:
     return not isinstance(most, int) or most < 1 << 31
 
 
-def _place(clock: Clock, frame: pl.DataFrame) -> Sequence[Part]:
+def _place(clock: TimeText, frame: pl.DataFrame) -> Sequence[Part]:
     return ('"pid": ', Whole("pid"), ', "tid": ', Whole("tid"), ', "ts": ', *clock.at(frame, "start_ns"))
 
 
-def _host(clock: Clock, frame: pl.DataFrame, phase: str, name: str, category: str, identity: Part) -> Lines:
+def _host(clock: TimeText, frame: pl.DataFrame, phase: str, name: str, category: str, identity: Part) -> Lines:
     head = f', {{"ph": "{phase}", "bp": "e", "name": "{name}", "id": '
     return Lines(frame, [head, identity, ", ", *_place(clock, frame), f', "cat": "{category}"}}'])
 
 
-def _device(clock: Clock, frame: pl.DataFrame, phase: str, name: str, category: str, identity: pl.Expr) -> Lines:
+def _device(clock: TimeText, frame: pl.DataFrame, phase: str, name: str, category: str, identity: pl.Expr) -> Lines:
     bind = ', "bp": "e"' if phase == "f" else ""
     tail: list[Part] = [f', "ph": "{phase}", "cat": "{category}", "id": "', identity, f'"{bind}}}']
     return Lines(frame, [f', {{"name": "{name}', identity, '", ', *_place(clock, frame), *tail])

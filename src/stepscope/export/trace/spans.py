@@ -12,14 +12,14 @@ from stepscope.export.trace.timeline import Timeline
 from stepscope.formats import NONE32
 from stepscope.render.json_text import escaped, number, several_lines
 from stepscope.render.lines import Label, Lines, Part, Text, Whole
-from stepscope.render.microseconds import Clock
+from stepscope.render.microseconds import TimeText
 
 _NONE = str(NONE32)
 NO_NOTIFY = "18446744073709551615"
 API_PREFIX = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 
 
-def host_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def host_spans(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """Operators, task queue, Python calls and garbage collections."""
     yield _host(clock, timeline["ops"], [Text("name")], "cpu_op", _op_args())
     correlation: list[Part] = ['"correlation_id": ', Whole("correlation_id", "-1")]
@@ -30,7 +30,7 @@ def host_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     yield _host(clock, timeline["gc_pauses"], ["GC"], "GC", [])
 
 
-def device_spans(timeline: Timeline, clock: Clock, *, with_api: bool) -> Iterator[Lines]:
+def device_spans(timeline: Timeline, clock: TimeText, *, with_api: bool) -> Iterator[Lines]:
     """Runtime calls, marks, device tasks, communication and the overlap analysis."""
     if timeline.is_npu:
         if with_api:
@@ -45,13 +45,13 @@ def device_spans(timeline: Timeline, clock: Clock, *, with_api: bool) -> Iterato
     yield _device(clock, timeline["overlap"], [Text("layer")], [])
 
 
-def _host(clock: Clock, frame: pl.DataFrame, name: Sequence[Part], category: str, args: Sequence[Part]) -> Lines:
+def _host(clock: TimeText, frame: pl.DataFrame, name: Sequence[Part], category: str, args: Sequence[Part]) -> Lines:
     place = ['", "pid": ', Whole("pid"), ', "tid": ', Whole("tid"), ', "ts": ', *clock.at(frame, "start_ns")]
     rest = [', "dur": ', *clock.lasting(frame), f', "cat": "{category}", "args": {{', *args, "}}"]
     return Lines(frame, [', {"ph": "X", "name": "', *name, *place, *rest])
 
 
-def _device(clock: Clock, frame: pl.DataFrame, name: Sequence[Part], args: Sequence[Part], category: str = "") -> Lines:
+def _device(clock: TimeText, frame: pl.DataFrame, name: Sequence[Part], args: Sequence[Part], category: str = "") -> Lines:
     place = ['", "pid": ', Whole("pid"), ', "tid": ', Whole("tid"), ', "ts": ', *clock.at(frame, "start_ns")]
     cat = f', "cat": "{category}"' if category else ""
     rest = [', "dur": ', *clock.lasting(frame), f', "ph": "X"{cat}, "args": {{', *args, "}}"]
@@ -76,7 +76,7 @@ def _python_args() -> list[Part]:
     ]  # fmt: skip
 
 
-def _api_calls(frame: pl.DataFrame, clock: Clock) -> Iterator[Lines]:
+def _api_calls(frame: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
     """`Level@api` with its arguments (outputs.md 3.3); only calls of level acl carry their name as id."""
     for level in frame["level"].unique().cast(pl.String).sort().to_list():
         rows = frame.filter(pl.col("level").eq_missing(pl.lit(level)))
@@ -133,7 +133,7 @@ def _transfer_args() -> list[Part]:
     ]  # fmt: skip
 
 
-def _marks(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def _marks(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     marks = timeline["marks"]
     named = pl.col("connection_id").is_not_null() | pl.col("domain").is_not_null()
     event_type: list[Part] = ['"event_type": "', Text("kind"), '"']
@@ -145,7 +145,7 @@ def _marks(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
     yield _device(clock, timeline["device_marks"], [Text("message")], args)
 
 
-def _gpu_spans(timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def _gpu_spans(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """Runtime calls and device tasks with the names and categories that PyTorch's own traces have."""
     calls = timeline["api_calls"]
     for level in calls["level"].unique().drop_nulls().cast(pl.String).sort().to_list():

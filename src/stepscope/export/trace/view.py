@@ -16,7 +16,7 @@ from stepscope.export.trace.timeline import Timeline, lay_out
 from stepscope.render.atomic import ByteSink, replacing
 from stepscope.render.json_text import escaped
 from stepscope.render.lines import Lines, write_lines
-from stepscope.render.microseconds import Clock, MicrosecondText
+from stepscope.render.microseconds import MicrosecondText, TimeText
 from stepscope.tables import Tables
 
 SHOWN = (
@@ -57,7 +57,7 @@ class _Without:
         self._left_out = 0
 
 
-def events(tables: Tables, timeline: Timeline, clock: Clock) -> Iterator[Lines]:
+def events(tables: Tables, timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """Framework part, device part, arrows between them, and what the layers are called."""
     pruned = tables.facts.level == "Level0"
     yield from host_spans(timeline, clock)

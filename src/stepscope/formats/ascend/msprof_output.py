@@ -38,7 +38,7 @@ def read(prof: Path) -> Tables:
         CaptureError: the folder holds no parsed file with a usable row.
     """
     quality: list[pl.DataFrame] = []
-    facts = read_facts(prof, quality=quality)
+    facts = read_output_facts(prof, quality=quality)
     files = find_files(prof, quality=quality, device=facts.device_ids[0] if len(facts.device_ids) == 1 else None)
     if not files.any():
         raise CaptureError(
@@ -76,7 +76,7 @@ def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = 
     )
 
 
-def read_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
+def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
     """Session times, host and devices from the small files beside the data (cann-raw.md 1)."""
     host, start, end = (_host_object(prof, name, quality) for name in ("info.json", "start_info", "end_info"))
     devices = sorted(int(path.name[7:]) for path in prof.glob("device_*") if path.name[7:].isdecimal())

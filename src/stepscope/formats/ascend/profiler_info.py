@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 Notes = list[pl.DataFrame]
 
 
-def read_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.DataFrame]:
+def read_capture_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.DataFrame]:
     """The facts of a capture folder, and what was wrong with their files as rows of `quality`.
 
     Args:

@@ -110,9 +110,9 @@ def _source_files(files: CaptureFiles, options: Options) -> list[Path]:
 
 
 def _read(files: CaptureFiles, options: Options) -> Tables:
-    from stepscope.formats.ascend.profiler_info import read_facts
+    from stepscope.formats.ascend.profiler_info import read_capture_facts
 
-    facts, lost_info = read_facts(files.root, raw=options.source in RECORDS)
+    facts, lost_info = read_capture_facts(files.root, raw=options.source in RECORDS)
     if files.framework and mindspore.is_mindspore(files.framework):
         facts = facts.replace(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
     if options.source in RECORDS:

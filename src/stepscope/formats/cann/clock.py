@@ -22,7 +22,7 @@ FAR_NS = 1 << 61
 
 
 @dataclass(frozen=True)
-class Clock:
+class CounterClock:
     """A counter's zero on the monotonic clock, its rate, and the distance of that clock to the epoch."""
 
     zero_ticks: int = 0
@@ -83,28 +83,28 @@ def _summed(whole: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.N
     return np.asarray(total, np.float64)
 
 
-def host_clock(info: Mapping[str, Any], start: Mapping[str, Any], log: Mapping[str, int]) -> tuple[Clock, str]:
+def host_clock(info: Mapping[str, Any], start: Mapping[str, Any], log: Mapping[str, int]) -> tuple[CounterClock, str]:
     """The host's clock, and what was missing for it."""
     offset, fault = _epoch_offset(start)
     rate = _cpu_mhz(info)
     if rate is None:
-        return Clock(epoch_offset_ns=offset), fault
+        return CounterClock(epoch_offset_ns=offset), fault
     zero, missing = _zero(log, log, rate)
-    return Clock(_counter(log), zero, rate, offset, is_host=True), fault or missing
+    return CounterClock(_counter(log), zero, rate, offset, is_host=True), fault or missing
 
 
 def device_clock(
     info: Mapping[str, Any], start: Mapping[str, Any], host_log: Mapping[str, int], device_log: Mapping[str, int]
-) -> tuple[Clock, str]:
+) -> tuple[CounterClock, str]:
     """A device's clock, from the files of its own folder."""
     offset, fault = _epoch_offset(start)
     devices = info.get("DeviceInfo")
     first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
     rate = _positive(first.get("hwts_frequency"))
     if rate is None:
-        return Clock(epoch_offset_ns=offset), fault or "info.json has no hwts_frequency"
+        return CounterClock(epoch_offset_ns=offset), fault or "info.json has no hwts_frequency"
     zero, missing = _zero(host_log, device_log, _cpu_mhz(info))
-    return Clock(_counter(device_log), zero, rate, offset), fault or missing
+    return CounterClock(_counter(device_log), zero, rate, offset), fault or missing
 
 
 def sampled_zero_ns(host_log: Mapping[str, int], start: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from stepscope.tables import Facts
 _LEVEL = re.compile(r"(?:level|l)_?([0-3])", re.IGNORECASE)
 
 
-def read_facts(prof: Prof) -> Facts:
+def read_prof_facts(prof: Prof) -> Facts:
     """Facts of a folder; what it does not say stays unsaid."""
     first = prof.host or next(iter(prof.devices), None)
     if first is None:

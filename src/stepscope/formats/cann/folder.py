@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
+from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
 from stepscope.tables import lost
 
 _DEVICE = re.compile(r"device_([0-9]{1,4})")
@@ -42,8 +42,8 @@ class Part:
     sample: Mapping[str, Any]
     start: Mapping[str, Any]
     end: Mapping[str, Any]
-    clock: Clock  # of this part's own counter
-    host_counter: Clock  # of the host's counter, by the logs of this folder
+    clock: CounterClock  # of this part's own counter
+    host_counter: CounterClock  # of the host's counter, by the logs of this folder
     sampled_zero_ns: int  # epoch time of microsecond 0 in sampled data
     groups: Mapping[str, tuple[Slices, ...]]
     device_monotonic_zero_ns: int = 0  # epoch time of nanosecond 0 of the device's monotonic clock

@@ -14,7 +14,7 @@ from stepscope.formats.cann import chips
 from stepscope.formats.cann.beginning import beginning, calls_of, since
 from stepscope.formats.cann.communication import communication
 from stepscope.formats.cann.device.side import DeviceSide, read_device
-from stepscope.formats.cann.facts import read_facts
+from stepscope.formats.cann.facts import read_prof_facts
 from stepscope.formats.cann.folder import Prof, open_prof
 from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
@@ -39,7 +39,7 @@ def read(path: Path) -> Tables:
     readable = prof.chip is None or prof.chip in chips.READABLE
     host = read_host(prof)
     devices = [read_device(part, host.wide) for part in prof.devices] if readable else []
-    facts = read_facts(prof)
+    facts = read_prof_facts(prof)
     joined = join(host, devices)
     begin_ns = beginning(host.apis, joined.rows, facts.session_start_ns)
     joined = since(joined, begin_ns)

@@ -8,14 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 FILE = "x.host_counters.csv"
 _COLUMNS = ("raw_ns", "source", "name", "series", "value")
 
 
-def read(framework: Path, clock: Clock) -> Tables:
+def read(framework: Path, clock: FrameworkClock) -> Tables:
     """What was sampled; a line torn by a kill is counted and left out."""
     path = framework / FILE
     lines = read_lines(path, _COLUMNS)

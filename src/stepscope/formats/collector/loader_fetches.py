@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 FILES = "x.loader_worker_*.csv"
@@ -18,7 +18,7 @@ _COLUMNS = ("start_raw_ns", "end_raw_ns", "worker", "samples")
 _USER_SCOPE = 7
 
 
-def read(framework: Path, clock: Clock) -> Tables:
+def read(framework: Path, clock: FrameworkClock) -> Tables:
     """One range per batch, each in the process of its worker; a line torn by a kill is counted and left out."""
     parts, torn = [], []
     for path in sorted(framework.glob(FILES)):

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, Tables, lost
 
 FILE = "x.mstx.jsonl"
@@ -24,7 +24,7 @@ _COLUMNS: dict[str, pl.DataType] = {
 _SCHEMA = {"mark_id": pl.Int64(), "pid": pl.Int64(), **{name: kind for name, kind in _COLUMNS.items() if name != "id"}}
 
 
-def read(framework: Path, clock: Clock) -> Tables:
+def read(framework: Path, clock: FrameworkClock) -> Tables:
     """Tables `marks` and, where no operator was recorded, `steps`."""
     rows, losses = _rows(framework)
     if not rows.height:

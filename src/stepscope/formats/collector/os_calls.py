@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
 
 FILE, ANCHORS = "x.os_calls.txt", "x.os_call_anchors.csv"
@@ -21,7 +21,7 @@ _LINE = (
 )
 
 
-def read(framework: Path, clock: Clock) -> Tables:
+def read(framework: Path, clock: FrameworkClock) -> Tables:
     """The calls; none when they cannot be brought onto the capture's clock, which is then said."""
     path, anchors = framework / FILE, framework / ANCHORS
     if not path.is_file() or path.is_symlink() or not path.stat().st_size:

@@ -12,7 +12,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats import framework
 from stepscope.formats.collector import host_counters, loader_fetches, mark_lines, os_calls
 from stepscope.formats.collector.plain_lines import read_lines
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import Facts, Tables, lost
 from stepscope.tables.union import union
 
@@ -20,7 +20,7 @@ KINETO_TRACE = "x.kineto_trace.json"
 KINETO_FLOPS = "x.kineto_flops.csv"
 
 
-def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
+def read(folder: Path, clock: FrameworkClock, *, parallel: bool = True) -> Tables:
     """Everything of the framework's side; see `framework.read`."""
     records = framework.read(folder, clock, parallel=parallel)
     parts = [records, host_counters.read(folder, clock), loader_fetches.read(folder, clock)]

@@ -25,7 +25,7 @@ _FLOAT_LIMIT = float(1 << 62)
 
 
 @dataclass(frozen=True)
-class Clock:
+class FrameworkClock:
     """The conversion of one capture; the default one takes raw times as they are."""
 
     counts_ticks: bool = False
@@ -48,10 +48,10 @@ class Clock:
         return pl.Series(raw.name, passed_ns + np.int64(self.monotonic_zero_ns + self.epoch_offset_ns))
 
 
-def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Clock:
+def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> FrameworkClock:
     """The clock of a capture from its profiler_info (`info`, {} when there is none) and its PROF folder, if it has one.
 
-    What is missing takes the default of docs/formats/framework.md 2.2 and a row in `Clock.quality`.
+    What is missing takes the default of docs/formats/framework.md 2.2 and a row in `FrameworkClock.quality`.
     """
     start, notes = _section(info, "start_info"), []
     if not info:
@@ -71,7 +71,7 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Clo
         notes.append("no pair of monotonic and Unix time: times stay monotonic")
     rows = [lost(capture.name, "clock incomplete", 1, note) for note in notes]
     quality = pl.concat([ALL_TABLES["quality"].empty(), *rows])
-    return Clock(counts_ticks, mhz, tick_zero, monotonic_zero, offset or 0, quality)
+    return FrameworkClock(counts_ticks, mhz, tick_zero, monotonic_zero, offset or 0, quality)
 
 
 def _frequency(prof: Path | None, start: Mapping[str, Any]) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.formats.framework.layouts import KINDS
 from stepscope.formats.framework.old_tracer import read_old_tracer
 from stepscope.formats.framework.python_replay import python_calls_table
@@ -25,7 +25,7 @@ _INPUTS = ("tensors", "tensor_lists", "scalars")
 _UNNAMED = "N/A"  # docs/formats/framework.md 3.3: what a name that is no text is shown as
 
 
-def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
+def read(folder: Path, clock: FrameworkClock, *, parallel: bool = True) -> Tables:
     """Everything in a FRAMEWORK folder; what is not there is an empty table, what is broken is counted in `quality`."""
     # The operators are nearly half of it.
     parts = side_by_side(lambda: _operators(folder, clock), lambda: _around_them(folder, clock), parallel=parallel)
@@ -33,13 +33,13 @@ def read(folder: Path, clock: Clock, *, parallel: bool = True) -> Tables:
     return Tables({**frames, "quality": pl.concat([clock.quality, *(losses for _, quality in parts for losses in quality)])})
 
 
-def _operators(folder: Path, clock: Clock) -> Part:
+def _operators(folder: Path, clock: FrameworkClock) -> Part:
     raw, losses = read_kind(folder, KINDS["op_range"])
     ops, inputs = _ops(raw, clock)
     return {"ops": ops, "op_inputs": inputs, "steps": _steps(ops)}, [losses]
 
 
-def _around_them(folder: Path, clock: Clock) -> Part:
+def _around_them(folder: Path, clock: FrameworkClock) -> Part:
     frames: dict[str, pl.DataFrame] = {}
     quality: list[pl.DataFrame] = []
 
@@ -62,7 +62,7 @@ def _around_them(folder: Path, clock: Clock) -> Part:
     return frames, quality
 
 
-def _ops(raw: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _ops(raw: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, pl.DataFrame]:
     start, end = clock.to_epoch_ns(raw["start"]), clock.to_epoch_ns(raw["end"])
     order = _parents_first(start.to_numpy(), end.to_numpy())
     texts = [pl.col(name).cast(TEXT) for name in ("name", "shapes", "dtypes", "stack", "modules")]
@@ -103,7 +103,7 @@ def _steps(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _memory_events(raw: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+def _memory_events(raw: pl.DataFrame, clock: FrameworkClock) -> pl.DataFrame:
     on_host = pl.col("device_type") == 0
     # REF writers leave the data type of host records at malloc in both directions (docs/formats/framework.md 4.3).
     action = pl.when(on_host).then((pl.col("alloc_size") < 0).cast(pl.UInt8)).otherwise("data_type")
@@ -138,7 +138,7 @@ def _param_tensors(raw: pl.DataFrame) -> pl.DataFrame:
     return ALL_TABLES["param_tensors"].conform(raw.select("key", kind.alias("kind"), text).filter(pl.col("text").is_not_null()))
 
 
-def _gc_pauses(raw: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+def _gc_pauses(raw: pl.DataFrame, clock: FrameworkClock) -> pl.DataFrame:
     return ALL_TABLES["gc_pauses"].conform(
         raw.select(
             pl.col("process_id").alias("pid"),

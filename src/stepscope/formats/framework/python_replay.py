@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 MODULE_MARK = "######"
@@ -22,7 +22,7 @@ _C_CALL = 2
 Ints = NDArray[Any]
 
 
-def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The table `python_calls` from raw tracer events and the texts of their keys, and what did not fit."""
     source = "torch.python_tracer_func"
     known = events["tag"] <= 3

@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 _SOURCE = "torch.op_mark"
 
 
-def queue_table(marks: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+def queue_table(marks: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The table `queue` from raw marks, and the marks that found no partner (docs/formats/framework.md 6.1)."""
     known = marks["category"].is_between(0, 3)
     losses = [lost(_SOURCE, "unknown mark category", int((~known).sum()))]

@@ -146,7 +146,7 @@ def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = F
     Columns may be left out: text fields are then absent (`name` is empty), numbers 0 (`sequence_number` -1).
     Text may be String or Categorical. `append` adds to files that exist, so a capture can be written in pieces.
     """
-    make_folder(folder)
+    _create_folders(folder)
     written = []
     for name, frame in records.items():
         if not frame.height:
@@ -160,7 +160,7 @@ def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = F
     return written
 
 
-def make_folder(folder: Path) -> None:
+def _create_folders(folder: Path) -> None:
     """Create every missing level with mode 0750 (docs/formats/framework.md 1.3)."""
     for level in (*reversed(folder.parents), folder):
         level.mkdir(mode=0o750, exist_ok=True)

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.formats.framework.clock import read_clock as read_device_clock
 from stepscope.tables import ALL_TABLES, lost
 
@@ -52,10 +52,10 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Tic
     return TickClock(100.0, quality=lost(capture.name, "clock unknown", 1, note))
 
 
-def read_mark_clock(info: Mapping[str, Any]) -> Clock:
+def read_mark_clock(info: Mapping[str, Any]) -> FrameworkClock:
     """The clock of marks, which our collector takes on monotonic nanoseconds."""
     clock = _anchored(info.get("mark_clock")) or TickClock()
-    return Clock(counts_ticks=True, mhz=clock.mhz, tick_zero=clock.zero, monotonic_zero_ns=clock.epoch_ns)
+    return FrameworkClock(counts_ticks=True, mhz=clock.mhz, tick_zero=clock.zero, monotonic_zero_ns=clock.epoch_ns)
 
 
 def _anchored(anchors: object) -> TickClock | None:

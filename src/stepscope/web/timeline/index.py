@@ -22,7 +22,7 @@ import polars as pl
 
 from stepscope.analysis.link.groups import group_numbers, rows_by_group
 from stepscope.tables import Tables
-from stepscope.tables.whole_folder import building
+from stepscope.tables.whole_folder import replacing_folder
 from stepscope.web.timeline.arrows import ARROW, arrows
 from stepscope.web.timeline.depth_rows import depth_rows
 from stepscope.web.timeline.levels import CLUSTER, Clusters, prepared
@@ -277,7 +277,7 @@ def save(index: TraceIndex, folder: Path, key: str) -> None:
         "categories": index.categories, "levels": levels,
         "sample_bounds": [[track, *ends] for track, ends in index.sample_bounds.items()], "places": list(index.places),
     }  # fmt: skip
-    with building(folder) as new:
+    with replacing_folder(folder) as new:
         for name, column in parts.items():
             np.save(new / f"{name}.npy", column, allow_pickle=False)
             os.chmod(new / f"{name}.npy", 0o640)

@@ -23,7 +23,7 @@ from stepscope.collect.settings import Settings
 from stepscope.export.ascend_db import write_profiler_db
 from stepscope.formats.ascend.communication_text import communication_message
 from stepscope.formats.collector import mark_lines
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, Tables
 
 
@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_counted(record, monkeypatch, tmp_path):
     for _ in range(5):
         mstx.mark("m")
     assert end().height == 2
-    quality = mark_lines.read(tmp_path, Clock()).quality
+    quality = mark_lines.read(tmp_path, FrameworkClock()).quality
     assert quality.select("issue", "count").rows() == [("marks dropped", 3)]
 
 
@@ -248,7 +248,7 @@ def test_damaged_lines_are_counted(record, tmp_path):
     other = orjson.loads(good)
     wrong = [{**other, "start": ["x"]}, {**other, "id": other["id"] * 2}, {"pid": 1}, [], {**other, "message": [None]}]
     path.write_bytes(good + b"".join(orjson.dumps(line) + b"\n" for line in wrong) + good[: len(good) // 2])
-    tables = mark_lines.read(tmp_path, Clock())
+    tables = mark_lines.read(tmp_path, FrameworkClock())
     assert tables.marks["message"].to_list() == ["good"]
     assert tables.quality.select("issue", "count").rows() == [("torn line", 6)]
 
@@ -271,7 +271,7 @@ def test_tables_and_database(record, tmp_path):
     with mstx.mstx_range("mine", domain="d"):
         pass
     end()
-    tables = mark_lines.read(tmp_path, Clock(epoch_offset_ns=1000))
+    tables = mark_lines.read(tmp_path, FrameworkClock(epoch_offset_ns=1000))
     assert tables.marks["domain"].to_list() == [None, "d"]
     assert tables.marks["range_id"].null_count() == 1
     raw = mark_lines.read_raw(tmp_path)

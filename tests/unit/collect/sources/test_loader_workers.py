@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.collect.sources import loader_workers
 from stepscope.collect.sources.loader_workers import Board
 from stepscope.formats.collector import read as collected
-from stepscope.formats.framework.clock import Clock
+from stepscope.formats.framework.clock import FrameworkClock
 
 FORK = """
 import os, sys
@@ -65,7 +65,7 @@ def test_ranges_of_the_workers(tmp_path):
     (tmp_path / "x.loader_worker_70.csv").write_text(header + "100,200,0,4\n300,350,0,2\n")
     (tmp_path / "x.loader_worker_71.csv").write_text(header + "150,160,1,4\n400,5")
     (tmp_path / "x.loader_worker_72.csv").write_text("")
-    tables = collected.read(tmp_path, Clock())
+    tables = collected.read(tmp_path, FrameworkClock())
     assert tables.ops.select("pid", "tid", "start_ns", "end_ns", pl.col("name").cast(pl.String), "scope").rows() == [
         (70, 70, 100, 200, "DataLoader worker 0: fetch", 7),
         (71, 71, 150, 160, "DataLoader worker 1: fetch", 7),

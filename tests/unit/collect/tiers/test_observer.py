@@ -16,7 +16,7 @@ from observed import Training, observed, the_observer  # noqa: E402
 
 from stepscope.collect.tiers.observer import ObserverError, ObserverOptions  # noqa: E402
 from stepscope.formats.framework import read  # noqa: E402
-from stepscope.formats.framework.clock import Clock  # noqa: E402
+from stepscope.formats.framework.clock import FrameworkClock  # noqa: E402
 from stepscope.tables.tensor_text import parse_module_params, parse_optimizer_params  # noqa: E402
 
 
@@ -114,7 +114,7 @@ def test_same_python_calls_as_torch_profiler(tmp_path):
     events.sort(key=lambda event: event.start_ns())
     modules = [event.name() for event in events if event.name().startswith("nn.Module: ")]
     observed(tmp_path, training.step, with_stack=True)
-    calls = read(tmp_path, Clock()).python_calls.sort("start_ns")
+    calls = read(tmp_path, FrameworkClock()).python_calls.sort("start_ns")
     assert calls.filter(pl.col("kind") == "module")["name"].to_list() == modules
     ours = set(calls.filter(pl.col("kind") == "python")["name"].cast(pl.String))
     theirs = {event.name() for event in events if not event.name().startswith(("nn.Module: ", "<"))}
@@ -126,7 +126,7 @@ def test_same_python_calls_as_torch_profiler(tmp_path):
 def test_python_calls_are_balanced(tmp_path):
     training = Training()
     _, report = observed(tmp_path, training.step, with_stack=True)
-    tables = read(tmp_path, Clock())
+    tables = read(tmp_path, FrameworkClock())
     assert tables.quality.height == 0
     assert report.python_events == 2 * tables.python_calls.height
 
@@ -134,7 +134,7 @@ def test_python_calls_are_balanced(tmp_path):
 def test_operators_lie_inside_the_calls_that_ran_them(tmp_path):
     layer = torch.nn.Linear(4, 4)
     observed(tmp_path, lambda: layer(torch.ones(1, 4)), with_modules=True)
-    tables = read(tmp_path, Clock())
+    tables = read(tmp_path, FrameworkClock())
     module = tables.python_calls.filter(pl.col("kind") == "module").row(0, named=True)
     linear = tables.ops.filter(pl.col("name") == "aten::linear").row(0, named=True)
     assert module["name"] == "nn.Module: Linear_0"
@@ -230,7 +230,7 @@ def test_silence_from_another_thread_ends_every_kind_of_record(tmp_path, observe
     observer.pop_range()
     report = observer.stop()
     assert report.limit is None
-    tables = read(tmp_path, Clock())
+    tables = read(tmp_path, FrameworkClock())
     assert tables.quality.height == 0
     assert tables.ops["name"].cast(pl.String).to_list() == ["open at the limit", "aten::cos"]
     assert tables.memory_events["bytes"].max() < 4000
@@ -281,7 +281,7 @@ def test_all_threads(tmp_path):
     frames, _ = observed(tmp_path, lambda: seen.append(in_a_thread(busy)), all_threads=True, profile_memory=True, with_stack=True)
     assert frames["op_range"].filter(pl.col("start_thread_id") == seen[0])["name"][0] == "aten::ones"
     assert seen[0] in frames["memory_usage"]["thread_id"]
-    calls = read(tmp_path, Clock()).python_calls.filter(pl.col("tid") == seen[0])
+    calls = read(tmp_path, FrameworkClock()).python_calls.filter(pl.col("tid") == seen[0])
     assert calls["name"].cast(pl.String).str.contains("busy").any()
     assert "_trace_new_thread" not in "".join(calls["name"].cast(pl.String))
 

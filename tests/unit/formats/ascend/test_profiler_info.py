@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.ascend.profiler_info import read_facts
+from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.tables import Facts
 
 
@@ -21,7 +21,7 @@ def info(common: dict[str, Any] | None = None, experimental: dict[str, Any] | No
 
 def facts_of(folder: Path, content: Any, name: str = "profiler_info.json", **options: bool) -> tuple[Facts, dict[str, str]]:
     (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    facts, quality = read_facts(folder, **options)
+    facts, quality = read_capture_facts(folder, **options)
     return facts, dict(quality.select("issue", "detail").rows())
 
 
@@ -179,7 +179,7 @@ def test_mindspore_by_its_folder(tmp_path):
 def test_activity_without_its_folder(tmp_path):
     both = info({"activities": ["ProfilerActivity.CPU", "ProfilerActivity.NPU"]})
     assert facts_of(tmp_path, both)[0].activities == ("CPU", "NPU"), "only raw data needs the folders"
-    facts, quality = read_facts(tmp_path, raw=True)
+    facts, quality = read_capture_facts(tmp_path, raw=True)
     assert facts.activities == ()
     assert quality["detail"].to_list() == [
         "CPU was on, but there is no FRAMEWORK folder",
@@ -187,7 +187,7 @@ def test_activity_without_its_folder(tmp_path):
     ]
     (tmp_path / "FRAMEWORK").mkdir()
     (tmp_path / "PROF_000001_20250101000000000_ABC").mkdir()
-    facts, quality = read_facts(tmp_path, raw=True)
+    facts, quality = read_capture_facts(tmp_path, raw=True)
     assert (facts.activities, quality.height) == (("CPU", "NPU"), 0)
 
 
@@ -203,7 +203,7 @@ def test_damaged_file_gives_defaults(tmp_path, content):
 
 def test_no_file_is_said(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
-        facts, quality = read_facts(folder)
+        facts, quality = read_capture_facts(folder)
         assert facts == Facts()
         assert quality["issue"].to_list() == ["no profiler_info"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
+from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
 
 START = {"clockMonotonicRaw": "1000", "collectionTimeBegin": "5"}  # 5 us since 1970 at 1000 ns: the distance is 4000 ns
 LOG = {"clock_monotonic_raw": 2000, "cntvct": 100, "cntvct_diff": 0}
@@ -20,7 +20,7 @@ def device(hwts: str, frequency: str = "100.0") -> dict[str, object]:
     return {**cpu(frequency), "DeviceInfo": [{"hwts_frequency": hwts}]}
 
 
-def at(clock: Clock, *ticks: int) -> list[int]:
+def at(clock: CounterClock, *ticks: int) -> list[int]:
     return clock.ns(np.array(ticks, np.uint64)).tolist()
 
 
@@ -70,10 +70,10 @@ def test_what_is_missing_for_a_clock_is_named(info, start, log, named):
 def test_times_of_devices_are_added_up_from_their_digits():
     # 82103218872291.9925 ns are nearer to the float ….0 of the next one; cut to three digits they are nearer to ….984375.
     # On these counters the vendor's tool arrived there, too.
-    clock = Clock(4_106_826_269_177, 82_103_050_103_900.0, 49.999001)
+    clock = CounterClock(4_106_826_269_177, 82_103_050_103_900.0, 49.999001)
     first = 4_106_834_707_428
     assert at(clock, first) == [82_103_218_872_291]
-    assert at(Clock(4_106_826_269_177, 82_103_050_103_900.0, 49.999001, is_host=True), first) == [82_103_218_872_291]
+    assert at(CounterClock(4_106_826_269_177, 82_103_050_103_900.0, 49.999001, is_host=True), first) == [82_103_218_872_291]
     lasted = clock.lasted_ns(np.array([first], np.uint64), np.array([first + 1377], np.uint64))
     assert lasted.tolist() == [27_540.5625]
 
@@ -84,13 +84,13 @@ def test_times_of_devices_are_added_up_from_their_digits():
     st.lists(st.integers(-(2**40), 2**40), min_size=1),
 )
 def test_a_counter_survives_writing_and_reading(mhz, mono, distances):
-    clock = Clock(2**45, float(mono), mhz, 10**18)
+    clock = CounterClock(2**45, float(mono), mhz, 10**18)
     ticks = (np.array(distances) + 2**45).astype(np.uint64)
     assert clock.ticks(clock.ns(ticks)).tolist() == ticks.tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.sampled_from([None, 1e-3, 50.0, 1e6]))
 def test_any_counter_gives_a_time(ticks, mhz):
-    times = Clock(12345, 5e15, mhz, 1 << 61).ns(np.array(ticks, np.uint64))
+    times = CounterClock(12345, 5e15, mhz, 1 << 61).ns(np.array(ticks, np.uint64))
     assert times.dtype == np.int64
     assert (np.abs(times) <= 1 << 62).all()

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.formats.framework import Clock, read_clock
+from stepscope.formats.framework import FrameworkClock, read_clock
 
 START = {"syscnt_enable": True, "freq": 100, "start_cnt": 470_002_538_790_308, "start_monotonic": 4_699_801_002_845_430}
 END = {"collectionTimeEnd": 1_700_000_000_000_000_500, "MonotonicTimeEnd": 500}
@@ -33,11 +33,11 @@ def prof_folder(root: Path, **files: Any) -> Path:
     return prof
 
 
-def epoch(clock: Clock, *raw: int) -> list[int]:
+def epoch(clock: FrameworkClock, *raw: int) -> list[int]:
     return clock.to_epoch_ns(pl.Series("t", raw, dtype=pl.Int64)).to_list()
 
 
-def notes(clock: Clock) -> list[str]:
+def notes(clock: FrameworkClock) -> list[str]:
     return clock.quality["detail"].to_list()
 
 
@@ -62,7 +62,7 @@ def test_counter_beyond_two_to_the_53(tmp_path):
 
 
 def test_ticks_that_are_no_whole_nanoseconds_are_cut():
-    clock = Clock(counts_ticks=True, mhz=24.0, tick_zero=2**60, monotonic_zero_ns=5)
+    clock = FrameworkClock(counts_ticks=True, mhz=24.0, tick_zero=2**60, monotonic_zero_ns=5)
     assert epoch(clock, 2**60, 2**60 + 1, 2**60 + 24, 2**60 + 25) == [5, 46, 1005, 1046]
 
 
@@ -74,7 +74,7 @@ def test_prof_comes_first(tmp_path):
         start={"collectionTimeBegin": "1700000000000000.125", "clockMonotonicRaw": "6000"},
     )
     clock = read_clock(tmp_path, prof, {"config": NPU, "start_info": START, "end_info": END})
-    assert clock == Clock(True, 50.0, 100, 7000, 1_700_000_000_000_000_125 - 6000)
+    assert clock == FrameworkClock(True, 50.0, 100, 7000, 1_700_000_000_000_000_125 - 6000)
     assert epoch(clock, 103) == [1_700_000_000_000_000_125 - 6000 + 7000 + 60]
 
 
@@ -105,7 +105,7 @@ def test_counter_start_is_taken_from_one_source(tmp_path):
 
 def test_nothing_known_is_said(tmp_path):
     clock = read_clock(tmp_path, None, {})
-    assert clock == Clock()
+    assert clock == FrameworkClock()
     assert epoch(clock, 123) == [123]
     assert len(notes(clock)) == 2
 
@@ -127,5 +127,9 @@ def test_values_of_the_wrong_type_are_not_said(tmp_path, info):
 
 
 def test_extreme_times_do_not_raise():
-    for clock in (Clock(True, 100.0, -(2**62), 2**62, 2**61), Clock(True, 1e-14, 3), Clock(epoch_offset_ns=2**62)):
+    for clock in (
+        FrameworkClock(True, 100.0, -(2**62), 2**62, 2**61),
+        FrameworkClock(True, 1e-14, 3),
+        FrameworkClock(epoch_offset_ns=2**62),
+    ):
         assert len(epoch(clock, -(2**63), 0, 2**63 - 1)) == 3

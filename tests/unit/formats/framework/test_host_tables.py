@@ -12,7 +12,7 @@ from framework_examples import BASE, KEY, PID, QUEUE_TID, TENSOR_A, TENSOR_B, fr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepscope.formats.framework import Clock, read, read_clock, write
+from stepscope.formats.framework import FrameworkClock, read, read_clock, write
 from stepscope.formats.framework.python_replay import python_calls_table
 from stepscope.formats.framework.queue_pairs import queue_table
 from stepscope.tables import Tables
@@ -23,10 +23,10 @@ INFO = {
     "start_info": {"syscnt_enable": False},
     "end_info": {"collectionTimeEnd": EPOCH + 5_000_000, "MonotonicTimeEnd": BASE + 5_000_000},
 }
-RAW = Clock()
+RAW = FrameworkClock()
 
 
-def read_frames(folder: Path, clock: Clock = RAW, **frames: pl.DataFrame) -> Tables:
+def read_frames(folder: Path, clock: FrameworkClock = RAW, **frames: pl.DataFrame) -> Tables:
     write(folder, frames)
     return read(folder, clock).check()
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from stepscope.formats.framework import Clock, read, read_records, text_views, tlv, write
+from stepscope.formats.framework import FrameworkClock, read, read_records, text_views, tlv, write
 from stepscope.formats.framework.layouts import HEADER, KINDS
 from stepscope.formats.framework.records import _mapped, decode, encode, read_kind
 from stepscope.formats.framework.text_views import text_column
@@ -139,7 +139,7 @@ def test_nothing_there_is_no_loss(tmp_path):
         frames, quality = read_records(folder)
         assert {name: rows.height for name, rows in frames.items()} == dict.fromkeys(KINDS, 0)
         assert quality.height == 0
-        assert read(folder, Clock()).check().filled() == []
+        assert read(folder, FrameworkClock()).check().filled() == []
 
 
 def test_unreadable_file_is_counted(tmp_path, monkeypatch):
@@ -299,7 +299,7 @@ def test_garbage_never_raises(tmp_path, files, ticks):
         old.unlink()
     for name, data in files.items():
         (tmp_path / f"torch.{name}").write_bytes(data)
-    read(tmp_path, Clock(counts_ticks=ticks, mhz=24.0, tick_zero=7)).check()
+    read(tmp_path, FrameworkClock(counts_ticks=ticks, mhz=24.0, tick_zero=7)).check()
 
 
 @given(st.data())
@@ -313,7 +313,7 @@ def test_flipped_bytes_never_raise(tmp_path, data):
         for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=3)):
             content[place] = value
         path.write_bytes(content)
-    read(tmp_path, Clock()).check()
+    read(tmp_path, FrameworkClock()).check()
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(1, 9), st.binary(max_size=8))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.formats.cann.clock import Clock
+from stepscope.formats.cann.clock import CounterClock
 from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.write.hash import HashDictionary
 from stepscope.formats.cann.write.settings import Session, end_file, start_files
@@ -83,7 +83,7 @@ class ProfWriter:
                 self.session = replace(self.session, devices=(*self.session.devices, device))
                 self._begin_part(device)
 
-    def clock(self, device: int | None = None) -> Clock:
+    def clock(self, device: int | None = None) -> CounterClock:
         """The clock of the host's records or of a device's."""
         return self.session.clock(device)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from stepscope.formats.cann.clock import Clock, device_clock, host_clock, sampled_zero_ns
+from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
 from stepscope.formats.cann.write.hash import text_hash
 
 # Events counted by the eight counters of a core, per set of metrics: of AI cores, of vector cores (docs/formats/cann.md 4.6).
@@ -74,7 +74,7 @@ class Session:
         letters = "".join(chr(ord("A") + mixed // 18**at % 18) for at in range(8))
         return f"PROF_{number:06d}_{stamp}_{self.pid % 100_000_000:08d}{letters}"
 
-    def clock(self, device: int | None = None) -> Clock:
+    def clock(self, device: int | None = None) -> CounterClock:
         """The clock by which a reader of these settings will read the stamps."""
         if device is None:
             return host_clock(_info(self, None), _start(self), _host_log(self))[0]
