@@ -68,7 +68,8 @@ class Buffer {
     char* place = claim(count + 2);
     place[0] = '0';
     place[1] = 'x';
-    for (size_t i = count + 1; i > 1; i--, value >>= 4) place[i] = digits[value & 15];
+    for (size_t i = count + 1; i > 1; i--, value >>= 4)
+      place[i] = digits[value & 15];
   }
 
   char* data() {
@@ -101,7 +102,8 @@ class Buffer {
 // What is not UTF-8 becomes `?`; the files promise UTF-8, and names come from anywhere.
 inline void make_utf8(char* text, size_t length) {
   size_t i = 0;
-  while (i < length && static_cast<unsigned char>(text[i]) < 0x80) i++;
+  while (i < length && static_cast<unsigned char>(text[i]) < 0x80)
+    i++;
   while (i < length) {
     unsigned char c = static_cast<unsigned char>(text[i]);
     size_t more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : 9;

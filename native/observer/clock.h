@@ -85,7 +85,8 @@ class Clock {
     if (knots_.size() < 2)
       return knots_[0].ns;
     if (last_ + 1 >= knots_.size() || tick < knots_[last_].tick || tick >= knots_[last_ + 1].tick) {
-      auto above = std::upper_bound(knots_.begin() + 1, knots_.end() - 1, tick, [](uint64_t t, const Knot& k) { return t < k.tick; });
+      auto above = std::upper_bound(knots_.begin() + 1, knots_.end() - 1, tick,
+                                    [](uint64_t t, const Knot& k) { return t < k.tick; });
       last_ = static_cast<size_t>(above - knots_.begin()) - 1;
     }
     const Knot& a = knots_[last_];

@@ -20,7 +20,8 @@ constexpr size_t kMostDims = 64;
 // Few numbers: a loop is faster than a call of memcpy.
 inline void copy_numbers(char* to, const int64_t* from, size_t count) {
 #pragma GCC unroll 1
-  for (size_t i = 0; i < count; i++) __builtin_memcpy(to + 8 * i, from + i, 8);
+  for (size_t i = 0; i < count; i++)
+    __builtin_memcpy(to + 8 * i, from + i, 8);
 }
 
 inline void describe_tensor(Stream& stream, const at::Tensor& tensor, bool named) {
@@ -71,7 +72,8 @@ inline void describe_list(Stream& stream, const c10::IValue& value, bool with_va
     size_t count = std::min<size_t>(ints.size(), 8);
     out.put(static_cast<uint8_t>(Input::Ints));
     out.put(static_cast<uint8_t>(count));
-    for (size_t i = 0; i < count; i++) out.put_value<int64_t>(ints.get(i));
+    for (size_t i = 0; i < count; i++)
+      out.put_value<int64_t>(ints.get(i));
     return;
   }
   auto list = value.toListRef();
@@ -150,8 +152,7 @@ struct InputTexts {
       std::string token = "None", shape;
       std::vector<int64_t> dims, values;
       switch (static_cast<Input>(*p++)) {
-        case Input::Other:
-          break;
+        case Input::Other: break;
         case Input::Tensor: {
           std::string text = tensor(p, dims, token);
           shape = joined(dims);
@@ -175,13 +176,12 @@ struct InputTexts {
           values = {take<int64_t>(p)};
           add_word(Word::Int);
           break;
-        case Input::ScalarList:
-          token = "ScalarList";
-          break;
+        case Input::ScalarList: token = "ScalarList"; break;
         case Input::Ints: {
           token = "ScalarList";
           size_t count = static_cast<uint8_t>(*p++);
-          for (size_t i = 0; i < count; i++) values.push_back(take<int64_t>(p));
+          for (size_t i = 0; i < count; i++)
+            values.push_back(take<int64_t>(p));
           break;
         }
       }
@@ -261,7 +261,8 @@ struct InputTexts {
 
   static std::string joined(const std::vector<int64_t>& dims) {
     std::string text;
-    for (size_t i = 0; i < dims.size(); i++) text += (i ? "," : "") + std::to_string(dims[i]);
+    for (size_t i = 0; i < dims.size(); i++)
+      text += (i ? "," : "") + std::to_string(dims[i]);
     return text;
   }
 
@@ -269,13 +270,15 @@ struct InputTexts {
     auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(*p++));
     token = std::string(dtype.name());
     size_t count = static_cast<uint8_t>(*p++);
-    for (size_t i = 0; i < count; i++) dims.push_back(take<int64_t>(p));
+    for (size_t i = 0; i < count; i++)
+      dims.push_back(take<int64_t>(p));
     if (!named)
       return {};
     uint8_t flags = static_cast<uint8_t>(*p++);
     int type = *p++, index = *p++;
     std::vector<int64_t> strides;
-    for (size_t i = 0; (flags & 1) && i < count; i++) strides.push_back(take<int64_t>(p));
+    for (size_t i = 0; (flags & 1) && i < count; i++)
+      strides.push_back(take<int64_t>(p));
     has_storage.push_back(flags & 2);
     return ";" + token + ";" + std::to_string(dtype.itemsize()) + ";" + joined(dims) + ";" + joined(strides) + ";" +
            std::to_string(type) + ";" + std::to_string(index);
@@ -290,7 +293,8 @@ struct InputTexts {
       list.push_back(static_cast<Input>(*p++) == Input::Tensor ? tensor(p, dims, token) : std::string());
     }
     order.push_back(static_cast<int>(lists.size()));
-    defined.push_back(static_cast<size_t>(std::count_if(list.begin(), list.end(), [](const std::string& s) { return !s.empty(); })));
+    defined.push_back(
+        static_cast<size_t>(std::count_if(list.begin(), list.end(), [](const std::string& s) { return !s.empty(); })));
     lists.push_back(std::move(list));
   }
 
@@ -304,7 +308,8 @@ struct InputTexts {
 inline uint64_t flops_of(const std::string& name, const InputTexts& in) {
   auto product = [](const std::vector<int64_t>& dims) {
     uint64_t value = 1;
-    for (int64_t dim : dims) value *= static_cast<uint64_t>(dim);
+    for (int64_t dim : dims)
+      value *= static_cast<uint64_t>(dim);
     return value;
   };
   auto multiply = [&](size_t a, size_t b, size_t dims) -> uint64_t {
@@ -324,7 +329,9 @@ inline uint64_t flops_of(const std::string& name, const InputTexts& in) {
     return !in.sizes.empty() && !in.sizes[0].empty() ? product(in.sizes[0]) : 0;
   if (name != "aten::conv2d" || in.sizes.size() < 7 || in.sizes[0].size() != 4 || in.sizes[1].size() != 4 || in.ints[6].size() != 1)
     return 0;
-  auto pair = [&](size_t i, size_t j) { return in.ints[i].size() == 2 ? in.ints[i][j] : in.ints[i].size() == 1 ? in.ints[i][0] : -1; };
+  auto pair = [&](size_t i, size_t j) {
+    return in.ints[i].size() == 2 ? in.ints[i][j] : in.ints[i].size() == 1 ? in.ints[i][0] : -1;
+  };
   const auto &image = in.sizes[0], &kernel = in.sizes[1];
   uint64_t count = 2 * static_cast<uint64_t>(image[0] * image[1] * kernel[0] * kernel[2] * kernel[3]);
   for (size_t i = 0; i < 2; i++) {

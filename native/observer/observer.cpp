@@ -73,9 +73,9 @@ void on_end(const at::RecordFunction& fn, at::ObserverContext* context) {
 at::RecordFunctionCallback callback(uint32_t options) {
   bool inputs = wants_inputs(options);
   bool global = options & kAllThreads;
-  at::RecordFunctionCallback made(
-      inputs ? (global ? &on_start<true, true> : &on_start<true, false>) : (global ? &on_start<false, true> : &on_start<false, false>),
-      &on_end);
+  at::RecordFunctionCallback made(inputs ? (global ? &on_start<true, true> : &on_start<true, false>)
+                                         : (global ? &on_start<false, true> : &on_start<false, false>),
+                                  &on_end);
   made.needsInputs(inputs);
   return made;
 }
@@ -84,8 +84,7 @@ at::RecordFunctionCallback callback(uint32_t options) {
 
 struct Reporter final : torch::profiler::impl::ProfilerStateBase {
   using Config = torch::profiler::impl::ProfilerConfig;
-  Reporter() : ProfilerStateBase(Config(torch::profiler::impl::ProfilerState::Disabled, false, true)) {
-  }
+  Reporter() : ProfilerStateBase(Config(torch::profiler::impl::ProfilerState::Disabled, false, true)) {}
   bool memoryProfilingEnabled() const override {
     return session().recording.load(std::memory_order_relaxed);
   }
@@ -147,7 +146,8 @@ namespace {
 constexpr auto kFlushEvery = std::chrono::milliseconds(100);
 
 void take_joined(Session& s) {
-  for (Stream* stream : s.joined) s.writer.follow(stream);
+  for (Stream* stream : s.joined)
+    s.writer.follow(stream);
   s.joined.clear();
 }
 
@@ -164,23 +164,27 @@ void close_ranges(Session& s) {
       Stream::close_range(stream->step, stream->thread);
     stream->step = nullptr;
   }
-  for (auto& [id, op] : s.ranges) Stream::close_range(op, op->end_thread);
+  for (auto& [id, op] : s.ranges)
+    Stream::close_range(op, op->end_thread);
   s.ranges.clear();
 }
 
 // Nobody records after this returns, except operators that are still open: they end in chunks nobody reuses.
 void silence(Session& s, std::unique_lock<std::mutex>& lock) {
   s.recording.store(false);
-  for (auto& stream : s.streams) stream->live.store(false);
+  for (auto& stream : s.streams)
+    stream->live.store(false);
   if (has_membarrier)
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   else
     std::atomic_thread_fence(std::memory_order_seq_cst);
   std::vector<Stream*> all;
-  for (auto& stream : s.streams) all.push_back(stream.get());
+  for (auto& stream : s.streams)
+    all.push_back(stream.get());
   lock.unlock();
   for (Stream* stream : all)
-    while (stream->busy.load(std::memory_order_acquire)) std::this_thread::yield();
+    while (stream->busy.load(std::memory_order_acquire))
+      std::this_thread::yield();
   lock.lock();
   close_ranges(s);
   if (!s.silent_since)
@@ -345,17 +349,15 @@ API int stepscope_observer_stop(Report* report) {
     s.thread.join();
     auto threads = s.writer.threads();
     auto& files = s.writer.files;
-    *report = {files.ops.records,
-               files.memory.records,
-               files.calls.records,
-               files.marks.records,
-               s.writer.bytes(),
-               0,
-               threads.size(),
-               0,
-               s.writer.error(),
-               s.limit_reached && !s.writer.error()};
-    for (auto& thread : threads) report->dropped += thread.dropped;
+    *report = {
+        files.ops.records,   files.memory.records,
+        files.calls.records, files.marks.records,
+        s.writer.bytes(),    0,
+        threads.size(),      0,
+        s.writer.error(),    s.limit_reached && !s.writer.error(),
+    };
+    for (auto& thread : threads)
+      report->dropped += thread.dropped;
     s.pool.shrink(16);
     lock.lock();
     s.phase = Phase::Idle;

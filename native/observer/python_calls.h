@@ -43,12 +43,14 @@ struct PythonApi {
     load(frame_variable, "PyFrame_GetVarString");
     load(frame_locals, "PyFrame_GetLocals");
     Object* base = dlsym(RTLD_DEFAULT, "PyBaseObject_Type");
-    return base && load(set_profile, "PyEval_SetProfile") & load(current_frame, "PyEval_GetFrame") & load(frame_code, "PyFrame_GetCode") &
-           load(frame_back, "PyFrame_GetBack") & load(frame_line, "PyFrame_GetLineNumber") & load(dict_item, "PyDict_GetItemString") &
-           load(attribute, "PyObject_GetAttrString") & load(repr, "PyObject_Repr") & load(type, "PyObject_Type") &
-           load(weak_reference, "PyWeakref_NewRef") & load(utf8, "PyUnicode_AsUTF8AndSize") & load(as_long, "PyLong_AsLong") &
-           load(c_function, "PyCFunction_GetFunction") & load(retain, "Py_IncRef") & load(release, "Py_DecRef") &
-           load(clear_error, "PyErr_Clear") && find_head_size(base);
+    return base &&
+           load(set_profile, "PyEval_SetProfile") & load(current_frame, "PyEval_GetFrame") & load(frame_code, "PyFrame_GetCode") &
+               load(frame_back, "PyFrame_GetBack") & load(frame_line, "PyFrame_GetLineNumber") &
+               load(dict_item, "PyDict_GetItemString") & load(attribute, "PyObject_GetAttrString") & load(repr, "PyObject_Repr") &
+               load(type, "PyObject_Type") & load(weak_reference, "PyWeakref_NewRef") & load(utf8, "PyUnicode_AsUTF8AndSize") &
+               load(as_long, "PyLong_AsLong") & load(c_function, "PyCFunction_GetFunction") & load(retain, "Py_IncRef") &
+               load(release, "Py_DecRef") & load(clear_error, "PyErr_Clear") &&
+           find_head_size(base);
   }
 
   bool find_head_size(Object* base) {
@@ -117,7 +119,8 @@ class CalleeTable {
   }
   void place(const Entry& entry) {
     size_t i = slot(entry.key);
-    while (entries_[i].key) i = (i + 1) & mask_;
+    while (entries_[i].key)
+      i = (i + 1) & mask_;
     entries_[i] = entry;
   }
   std::vector<Entry> entries_ = std::vector<Entry>(4096);
@@ -310,16 +313,10 @@ inline int profile(Object*, Object* frame, int what, Object* argument) {
       record_call(Kind::Call, number);
       break;
     }
-    case kCCall:
-      record_call(Kind::CCall, c_function_number(argument));
-      break;
-    case kReturn:
-      record_return(Kind::Return);
-      break;
+    case kCCall: record_call(Kind::CCall, c_function_number(argument)); break;
+    case kReturn: record_return(Kind::Return); break;
     case kCReturn:
-    case kCException:
-      record_return(Kind::CReturn);
-      break;
+    case kCException: record_return(Kind::CReturn); break;
   }
   return 0;
 }
@@ -342,8 +339,7 @@ inline void record_open_calls(int skip) {
   for (size_t i = frames.size(); i-- > 0;) {
     Object* code = python.frame_code(frames[i]);
     bool instance = code == calls.module_code || code == calls.optimizer_code;
-    uint32_t number =
-        instance ? callee_number(frames[i], code) : new_callee(function_text(code, python.frame_line(frames[i])));
+    uint32_t number = instance ? callee_number(frames[i], code) : new_callee(function_text(code, python.frame_line(frames[i])));
     python.release(code);
     record_call(Kind::Call, number);
     python.release(frames[i]);
@@ -351,9 +347,11 @@ inline void record_open_calls(int skip) {
 }
 
 inline void forget_callees() {
-  for (Object* object : calls.kept) python.release(object);
+  for (Object* object : calls.kept)
+    python.release(object);
   calls.kept.clear();
-  for (const Instance& instance : calls.instances) python.release(instance.reference);
+  for (const Instance& instance : calls.instances)
+    python.release(instance.reference);
   calls.instances.clear();
   calls.callees.clear();
 }

@@ -37,7 +37,20 @@ inline bool wants_tensors(uint32_t options) {
   return (options & kShapes) && (options & kMemory) && (options & (kStack | kModules));
 }
 
-enum class Kind : uint8_t { Op = 1, Name, Inputs, ForgetNames, ForgetInputs, Memory, Call, CCall, Return, CReturn, CloseCalls, Mark };
+enum class Kind : uint8_t {
+  Op = 1,
+  Name,
+  Inputs,
+  ForgetNames,
+  ForgetInputs,
+  Memory,
+  Call,
+  CCall,
+  Return,
+  CReturn,
+  CloseCalls,
+  Mark
+};
 
 enum Flag : uint8_t { kAsync = 1, kNameInside = 2 };
 
@@ -189,7 +202,8 @@ OBSERVER_HOT uint64_t hash_bytes(const char* s, size_t n) {
     return mix(a ^ h, b);
   }
   const char* last = s + n - 16;
-  for (; s < last; s += 16) h = mix(read(s) ^ h, read(s + 8));
+  for (; s < last; s += 16)
+    h = mix(read(s) ^ h, read(s + 8));
   return mix(read(last) ^ h, read(last + 8));
 }
 
@@ -248,7 +262,8 @@ class Texts {
 
   void place(const Entry& entry) {
     size_t i = entry.hash & mask_;
-    while (table_[i].number != kNone) i = (i + 1) & mask_;
+    while (table_[i].number != kNone)
+      i = (i + 1) & mask_;
     table_[i] = entry;
   }
 

@@ -20,8 +20,7 @@ namespace observer {
 // A file that appears with its first bytes and ends with a whole record even on a full disk.
 class File {
  public:
-  explicit File(std::string name) : name_(std::move(name)) {
-  }
+  explicit File(std::string name) : name_(std::move(name)) {}
 
   void open_in(const std::string& folder) {
     path_ = folder + "/" + name_;
@@ -141,8 +140,7 @@ class Writer {
     }
   } files;
 
-  Writer(Pool& pool, Callees& callees) : pool_(pool), callees_(callees) {
-  }
+  Writer(Pool& pool, Callees& callees) : pool_(pool), callees_(callees) {}
 
   void begin(const std::string& folder) {
     files.each([&](File& file) { file.open_in(folder); });
@@ -159,9 +157,11 @@ class Writer {
 
   // Write whatever is published. `last`: no thread writes any more; calls left open are closed at `end`.
   void drain(bool last, uint64_t end) {
-    for (auto& reader : readers_) reader->look();
+    for (auto& reader : readers_)
+      reader->look();
     clock_.advance();
-    for (auto& reader : readers_) read(*reader);
+    for (auto& reader : readers_)
+      read(*reader);
     if (last)
       for (auto& reader : readers_) {
         close_calls(*reader, end);
@@ -206,8 +206,7 @@ class Writer {
   };
 
   struct Reader {
-    explicit Reader(Stream* s) : stream(s), options(s->options), thread(s->thread), logical_thread(s->logical_thread) {
-    }
+    explicit Reader(Stream* s) : stream(s), options(s->options), thread(s->thread), logical_thread(s->logical_thread) {}
     // Remember how far the stream was published before the clock's pair is taken.
     void look() {
       if (!chunk) {
@@ -217,7 +216,8 @@ class Writer {
       until_chunk = chunk;
       if (!chunk)
         return;
-      while (Chunk* next = until_chunk->next.load(std::memory_order_acquire)) until_chunk = next;
+      while (Chunk* next = until_chunk->next.load(std::memory_order_acquire))
+        until_chunk = next;
       until = until_chunk->used.load(std::memory_order_acquire);
     }
     Stream* stream;
@@ -241,7 +241,8 @@ class Writer {
     while (r.chunk) {
       bool current = r.chunk == r.until_chunk;
       size_t end = current ? r.until : r.chunk->used.load(std::memory_order_acquire);
-      while (r.at < end) r.at += one(r, r.chunk->bytes + r.at);
+      while (r.at < end)
+        r.at += one(r, r.chunk->bytes + r.at);
       if (current)
         return;
       Chunk* next = r.chunk->next.load(std::memory_order_acquire);
@@ -278,20 +279,14 @@ class Writer {
         r.inputs.clear();
         r.flops.clear();
         return sizeof(Head);
-      case Kind::Memory:
-        memory_event(r, *reinterpret_cast<MemoryEvent*>(p));
-        return sizeof(MemoryEvent);
+      case Kind::Memory: memory_event(r, *reinterpret_cast<MemoryEvent*>(p)); return sizeof(MemoryEvent);
       case Kind::Mark: {
         auto& mark = *reinterpret_cast<MarkEvent*>(p);
         mark_event(r, mark, p + sizeof(MarkEvent));
         return sizeof(MarkEvent) + head.words * 8;
       }
-      case Kind::CloseCalls:
-        close_calls(r, reinterpret_cast<CallEvent*>(p)->time);
-        return sizeof(CallEvent);
-      default:
-        call_event(r, *reinterpret_cast<CallEvent*>(p));
-        return sizeof(CallEvent);
+      case Kind::CloseCalls: close_calls(r, reinterpret_cast<CallEvent*>(p)->time); return sizeof(CallEvent);
+      default: call_event(r, *reinterpret_cast<CallEvent*>(p)); return sizeof(CallEvent);
     }
   }
 
@@ -462,7 +457,8 @@ class Writer {
   }
 
   void close_calls(Reader& r, uint64_t time) {
-    for (; !r.calls.empty(); r.calls.pop_back()) put_call(r, time, kExitKey, r.calls.back() ? 3 : 1);
+    for (; !r.calls.empty(); r.calls.pop_back())
+      put_call(r, time, kExitKey, r.calls.back() ? 3 : 1);
   }
 
   void put_call(Reader& r, uint64_t time, uint64_t key, uint8_t tag) {
@@ -514,7 +510,8 @@ class Writer {
   void release_zombies() {
     for (size_t i = 0; i < zombies_.size();) {
       bool held = false;
-      for (Op* op : zombies_[i].ops) held |= !op->head().gone.load(std::memory_order_acquire);
+      for (Op* op : zombies_[i].ops)
+        held |= !op->head().gone.load(std::memory_order_acquire);
       if (held) {
         i++;
         continue;

@@ -191,8 +191,9 @@ class DeviceMemory {
     if (reserved_ + segment > settings().memory_bytes) {
       stats_.num_ooms++;
       TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", bytes, " bytes (NPU ", number_, "; ",
-                       settings().memory_bytes, " bytes total capacity; ", stats_.allocated_bytes[0].current, " bytes already allocated; ",
-                       reserved_, " bytes reserved). STEPSCOPE_SIM_MEMORY_GB sets the capacity of the simulated device.");
+                       settings().memory_bytes, " bytes total capacity; ", stats_.allocated_bytes[0].current,
+                       " bytes already allocated; ", reserved_,
+                       " bytes reserved). STEPSCOPE_SIM_MEMORY_GB sets the capacity of the simulated device.");
     }
     CallSpan span(Call::malloc, number_, segment);
     void* address = nullptr;
@@ -201,7 +202,8 @@ class DeviceMemory {
     change(stats_.reserved_bytes, small, static_cast<int64_t>(segment));
     change(stats_.segment, small, 1);
     stats_.num_device_alloc++;
-    return new Block{stream, segment, static_cast<char*>(address), small, reinterpret_cast<uint64_t>(&device(number_).stream(stream))};
+    return new Block{stream, segment, static_cast<char*>(address), small,
+                     reinterpret_cast<uint64_t>(&device(number_).stream(stream))};
   }
 
   void cut(Block* block, size_t size) {
@@ -288,8 +290,9 @@ class DeviceMemory {
       c10::reportMemoryUsageToProfiler(block->address, size, static_cast<size_t>(allocated), static_cast<size_t>(reserved),
                                        c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(number_)));
     if (recording())
-      memory_records().add({now_ns(), reinterpret_cast<uint64_t>(block->address), size, allocated, reserved, stats_.active_bytes[0].current,
-                            block->stream_handle, thread_id(), static_cast<int16_t>(number_), kind, 0});
+      memory_records().add({now_ns(), reinterpret_cast<uint64_t>(block->address), size, allocated, reserved,
+                            stats_.active_bytes[0].current, block->stream_handle, thread_id(), static_cast<int16_t>(number_), kind,
+                            0});
   }
 
   template <class Function>

@@ -42,7 +42,8 @@ Arrivals::Slot* Arrivals::slot(const Meeting& meeting, int rank, int64_t number)
     return nullptr;
   const auto n = static_cast<size_t>(size_);
   const size_t pair = static_cast<size_t>(meeting.from) * n + static_cast<size_t>(meeting.to);
-  const size_t row = meeting.kind == Meeting::collective ? static_cast<size_t>(rank) : n + pair + (meeting.kind == Meeting::receive ? n * n : 0);
+  const size_t row = meeting.kind == Meeting::collective ? static_cast<size_t>(rank)
+                                                         : n + pair + (meeting.kind == Meeting::receive ? n * n : 0);
   auto* slots = reinterpret_cast<Slot*>(static_cast<char*>(memory_) + kHead);
   return slots + row * kSlots + static_cast<size_t>(number) % kSlots;
 }

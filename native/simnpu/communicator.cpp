@@ -107,7 +107,7 @@ class CollectiveTask final : public Task {
 
   std::string name() const override {
     return std::string(operation_.name) + " (" + operation_.op + ", rank " + std::to_string(group_->facts.rank) + " of " +
-        std::to_string(group_->facts.size) + " in group " + group_->facts.group_name + ")";
+           std::to_string(group_->facts.size) + " in group " + group_->facts.group_name + ")";
   }
 
   void recorded() override {
@@ -165,7 +165,8 @@ Groups& groups() {
 
 }  // namespace
 
-Communicator::Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals) : facts(std::move(facts)), arrivals(std::move(arrivals)) {
+Communicator::Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals)
+    : facts(std::move(facts)), arrivals(std::move(arrivals)) {
   std::lock_guard lock(groups().mutex);
   groups().alive.insert(this);
 }
@@ -209,7 +210,8 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
   Event ready;
   ready.record(current_stream(on));
   ready.block(stream);
-  const c10::Stream torch_stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(on)), stream.number);
+  const c10::Stream torch_stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(on)),
+                                 stream.number);
   for (const auto* tensors : {&operation.inputs, &operation.outputs})
     for (const at::Tensor& tensor : *tensors)
       if (tensor.numel() && tensor.is_privateuseone())
@@ -290,13 +292,17 @@ uint32_t Communicator::describe(const Operation& operation, int64_t modelled_ns)
   std::string ranks;
   for (const int64_t rank : facts.ranks)
     ranks += (ranks.empty() ? "" : ",") + std::to_string(rank);
-  const std::string text = std::string("{\"operator\":\"") + operation.op + "\",\"name\":\"" + operation.name + "\",\"type\":\"" + operation.name +
-      "\",\"core\":\"COMMUNICATION\",\"group_name\":\"" + facts.group_name + "\",\"rank\":" + std::to_string(facts.rank) + ",\"rank_size\":" +
-      std::to_string(facts.size) + ",\"ranks\":[" + ranks + "],\"algorithm\":\"MESH\",\"data_type\":\"" + type.name + "\",\"data_type_id\":" +
-      std::to_string(type.number) + ",\"count\":" + std::to_string(operation.bytes / element) + ",\"bytes\":" + std::to_string(operation.bytes) +
-      ",\"reduce\":" + reduce_name(operation.reduce) + ",\"reduce_id\":" + std::to_string(operation.reduce) + ",\"root\":" +
-      (operation.root < 0 ? "null" : std::to_string(operation.root)) + ",\"modelled_ns\":" + std::to_string(modelled_ns) + ",\"inputs\":" +
-      tensors_json(inputs, false) + ",\"outputs\":" + tensors_json(outputs, false) + "}";
+  const std::string text = std::string("{\"operator\":\"") + operation.op + "\",\"name\":\"" + operation.name + "\",\"type\":\"" +
+                           operation.name + "\",\"core\":\"COMMUNICATION\",\"group_name\":\"" + facts.group_name +
+                           "\",\"rank\":" + std::to_string(facts.rank) + ",\"rank_size\":" + std::to_string(facts.size) +
+                           ",\"ranks\":[" + ranks + "],\"algorithm\":\"MESH\",\"data_type\":\"" + type.name +
+                           "\",\"data_type_id\":" + std::to_string(type.number) +
+                           ",\"count\":" + std::to_string(operation.bytes / element) +
+                           ",\"bytes\":" + std::to_string(operation.bytes) + ",\"reduce\":" + reduce_name(operation.reduce) +
+                           ",\"reduce_id\":" + std::to_string(operation.reduce) +
+                           ",\"root\":" + (operation.root < 0 ? "null" : std::to_string(operation.root)) +
+                           ",\"modelled_ns\":" + std::to_string(modelled_ns) + ",\"inputs\":" + tensors_json(inputs, false) +
+                           ",\"outputs\":" + tensors_json(outputs, false) + "}";
   uint32_t& number = descriptions_[text];
   if (!number)
     number = describe_as(text);

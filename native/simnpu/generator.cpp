@@ -82,8 +82,8 @@ at::Generator new_generator(int device) {
 }
 
 at::Generator cpu_generator_of(const at::Generator& generator) {
-  TORCH_CHECK(generator.device().type() == c10::kPrivateUse1, "Expected a 'npu' device type for generator but found '", generator.device(),
-              "'");
+  TORCH_CHECK(generator.device().type() == c10::kPrivateUse1, "Expected a 'npu' device type for generator but found '",
+              generator.device(), "'");
   return static_cast<DeviceGenerator*>(generator.unsafeGetGeneratorImpl())->cpu;
 }
 

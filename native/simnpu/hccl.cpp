@@ -2,8 +2,8 @@
 // torch.distributed's backend `hccl`: every operator becomes a task on a communication stream, where gloo carries the
 // bytes between processes.
 #include <ATen/ops/cat.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <numeric>
 
@@ -179,11 +179,14 @@ class Hccl final : public c10d::Backend {
     return run(std::move(call), c10d::OpType::_ALLGATHER_BASE);
   }
 
-  intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    return each(inputs.size(), outputs, c10d::OpType::COALESCED, [&](size_t i) { return _allgather_base(outputs[i], inputs[i], options); });
+  intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                            const c10d::AllgatherOptions& options) override {
+    return each(inputs.size(), outputs, c10d::OpType::COALESCED,
+                [&](size_t i) { return _allgather_base(outputs[i], inputs[i], options); });
   }
 
-  intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<Tensors>& lists, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+  intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<Tensors>& lists, Tensors& inputs,
+                                                const c10d::AllgatherOptions& options) override {
     Tensors all;
     for (const Tensors& list : lists)
       all.insert(all.end(), list.begin(), list.end());
@@ -196,7 +199,8 @@ class Hccl final : public c10d::Backend {
     });
   }
 
-  intrusive_ptr<c10d::Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override {
+  intrusive_ptr<c10d::Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                           const c10d::ReduceScatterOptions& options) override {
     const Tensor& output = single(outputs);
     for (const Tensor& input : single(inputs))
       TORCH_CHECK(input.numel() == output.numel() && input.scalar_type() == output.scalar_type(),
@@ -204,7 +208,8 @@ class Hccl final : public c10d::Backend {
     return reduce_scattered("c10d::reduce_scatter_", inputs[0], output, options.reduceOp, c10d::OpType::REDUCE_SCATTER);
   }
 
-  intrusive_ptr<c10d::Work> _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
+  intrusive_ptr<c10d::Work> _reduce_scatter_base(Tensor& output, Tensor& input,
+                                                 const c10d::ReduceScatterOptions& options) override {
     check_parts(input, output, "input");
     return reduce_scattered("c10d::_reduce_scatter_base_", {input}, output, options.reduceOp, c10d::OpType::_REDUCE_SCATTER_BASE);
   }
@@ -224,19 +229,23 @@ class Hccl final : public c10d::Backend {
   }
 
   intrusive_ptr<c10d::Work> alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) override {
-    TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_, "alltoall takes a tensor for each rank");
+    TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
+                "alltoall takes a tensor for each rank");
     std::vector<int64_t> sent, received;
     for (const Tensor& tensor : inputs)
       sent.push_back(static_cast<int64_t>(size_of(tensor)));
     for (const Tensor& tensor : outputs)
       received.push_back(static_cast<int64_t>(size_of(tensor)));
-    return exchanged({Collective::all_to_all, "c10d::alltoall_", "hcom_alltoallv_", inputs, outputs}, sent, received, c10d::OpType::ALLTOALL);
+    return exchanged({Collective::all_to_all, "c10d::alltoall_", "hcom_alltoallv_", inputs, outputs}, sent, received,
+                     c10d::OpType::ALLTOALL);
   }
 
   intrusive_ptr<c10d::Work> gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    Operation call{Collective::gather, "c10d::gather_", "hcom_gather_", inputs, outputs.empty() ? Tensors() : outputs[0], size_of(single(inputs))};
+    Operation call{Collective::gather,     "c10d::gather_", "hcom_gather_", inputs, outputs.empty() ? Tensors() : outputs[0],
+                   size_of(single(inputs))};
     call.root = static_cast<int>(options.rootRank);
-    call.body = [gloo = gloo_, in = refs_of(inputs), out = refs_of(call.outputs), root = options.rootRank, at_root = options.rootRank == rank_] {
+    call.body = [gloo = gloo_, in = refs_of(inputs), out = refs_of(call.outputs), root = options.rootRank,
+                 at_root = options.rootRank == rank_] {
       Tensors from = bytes_of(in);
       std::vector<Tensors> lists;
       if (at_root)
@@ -249,9 +258,11 @@ class Hccl final : public c10d::Backend {
   }
 
   intrusive_ptr<c10d::Work> scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
-    Operation call{Collective::scatter, "c10d::scatter_", "hcom_scatter_", inputs.empty() ? Tensors() : inputs[0], outputs, size_of(single(outputs))};
+    Operation call{Collective::scatter,     "c10d::scatter_", "hcom_scatter_", inputs.empty() ? Tensors() : inputs[0], outputs,
+                   size_of(single(outputs))};
     call.root = static_cast<int>(options.rootRank);
-    call.body = [gloo = gloo_, in = refs_of(call.inputs), out = refs_of(outputs), root = options.rootRank, at_root = options.rootRank == rank_] {
+    call.body = [gloo = gloo_, in = refs_of(call.inputs), out = refs_of(outputs), root = options.rootRank,
+                 at_root = options.rootRank == rank_] {
       Tensors to = bytes_of(out);
       std::vector<Tensors> lists;
       if (at_root)
@@ -291,8 +302,8 @@ class Hccl final : public c10d::Backend {
     call.reduce = 0;
     call.body = [gloo = gloo_] { finish(gloo->barrier()); };
     const int device = options.device && options.device->has_index() ? options.device->index()
-        : !options.device_ids.empty()                                  ? static_cast<int>(options.device_ids[0])
-                                                                       : current_device();
+                       : !options.device_ids.empty()                 ? static_cast<int>(options.device_ids[0])
+                                                                     : current_device();
     auto work = run(std::move(call), c10d::OpType::BARRIER, device);
     work->host_waits = true;
     return work;
@@ -327,8 +338,8 @@ class Hccl final : public c10d::Backend {
   };
 
   void check_parts(const Tensor& whole, const Tensor& part, const char* which) const {
-    TORCH_CHECK(whole.numel() == part.numel() * size_ && whole.scalar_type() == part.scalar_type(), "the ", which, " tensor must have ", size_,
-                " times the elements of the other, and its type");
+    TORCH_CHECK(whole.numel() == part.numel() * size_ && whole.scalar_type() == part.scalar_type(), "the ", which,
+                " tensor must have ", size_, " times the elements of the other, and its type");
   }
 
   std::vector<int64_t> split_bytes(const Tensor& tensor, const std::vector<int64_t>& splits) const {
@@ -360,8 +371,8 @@ class Hccl final : public c10d::Backend {
     return run(std::move(call), type);
   }
 
-  intrusive_ptr<c10d::Work> reduce_scattered(const char* op, const Tensors& inputs, const Tensor& output, const c10d::ReduceOp& wanted,
-                                             c10d::OpType type) {
+  intrusive_ptr<c10d::Work> reduce_scattered(const char* op, const Tensors& inputs, const Tensor& output,
+                                             const c10d::ReduceOp& wanted, c10d::OpType type) {
     Operation call{Collective::reduce_scatter, op, "hcom_reduceScatter_", inputs, {output}, size_of(output)};
     const Reduction reduction(wanted);
     call.reduce = reduction.number;
@@ -439,13 +450,14 @@ class Hccl final : public c10d::Backend {
 }  // namespace
 
 // Gives `holder`, which has a gloo backend for the CPU, one for the device that works through it.
-void attach_hccl(const intrusive_ptr<c10d::ProcessGroup>& holder, const std::string& group_name, std::vector<int64_t> ranks, int64_t file,
-                 const std::string& token, int64_t timeout_ms) {
+void attach_hccl(const intrusive_ptr<c10d::ProcessGroup>& holder, const std::string& group_name, std::vector<int64_t> ranks,
+                 int64_t file, const std::string& token, int64_t timeout_ms) {
   const int rank = holder->getRank(), size = holder->getSize();
   auto group = std::make_shared<Communicator>(Communicator::Facts{group_name, rank, size, std::move(ranks)},
                                               std::make_unique<Arrivals>(size, static_cast<int>(file), token));
-  holder->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
-                     c10::make_intrusive<Hccl>(holder->getBackend(c10::kCPU), std::move(group), std::chrono::milliseconds(timeout_ms)));
+  holder->setBackend(
+      c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+      c10::make_intrusive<Hccl>(holder->getBackend(c10::kCPU), std::move(group), std::chrono::milliseconds(timeout_ms)));
 }
 
 int64_t hccl_stream(const intrusive_ptr<c10d::ProcessGroup>& group, bool messages) {
@@ -456,9 +468,12 @@ int64_t hccl_stream(const intrusive_ptr<c10d::ProcessGroup>& group, bool message
 
 TORCH_LIBRARY_FRAGMENT(stepscope_npu, m) {
   m.def("hccl_stream(__torch__.torch.classes.c10d.ProcessGroup group, bool messages) -> int", &hccl_stream);
-  m.def("attach_hccl(__torch__.torch.classes.c10d.ProcessGroup holder, str group_name, int[] ranks, int file, str token, int timeout_ms) -> ()",
-        &attach_hccl);
-  m.def("arrivals_bytes(int size) -> int", [](int64_t size) { return static_cast<int64_t>(Arrivals::bytes(static_cast<int>(size))); });
+  m.def(
+      "attach_hccl(__torch__.torch.classes.c10d.ProcessGroup holder, str group_name, int[] ranks, int file, str token, int "
+      "timeout_ms) -> ()",
+      &attach_hccl);
+  m.def("arrivals_bytes(int size) -> int",
+        [](int64_t size) { return static_cast<int64_t>(Arrivals::bytes(static_cast<int>(size))); });
 }
 
 }  // namespace simnpu

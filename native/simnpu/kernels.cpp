@@ -40,7 +40,8 @@ const std::unordered_map<std::string, Names>& known() {
       {"dot", {"Dot", "DotAiCore", "Dot", kCube}},
       {"convolution_overrideable", {"Convolution", "Conv2D", "Conv2D", kCube}},
       {"convolution_backward_overrideable", {"ConvolutionBackward", "Conv2DBackprop", "Conv2DBackpropFilter", kCube}},
-      {"_scaled_dot_product_flash_attention_for_cpu", {"FlashAttentionScore", "FlashAttentionScore", "FlashAttentionScore", kMixCube}},
+      {"_scaled_dot_product_flash_attention_for_cpu",
+       {"FlashAttentionScore", "FlashAttentionScore", "FlashAttentionScore", kMixCube}},
       {"_scaled_dot_product_flash_attention_for_cpu_backward",
        {"FlashAttentionScoreGrad", "FlashAttentionScoreGrad", "FlashAttentionScoreGrad", kMixCube}},
       {"npu_fusion_attention_v1", {"FlashAttentionScore", "FlashAttentionScore", "FlashAttentionScore", kMixCube}},
@@ -51,7 +52,8 @@ const std::unordered_map<std::string, Names>& known() {
       {"npu_swiglu", {"SwiGlu", "SwiGlu", "SwiGlu", kVector}},
       {"npu_swiglu_backward", {"SwiGluGrad", "SwiGluGrad", "SwiGluGrad", kVector}},
       {"npu_rotary_mul", {"RotaryPositionEmbedding", "RotaryPositionEmbedding", "RotaryPositionEmbedding", kVector}},
-      {"npu_rotary_mul_backward", {"RotaryPositionEmbeddingGrad", "RotaryPositionEmbeddingGrad", "RotaryPositionEmbeddingGrad", kVector}},
+      {"npu_rotary_mul_backward",
+       {"RotaryPositionEmbeddingGrad", "RotaryPositionEmbeddingGrad", "RotaryPositionEmbeddingGrad", kVector}},
       {"add", {"Add", "AddAiCore", "Add", kVector}},
       {"sub", {"Sub", "SubAiCore", "Sub", kVector}},
       {"mul", {"Mul", "MulAiCore", "Mul", kVector}},
@@ -89,7 +91,8 @@ const std::unordered_map<std::string, Names>& known() {
       {"max_pool2d_with_indices_backward",
        {"MaxPool2dWithMaskBackward", "MaxPoolGradWithArgmaxV1AiCore", "MaxPoolGradWithArgmaxV1", kVector}},
       {"_adaptive_avg_pool2d", {"AdaptiveAvgPool2d", "AdaptiveAvgPool3dAiCore", "AdaptiveAvgPool3d", kVector}},
-      {"_adaptive_avg_pool2d_backward", {"AdaptiveAvgPool2dBackward", "AdaptiveAvgPool3dGradAiCore", "AdaptiveAvgPool3dGrad", kMixVector}},
+      {"_adaptive_avg_pool2d_backward",
+       {"AdaptiveAvgPool2dBackward", "AdaptiveAvgPool3dGradAiCore", "AdaptiveAvgPool3dGrad", kMixVector}},
       {"sum", {"ReduceSum", "ReduceSumOpAiCore", "ReduceSum", kMixVector}},
       {"mean", {"Mean", "ReduceMeanAiCore", "ReduceMean", kMixVector}},
       {"amax", {"Amax", "ReduceMaxAiCore", "ReduceMax", kMixVector}},
@@ -115,7 +118,8 @@ const std::unordered_map<std::string, Names>& known() {
       {"_amp_foreach_non_finite_check_and_unscale",
        {"ForeachNonFiniteCheckAndUnscale", "ForeachNonFiniteCheckAndUnscale", "ForeachNonFiniteCheckAndUnscale", kVector}},
       {"_thnn_fused_lstm_cell", {"ThnnFusedLstmCell", "ThnnFusedLstmCell", "ThnnFusedLstmCell", kVector}},
-      {"_thnn_fused_lstm_cell_backward_impl", {"ThnnFusedLstmCellBackward", "ThnnFusedLstmCellGrad", "ThnnFusedLstmCellGrad", kVector}},
+      {"_thnn_fused_lstm_cell_backward_impl",
+       {"ThnnFusedLstmCellBackward", "ThnnFusedLstmCellGrad", "ThnnFusedLstmCellGrad", kVector}},
       {"_thnn_fused_gru_cell", {"ThnnFusedGruCell", "ThnnFusedGruCell", "ThnnFusedGruCell", kVector}},
       {"_thnn_fused_gru_cell_backward", {"ThnnFusedGruCellBackward", "ThnnFusedGruCellGrad", "ThnnFusedGruCellGrad", kVector}},
   };
@@ -124,14 +128,15 @@ const std::unordered_map<std::string, Names>& known() {
 
 // Operators that hardware leaves to its CPU cores.
 bool runs_on_ai_cpu(const std::string& base) {
-  static const char* const parts[] = {"nonzero",  "unique", "linalg", "_fft",     "cholesky", "svd",   "multinomial", "bincount",
-                                      "histc",    "triu_i", "tril_i", "randperm", "poisson",  "lu_",   "_ctc",        "searchsorted",
-                                      "binomial", "polar",  "ormqr",  "geqrf",    "masked_select"};
+  static const char* const parts[] = {"nonzero",  "unique",       "linalg",   "_fft",   "cholesky", "svd",     "multinomial",
+                                      "bincount", "histc",        "triu_i",   "tril_i", "randperm", "poisson", "lu_",
+                                      "_ctc",     "searchsorted", "binomial", "polar",  "ormqr",    "geqrf",   "masked_select"};
   return std::any_of(std::begin(parts), std::end(parts), [&](const char* part) { return base.find(part) != std::string::npos; });
 }
 
 bool reduces(const std::string& base) {
-  static const char* const names[] = {"all", "any", "amin", "max", "min", "argmin", "norm", "linalg_vector_norm", "std", "var", "logsumexp"};
+  static const char* const names[] = {"all", "any", "amin",     "max", "min", "argmin", "norm", "linalg_vector_norm",
+                                      "std", "var", "logsumexp"};
   return std::any_of(std::begin(names), std::end(names), [&](const char* name) { return base == name; });
 }
 
@@ -292,10 +297,12 @@ uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number)
   const int64_t blocks = blocks_of(call, names);
   const bool image = names.type.rfind("Conv", 0) == 0 || names.type.rfind("MaxPool", 0) == 0 || names.type.rfind("BN", 0) == 0;
   std::string text = "{\"operator\":\"" + call.op + "\",\"name\":\"" + names.api + "_" + names.kernel + "_" + names.type +
-      "\",\"api\":\"" + names.api + "\",\"type\":\"" + names.type + "\",\"core\":\"" + names.core + "\",\"blocks\":" + std::to_string(blocks) +
-      ",\"mix_blocks\":" + std::to_string(names.core == kMixCube ? 2 * blocks : 0) + ",\"flops\":" +
-      std::to_string(static_cast<int64_t>(flops)) + ",\"bytes\":" + std::to_string(bytes) + ",\"modelled_ns\":" +
-      std::to_string(*modelled_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) + ",\"outputs\":" + tensors_json(call.outputs, image) + "}";
+                     "\",\"api\":\"" + names.api + "\",\"type\":\"" + names.type + "\",\"core\":\"" + names.core +
+                     "\",\"blocks\":" + std::to_string(blocks) +
+                     ",\"mix_blocks\":" + std::to_string(names.core == kMixCube ? 2 * blocks : 0) +
+                     ",\"flops\":" + std::to_string(static_cast<int64_t>(flops)) + ",\"bytes\":" + std::to_string(bytes) +
+                     ",\"modelled_ns\":" + std::to_string(*modelled_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) +
+                     ",\"outputs\":" + tensors_json(call.outputs, image) + "}";
   return describe_as(text, number);
 }
 

@@ -165,7 +165,8 @@ class Session final : public IActivityProfilerSession {
 
   void add(const TaskRecord& record, const ITraceActivity* caller, ActivityLogger& logger) {
     const Names names = names_of(record);
-    GenericTraceActivity& launch = activity(ActivityType::PRIVATEUSE1_RUNTIME, names.launch, record, record.launch_start, record.launch_end);
+    GenericTraceActivity& launch = activity(ActivityType::PRIVATEUSE1_RUNTIME, names.launch, record, record.launch_start,
+                                            record.launch_end);
     launch.device = getpid();
     launch.resource = launch.threadId = static_cast<int32_t>(record.launch_thread);
     launch.flow.start = 1;
@@ -196,7 +197,8 @@ class Profiler final : public IActivityProfiler {
     return text;
   }
   const std::set<ActivityType>& availableActivities() const override {
-    static const std::set<ActivityType> types{ActivityType::PRIVATEUSE1_RUNTIME, ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY};
+    static const std::set<ActivityType> types{ActivityType::PRIVATEUSE1_RUNTIME, ActivityType::CONCURRENT_KERNEL,
+                                              ActivityType::GPU_MEMCPY};
     return types;
   }
   std::unique_ptr<IActivityProfilerSession> configure(const std::set<ActivityType>& wanted, const Config&) override {
@@ -204,7 +206,8 @@ class Profiler final : public IActivityProfiler {
       return nullptr;
     return std::make_unique<Session>();
   }
-  std::unique_ptr<IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType>& wanted, const Config& config) override {
+  std::unique_ptr<IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType>& wanted,
+                                                      const Config& config) override {
     return configure(wanted, config);
   }
 };

@@ -20,11 +20,27 @@ bool contains(const std::string& text, const char* part) {
 
 // Written by hand in tensors.cpp, or made of other operators on purpose.
 const std::unordered_set<std::string>& not_registered() {
-  static const auto* names = new std::unordered_set<std::string>{
-      "aten::empty.memory_format", "aten::empty_strided", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::_local_scalar_dense",
-      "aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold", "aten::view_as_real", "aten::view_as_complex", "aten::resize_",
-      "aten::set_", "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor",
-      "aten::record_stream", "aten::_fused_sdp_choice", "aten::copy_", "aten::_has_same_storage_numel", "aten::is_set_to"};
+  static const auto* names = new std::unordered_set<std::string>{"aten::empty.memory_format",
+                                                                 "aten::empty_strided",
+                                                                 "aten::_copy_from",
+                                                                 "aten::_copy_from_and_resize",
+                                                                 "aten::_local_scalar_dense",
+                                                                 "aten::as_strided",
+                                                                 "aten::view",
+                                                                 "aten::_reshape_alias",
+                                                                 "aten::unfold",
+                                                                 "aten::view_as_real",
+                                                                 "aten::view_as_complex",
+                                                                 "aten::resize_",
+                                                                 "aten::set_",
+                                                                 "aten::set_.source_Storage",
+                                                                 "aten::set_.source_Storage_storage_offset",
+                                                                 "aten::set_.source_Tensor",
+                                                                 "aten::record_stream",
+                                                                 "aten::_fused_sdp_choice",
+                                                                 "aten::copy_",
+                                                                 "aten::_has_same_storage_numel",
+                                                                 "aten::is_set_to"};
   return *names;
 }
 
@@ -41,7 +57,7 @@ bool becomes_npu_operator(const OperatorHandle& op) {
     return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   static const std::unordered_set<std::string> one_kernel_on_hardware = {"aten::embedding"};
   return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || own_kernel(c10::toString(name)) ||
-      one_kernel_on_hardware.count(c10::toString(name));
+         one_kernel_on_hardware.count(c10::toString(name));
 }
 
 }  // namespace
@@ -51,7 +67,7 @@ Operator::Operator(const OperatorHandle& handle) : handle(handle), name(c10::toS
   arguments = schema.arguments().size();
   own = own_kernel(name);
   always_waits = handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output) ||
-      contains(name, "_ctc_loss");  // as long as the longest target, which no tag says
+                 contains(name, "_ctc_loss");  // as long as the longest target, which no tag says
   takes_host_tensors = contains(name, "aten::index") || contains(name, "_index_put") || contains(name, "_unsafe_index");
   if (contains(name, "index.Tensor")) {
     always_waits = false;
@@ -78,7 +94,7 @@ Operator::Operator(const OperatorHandle& handle) : handle(handle), name(c10::toS
     const std::string type = result.type()->str();
     alias_of.push_back(alias);
     returned.push_back(type == "Tensor" || type == "Tensor?" ? Returned::tensor
-                           : type == "Tensor[]"              ? Returned::tensors
+                       : type == "Tensor[]"                  ? Returned::tensors
                                                              : Returned::other);
     always_waits |= returned.back() == Returned::other;
     makes_tensors |= alias < 0;
@@ -136,8 +152,8 @@ Operator& operator_of(const OperatorHandle& handle) {
 }
 
 int64_t register_operators() {
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, static_cast<uint32_t>(__LINE__));
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
+                                            static_cast<uint32_t>(__LINE__));
   static int64_t registered = [] {
     int64_t count = 0;
     auto& dispatcher = c10::Dispatcher::singleton();

@@ -70,12 +70,8 @@ class OperatorTask final : public Task {
     };
     for (const ArgumentPlace& place : places) {
       switch (place.kind) {
-        case ArgumentPlace::value:
-          stack.push_back(std::move(values[at_value++]));
-          break;
-        case ArgumentPlace::tensor:
-          stack.emplace_back(next());
-          break;
+        case ArgumentPlace::value: stack.push_back(std::move(values[at_value++])); break;
+        case ArgumentPlace::tensor: stack.emplace_back(next()); break;
         case ArgumentPlace::tensors: {
           c10::List<at::Tensor> list;
           list.reserve(place.count);

@@ -18,7 +18,11 @@ using c10::IValue;
 class OperatorCall {
  public:
   OperatorCall(Operator& op, Stack& stack)
-      : op_(op), stack_(stack), base_(stack.size() - op.arguments), called_ns_(timing() ? now_ns() : 0), task_(new OperatorTask(op)) {}
+      : op_(op),
+        stack_(stack),
+        base_(stack.size() - op.arguments),
+        called_ns_(timing() ? now_ns() : 0),
+        task_(new OperatorTask(op)) {}
 
   void make() {
     static thread_local std::string key_text;
@@ -28,7 +32,8 @@ class OperatorCall {
     auto signature = op_.signatures.of(key_text);
     const bool needs_layouts = op_.makes_tensors || !op_.out_arguments.empty();
     Stack returns;
-    if (op_.always_waits || (op_.waits_for_masks && mask_) || (needs_layouts && !signature->learned.load(std::memory_order_acquire)))
+    if (op_.always_waits || (op_.waits_for_masks && mask_) ||
+        (needs_layouts && !signature->learned.load(std::memory_order_acquire)))
       returns = wait_for_results(stream, *signature);
     else
       returns = queue(stream, *signature);
@@ -103,7 +108,8 @@ class OperatorCall {
   }
 
   void check_device(bool right, c10::Device other) const {
-    TORCH_CHECK(right, "Expected all tensors to be on the same device, but found at least two devices, npu:", device_ < 0 ? 0 : device_,
+    TORCH_CHECK(right,
+                "Expected all tensors to be on the same device, but found at least two devices, npu:", device_ < 0 ? 0 : device_,
                 " and ", other, "! (in ", op_.name, ")");
   }
 

@@ -81,9 +81,10 @@ void lstm_cell_backward(Stack& stack) {
   Tensor grad_cell = grad_hy * parts[3] * (1 - tanh_cy * tanh_cy);
   if (grad_cy.defined())
     grad_cell = grad_cell + grad_cy;
-  const Tensor grad_gates = at::cat({grad_cell * parts[2] * parts[0] * (1 - parts[0]), grad_cell * cx * parts[1] * (1 - parts[1]),
-                                     grad_cell * parts[0] * (1 - parts[2] * parts[2]), grad_hy * tanh_cy * parts[3] * (1 - parts[3])},
-                                    1);
+  const Tensor grad_gates = at::cat(
+      {grad_cell * parts[2] * parts[0] * (1 - parts[0]), grad_cell * cx * parts[1] * (1 - parts[1]),
+       grad_cell * parts[0] * (1 - parts[2] * parts[2]), grad_hy * tanh_cy * parts[3] * (1 - parts[3])},
+      1);
   const Tensor grad_cx = grad_cell * parts[1];
   stack = {grad_gates, grad_cx, with_bias ? grad_gates.sum(0) : Tensor()};
 }

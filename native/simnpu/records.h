@@ -14,7 +14,16 @@
 
 namespace simnpu {
 
-enum class TaskKind : uint8_t { kernel = 0, copy_h2d = 1, copy_d2h = 2, copy_d2d = 3, event_record = 4, event_wait = 5, collective = 6, mark = 7 };
+enum class TaskKind : uint8_t {
+  kernel = 0,
+  copy_h2d = 1,
+  copy_d2h = 2,
+  copy_d2d = 3,
+  event_record = 4,
+  event_wait = 5,
+  collective = 6,
+  mark = 7
+};
 
 constexpr uint8_t kTaskFailed = 1;  // the kernel threw; its fault surfaces at the next synchronisation
 constexpr uint8_t kTaskAwaited = 2;  // the host waited for it: data-dependent result, or first sight of a signature

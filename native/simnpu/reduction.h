@@ -11,7 +11,10 @@ class Reduction {
   explicit Reduction(const c10d::ReduceOp& wanted) {
     switch (static_cast<c10d::ReduceOp::RedOpType>(wanted)) {
       case c10d::ReduceOp::SUM: number = 0; break;
-      case c10d::ReduceOp::AVG: number = 0; average_ = true; break;
+      case c10d::ReduceOp::AVG:
+        number = 0;
+        average_ = true;
+        break;
       case c10d::ReduceOp::PRODUCT: number = 1; break;
       case c10d::ReduceOp::MAX: number = 2; break;
       case c10d::ReduceOp::MIN: number = 3; break;

@@ -143,8 +143,9 @@ bool in_forked_child() {
 }
 
 void check_not_forked() {
-  TORCH_CHECK(!in_forked_child(),
-              "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method");
+  TORCH_CHECK(
+      !in_forked_child(),
+      "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method");
 }
 
 // ---------------------------------------------------------------------------------------------------- task queue

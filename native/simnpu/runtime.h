@@ -193,7 +193,8 @@ class Event {
 // A runtime call that launches nothing, recorded from construction to destruction.
 class CallSpan {
  public:
-  CallSpan(Call call, int device, uint64_t value) : record_{recording() ? now_ns() : 0, 0, value, 0, call, static_cast<int16_t>(device)} {}
+  CallSpan(Call call, int device, uint64_t value)
+      : record_{recording() ? now_ns() : 0, 0, value, 0, call, static_cast<int16_t>(device)} {}
   ~CallSpan() {
     if (record_.start) {
       record_.end = now_ns();

@@ -64,7 +64,12 @@ class Key {
     raw(layout.strides.data(), layout.strides.size() * sizeof(int64_t));
   }
   void kind(const c10::IValue& value) {
-    mark(value.isDouble() ? 'd' : value.isInt() ? 'i' : value.isBool() ? 'b' : value.isNone() ? 'n' : value.isComplexDouble() ? 'c' : 'o');
+    mark(value.isDouble()          ? 'd'
+         : value.isInt()           ? 'i'
+         : value.isBool()          ? 'b'
+         : value.isNone()          ? 'n'
+         : value.isComplexDouble() ? 'c'
+                                   : 'o');
   }
   void value(const c10::IValue& value) {
     kind(value);

@@ -46,7 +46,8 @@ class StreamWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     std::lock_guard lock(mutex_);
     if (!future_) {
-      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{device()});
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         std::vector<c10::Device>{device()});
       const c10::StreamGuard on(c10::Stream(c10::Stream::UNSAFE, device(), stream_));
       future_->markCompleted(c10::IValue(outputs_));
     }

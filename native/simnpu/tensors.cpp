@@ -50,7 +50,9 @@ void set_kernel(TaskRecord& record, const at::Tensor& from, const at::Tensor& to
   record.kind = TaskKind::kernel;
   if (!timing() && settings().kernel_time <= 0)
     return;
-  const char* op = from.scalar_type() != to.scalar_type() ? "copy_cast" : from.is_contiguous() && to.is_contiguous() ? "copy" : "copy_strided";
+  const char* op = from.scalar_type() != to.scalar_type()       ? "copy_cast"
+                   : from.is_contiguous() && to.is_contiguous() ? "copy"
+                                                                : "copy_strided";
   static thread_local std::unordered_map<std::string, std::pair<uint32_t, int64_t>> known;
   KernelCall call{op, false, {layout_of(from)}, {layout_of(to)}};
   std::string key = op;
@@ -86,14 +88,19 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     alive_source = source.storage();
   if (!to_npu)
     alive_target = dst.storage();
-  auto task = make_task("copy", from_npu && to_npu ? TaskKind::copy_d2d : from_npu ? TaskKind::copy_d2h : TaskKind::copy_h2d,
-                        [from = ref_of(source), to = ref_of(dst), alive_source, alive_target] { cpu_view(to).copy_(cpu_view(from)); });
+  auto task = make_task(
+      "copy",
+      from_npu && to_npu ? TaskKind::copy_d2d
+      : from_npu         ? TaskKind::copy_d2h
+                         : TaskKind::copy_h2d,
+      [from = ref_of(source), to = ref_of(dst), alive_source, alive_target] { cpu_view(to).copy_(cpu_view(from)); });
   task->record.bytes = dst.nbytes();
   const bool within = from_npu && to_npu && self.device() == dst.device();
   if (within)
     set_kernel(task->record, self, dst);
   else if (settings().kernel_time > 0)
-    task->record.modelled_ns = static_cast<int64_t>((kCopyFixedNs + static_cast<double>(dst.nbytes()) / kCopyBytesPerNs) * settings().kernel_time);
+    task->record.modelled_ns = static_cast<int64_t>((kCopyFixedNs + static_cast<double>(dst.nbytes()) / kCopyBytesPerNs) *
+                                                    settings().kernel_time);
   const uint64_t ticket = stream.submit(std::move(task), called);
   if (from_npu && to_npu && !within) {  // the source must not be used again before it was read
     Event read;
@@ -134,7 +141,8 @@ at::Tensor as_strided(const at::Tensor& self, IntArrayRef sizes, IntArrayRef str
 const at::Tensor& resize_(const at::Tensor& self, IntArrayRef sizes, std::optional<at::MemoryFormat> format) {
   auto* tensor = self.unsafeGetTensorImpl();
   tensor->set_sizes_contiguous(sizes);
-  const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(), static_cast<size_t>(tensor->storage_offset()));
+  const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
+                                                                  static_cast<size_t>(tensor->storage_offset()));
   if (bytes > tensor->storage().nbytes())
     at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor->storage(), bytes);
   if (format)
@@ -168,8 +176,8 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }
 
 bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
-  return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() && self.storage_offset() == other.storage_offset() &&
-      self.sizes() == other.sizes() && self.strides() == other.strides();
+  return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
+         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() && self.strides() == other.strides();
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
@@ -177,8 +185,9 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 }
 
 // The CPU's own choice: its fused kernel is then one kernel here too, and the results are the same.
-int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask,
-                         double dropout, bool causal, std::optional<double> scale, bool grouped) {
+int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double> scale,
+                         bool grouped) {
   auto like = [](const at::Tensor& tensor) {
     return cpu_view(ref_of(tensor)).set_requires_grad(tensor.is_floating_point() && tensor.requires_grad());
   };

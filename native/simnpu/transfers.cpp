@@ -12,7 +12,8 @@ constexpr double kTaskWeight = 2048;  // what starting a copy takes
 
 class Plane {
  public:
-  Plane(const Exchange& exchange, int rank, int size, uint16_t number) : exchange_(exchange), rank_(rank), size_(size), number_(number) {}
+  Plane(const Exchange& exchange, int rank, int size, uint16_t number)
+      : exchange_(exchange), rank_(rank), size_(size), number_(number) {}
 
   void notify() {
     add(TransferKind::notify_record, 0, exchange_.peer).notify = notification(rank_, exchange_.peer);
@@ -139,7 +140,8 @@ std::vector<TransferRecord> transfers_of(const Plan& plan, int rank, int size, i
     if (with.peer >= 0) {
       plane.notify();
       plane.wait();
-      for (const auto& [kind, bytes] : {std::pair{TransferKind::reduce_inline, with.reduced}, std::pair{TransferKind::memcpy, with.copied}}) {
+      for (const auto& [kind, bytes] :
+           {std::pair{TransferKind::reduce_inline, with.reduced}, std::pair{TransferKind::memcpy, with.copied}}) {
         if (!bytes)
           continue;
         plane.move(kind, bytes);
