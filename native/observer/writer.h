@@ -351,9 +351,11 @@ class Writer {
   }
 
   void fixed_part(Reader& r, Op* op, Buffer& out) {
+    // The record is packed: std::max may not refer to a member of it.
+    const int64_t start = clock_.ns(op->start);
     OpRecord record;
-    record.start = clock_.ns(op->start);
-    record.end = std::max(record.start, clock_.ns(op->end.load(std::memory_order_relaxed)));
+    record.start = start;
+    record.end = std::max(start, clock_.ns(op->end.load(std::memory_order_relaxed)));
     record.sequence = op->sequence;
     record.process = process_;
     record.thread = r.thread;
