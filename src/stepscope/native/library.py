@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,11 @@ def _compilers() -> list[str]:
     return [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
 
 
+def _flags() -> tuple[str, ...]:
+    """Flags of the compiler; the user's own come last, so that they win."""
+    return (*_FLAGS, *shlex.split(os.environ.get("STEPSCOPE_CXXFLAGS", "")))
+
+
 def _cached(name: str, source: Path, compiler: str, trial: str, before_build: Callable[[], None] | None) -> Library | str:
     folder = cache_folder() / f"{name}-{_key(source, compiler)}"
     path, failed = folder / f"lib{name}.so", folder / "failed.txt"
@@ -124,7 +130,7 @@ def _key(source: Path, compiler: str) -> str:
 
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=_TRIAL_SECONDS).stdout
     digest = _digest(source)
-    facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _FLAGS)
+    facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _flags())
     digest.update(repr(facts).encode() + version)
     return digest.hexdigest()[:24]
 
@@ -166,7 +172,7 @@ def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: 
 
 def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
     """Compile the sources beside each other and link them; the compiler's complaint, or nothing."""
-    files, build = sorted(source.glob("*.cpp")), [compiler, *_FLAGS, *variant, *_torch_flags()]
+    files, build = sorted(source.glob("*.cpp")), [compiler, *_flags(), *variant, *_torch_flags()]
     if len(files) == 1:
         return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries()])
     unit = [word for word in build if word != "-shared" and not word.startswith("-Wl,")]
@@ -180,7 +186,9 @@ def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    # What is preloaded (a sanitizer, an allocator) is meant for the job and its trial, not for the compiler.
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, env=env, check=False)
     return "" if done.returncode == 0 else f"the compiler failed: {_tail(done.stderr)}"
 
 
