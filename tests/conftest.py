@@ -32,7 +32,7 @@ def golden() -> Path:
 
 
 @pytest.fixture
-def noting_tier(monkeypatch, tmp_path):
+def noting_tier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Calls of the tier that records for every profiler of the test; captures go below tmp_path."""
     from stepscope.collect import active, messages
     from stepscope.collect.tiers import choice as tiers

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
 from stepscope.tables import ALL_TABLES, Tables
@@ -9,7 +12,7 @@ from stepscope.tables import ALL_TABLES, Tables
 MAIN, WORKER, DEQUEUE = 1, 2, 9
 
 
-def rows(table: str, *records: dict[str, object]) -> pl.DataFrame:
+def rows(table: str, *records: Mapping[str, Any]) -> pl.DataFrame:
     schema = ALL_TABLES[table].schema
     return ALL_TABLES[table].conform(
         pl.DataFrame(list(records), schema={k: v for k, v in schema.items() if any(k in r for r in records)})
@@ -20,7 +23,7 @@ def op(name: str, start: int, end: int, tid: int = MAIN, **more: object) -> dict
     return {"pid": 7, "tid": tid, "start_ns": start, "end_ns": end, "name": name, **more}
 
 
-def ops(*records: dict[str, object]) -> pl.DataFrame:
+def ops(*records: Mapping[str, Any]) -> pl.DataFrame:
     ordered = sorted(records, key=lambda record: (record["start_ns"], -record["end_ns"]))
     return rows("ops", *ordered)
 
@@ -29,7 +32,7 @@ def task(start: int, end: int, **more: object) -> dict[str, object]:
     return {"device": 0, "stream": 2, "start_ns": start, "end_ns": end, "kind": "compute", "name": "MatMul", **more}
 
 
-def kernels(*records: dict[str, object]) -> pl.DataFrame:
+def kernels(*records: Mapping[str, Any]) -> pl.DataFrame:
     return rows("kernels", *records)
 
 
@@ -37,7 +40,7 @@ def collective(start: int, end: int, **more: object) -> dict[str, object]:
     return {"device": 0, "start_ns": start, "end_ns": end, "name": "hcom_allReduce__271_0_1", **more}
 
 
-def collectives(*records: dict[str, object]) -> pl.DataFrame:
+def collectives(*records: Mapping[str, Any]) -> pl.DataFrame:
     return rows("collectives", *records)
 
 
@@ -62,7 +65,7 @@ def api(start: int, end: int, connection: int, level: str = "node", name: str = 
     return {"pid": 7, "tid": tid, "start_ns": start, "end_ns": end, "level": level, "name": name, "connection_id": connection}
 
 
-def api_calls(*records: dict[str, object]) -> pl.DataFrame:
+def api_calls(*records: Mapping[str, Any]) -> pl.DataFrame:
     return rows("api_calls", *records)
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 OP_RANGE_PLAIN = bytes.fromhex(
@@ -137,7 +139,7 @@ def mark(category: int, time: int, tid: int, correlation: int = 0, name: str = "
 
 def vector() -> dict[str, pl.DataFrame]:
     """The golden capture: the examples together, with the marks and the free that complete them (14)."""
-    rows = {
+    rows: dict[str, Any] = {
         "op_range": EXAMPLES["op_range_full"][2],
         "op_mark": [
             mark(0, BASE + 100_000, PID),

@@ -6,10 +6,12 @@ import functools
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -30,11 +32,11 @@ def reason_without_device() -> str | None:
     return found if isinstance(found, str) else None
 
 
-def on_npu(test):
+def on_npu(test: Callable[..., None]) -> Callable[..., None]:
     """Run the test function in the process that has the device."""
 
     @functools.wraps(test)
-    def run(**arguments):
+    def run(**arguments: Any) -> None:
         global _pool
         reason = reason_without_device()
         if reason:
@@ -61,7 +63,7 @@ def module_of(file: str) -> ModuleType:
     return module
 
 
-def _call(file: str, name: str, arguments: dict) -> None:
+def _call(file: str, name: str, arguments: dict[str, Any]) -> None:
     import torch
 
     from stepscope import simnpu

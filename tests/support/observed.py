@@ -25,7 +25,7 @@ def the_observer() -> Observer:
     return found
 
 
-def observed(folder: Path, work: Callable[[], Any], **options: bool | int) -> tuple[dict[str, pl.DataFrame], StopReport]:
+def observed(folder: Path, work: Callable[[], Any], **options: Any) -> tuple[dict[str, pl.DataFrame], StopReport]:
     """Record `work` and read the files back; they must be without a fault."""
     observer = the_observer()
     folder.mkdir(exist_ok=True)

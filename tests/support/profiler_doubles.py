@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 from stepscope.collect.tiers.choice import TierReport
 
 
@@ -12,56 +16,56 @@ class NotingTier:
     streams = True
     stops_anywhere = True
 
-    def __init__(self, calls):
+    def __init__(self, calls: list[str]) -> None:
         self.calls = calls
-        self.folder = None
+        self.folder: Path | None = None
 
-    def prepare(self, capture):
+    def prepare(self, capture: Path) -> None:
         if self.folder is None:
             self.folder = capture
             (capture / "FRAMEWORK").mkdir(mode=0o750, exist_ok=True)
             self.calls.append("prepare")
 
-    def start(self):
+    def start(self) -> None:
         self.calls.append("start")
 
-    def stop(self):
+    def stop(self) -> TierReport:
         self.calls.append("stop")
         return TierReport()
 
-    def silence(self):
+    def silence(self) -> None:
         self.calls.append("silence")
 
-    def discard(self):
+    def discard(self) -> None:
         self.calls.append("discard")
 
-    def push(self, name):
+    def push(self, name: str) -> None:
         self.calls.append(f"push {name}")
 
-    def pop(self):
+    def pop(self) -> None:
         self.calls.append("pop")
 
-    def enable_child_thread(self, switches):
+    def enable_child_thread(self, switches: Any) -> None:
         self.calls.append(f"enable {switches.with_modules}")
 
-    def disable_child_thread(self):
+    def disable_child_thread(self) -> None:
         self.calls.append("disable")
 
 
 class NotingRecording:
     """In the place of `prof.prof_if`: notes the primitives that the state machine calls."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: Any) -> None:
         self.settings = settings
-        self.calls = []
+        self.calls: list[str] = []
         self.prof_path = "/capture"
         self.recording = False
         self.trace_id = ""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *arguments: self.calls.append(" ".join([name, *map(str, arguments)]))
 
-    def primitives(self):
+    def primitives(self) -> list[str]:
         return [call for call in self.calls if call.split()[0] not in ("push_step", "pop_step", "heed_limit")]

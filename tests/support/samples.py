@@ -90,9 +90,9 @@ def output(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def run(folder: Path, code: str, *arguments: str, before: str = "", after: str = "", **environment: str) -> str:
+def run(folder: Path, code: str, *arguments: str, before: str = "", after: str = "", devices: int = 2, **environment: str) -> str:
     """Run a sample on the simulated NPU; its output."""
-    return output(start(folder, write(folder, code, before=before, after=after), *arguments, **environment))
+    return output(start(folder, write(folder, code, before=before, after=after), *arguments, devices=devices, **environment))
 
 
 def captures(folder: Path) -> list[Path]:

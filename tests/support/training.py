@@ -51,10 +51,10 @@ def results(capture: Path) -> set[str]:
     return {path.name for path in (capture / "ASCEND_PROFILER_OUTPUT").iterdir()}
 
 
-def counted(capture) -> Counter:
+def counted(capture: Path) -> Counter[str]:
     """Ranges and launches of a graph's kernels, read from the file in plain Python (docs/formats/mindspore.md 7.1, 7.2)."""
     data = (capture / "FRAMEWORK" / "mindspore.op_range").read_bytes()
-    found: Counter = Counter()
+    found: Counter[str] = Counter()
     at = 0
     while at < len(data):
         _, length = struct.unpack_from("<HI", data, at)

@@ -9,9 +9,10 @@ import json
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from werkzeug.test import Client
+from werkzeug.test import Client, TestResponse
 
 from stepscope.web.app import App
 from stepscope.web.catalogue import Catalogue
@@ -27,18 +28,18 @@ class Viewer:
         self.catalogue = Catalogue(roots)
         self.client = Client(App(self.catalogue))
 
-    def get(self, path: str, **query):
+    def get(self, path: str, **query: Any) -> Any:
         answer = self.client.get(f"/api/v1/{path}", query_string={"wait": 30, **query})
         assert answer.status_code == 200, answer.text
         return answer.json
 
-    def rows(self, path: str, **query) -> list[dict]:
+    def rows(self, path: str, **query: Any) -> list[dict[str, Any]]:
         page = self.get(path, limit=20000, **query)
         assert page["filtered"] == len(page["rows"])
         keys = [column["name"] for column in page["columns"]]
         return [dict(zip(keys, row, strict=True)) for row in page["rows"]]
 
-    def post(self, path: str, body, **query):
+    def post(self, path: str, body: object, **query: Any) -> TestResponse:
         return self.client.post(f"/api/v1/{path}", json=body, query_string={"wait": 30, **query})
 
 
@@ -53,12 +54,12 @@ def table(path: Path) -> tuple[dict[str, str], ...]:
 
 
 @cache
-def timeline(path: Path) -> tuple[dict, ...]:
+def timeline(path: Path) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(path.read_bytes()))
 
 
 @cache
-def kineto(path: Path) -> tuple[dict, ...]:
+def kineto(path: Path) -> tuple[dict[str, Any], ...]:
     with gzip.open(path) as file:
         return tuple(json.load(file)["traceEvents"])
 
