@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all their own set-up in .venv on a fresh machine.
+# `make help` lists the targets; each does its own set-up in .venv on a fresh machine.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,9 +6,13 @@ TORCH  := 2.13.0
 # MindSpore needs an older numpy, so it has an environment of its own.
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
+CPP            := $(wildcard native/*/*.cpp native/*/*.h)
 
-.PHONY: demo test environments check bench docs web browser wheel clean
+.PHONY: help demo quick test environments check fmt hooks sanitize news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	@echo "setting up $(VENV) (once) ..."
@@ -40,23 +44,36 @@ $(MINDSPORE_VENV)/ready: pyproject.toml
 	elif [ -n "$$CI" ]; then echo "CI must run the tests with MindSpore $(MINDSPORE)" >&2; exit 1; \
 	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) is not to be had here: its tests are skipped"; fi
 
-demo: $(VENV)/native $(VENV)/simnpu
+demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, say where they went (default)
 	@$(BIN)/python examples/demo.py
 
-check: $(VENV)/core
+check: $(VENV)/core ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
+
+fmt: $(VENV)/core ## put Python and C++ into the project's style
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
+
+hooks: $(VENV)/core ## check style and types of what is changed before each commit
+	$(BIN)/pre-commit install
+
+quick: check ## style, types and the fast unit tests
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
 # Side by side, since most of it waits for the network.
 environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 
-test: check
+test: check ## everything: style, types, the whole suite with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
+	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The page; its build is committed, so that users need no Node.
-web: web/node_modules/.package-lock.json
+web: web/node_modules/.package-lock.json ## rebuild the page into src/stepscope/web/static
 	cd web && npm run build
 
 web/node_modules/.package-lock.json: web/package-lock.json
@@ -72,11 +89,15 @@ browser:
 	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver > /dev/null; \
 	  } || [ -z "$$CI" ] || { echo "CI must run the browser tests: install chromium and chromium-driver" >&2; exit 1; }
 
-bench: $(VENV)/core
+# Needs gcc with its sanitizers; the libraries are built into a cache of their own.
+sanitize: $(VENV)/native $(VENV)/simnpu ## the native libraries under ASan with UBSan, then under TSan
+	$(BIN)/python native/sanitizers/run.py address thread
+
+bench: $(VENV)/core ## time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
 
 # For this machine's kind and torch $(TORCH); with other versions of torch it compiles the sources inside on first use.
-wheel: $(VENV)/native $(VENV)/simnpu
+wheel: $(VENV)/native $(VENV)/simnpu ## a wheel with the compiled libraries, in dist/
 	@rm -rf src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.collect --into src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.simnpu --into src/stepscope/native/prebuilt
@@ -84,8 +105,11 @@ wheel: $(VENV)/native $(VENV)/simnpu
 	@rm -rf src/stepscope/native/prebuilt
 	@ls dist
 
-docs: $(VENV)/core
+docs: $(VENV)/core ## generate the pages that are made from the code
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 
-clean:
+news: $(VENV)/core ## show the changes since the last release
+	$(BIN)/towncrier build --draft --version next
+
+clean: ## remove environments and generated data
 	rm -rf $(VENV) $(MINDSPORE_VENV) demo-run bench-data web/node_modules
