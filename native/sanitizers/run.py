@@ -18,7 +18,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "sanitized"
 # For each library the tests that work it hardest: threads that come and go, limits, faults; streams, events, collectives.
-TESTS = ("test_observer.py", "test_observer_faults.py", "test_simnpu_device.py", "test_simnpu_streams.py", "test_simnpu_collectives.py")
+TESTS = (
+    "test_observer.py",
+    "test_observer_faults.py",
+    "test_simnpu_device.py",
+    "test_simnpu_streams.py",
+    "test_simnpu_collectives.py",
+)
 # It measures the memory of the process, which a sanitizer multiplies.
 LEFT_OUT = ("test_memory_stays_bounded",)
 
