@@ -91,7 +91,7 @@ browser:
 
 # Needs gcc with its sanitizers; the libraries are built into a cache of their own.
 sanitize: $(VENV)/native $(VENV)/simnpu ## the native libraries under ASan with UBSan, then under TSan
-	$(BIN)/python native/sanitizers/run.py address thread
+	$(BIN)/python tests/sanitizers/run.py address thread
 
 bench: $(VENV)/core ## time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)

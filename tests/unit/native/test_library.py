@@ -47,6 +47,17 @@ def test_built_once_and_kept(compiler):
     assert stat.S_IMODE(first.path.parent.stat().st_mode) == 0o700
 
 
+def test_flags_of_the_user_come_last_and_make_another_library(compiler, monkeypatch):
+    compiler('touch "$2"')
+    plain = find_library("observer", "")
+    monkeypatch.setenv("STEPSCOPE_CXXFLAGS", "-g -fsanitize=address")
+    other = find_library("observer", "")
+    assert isinstance(plain, Library)
+    assert isinstance(other, Library)
+    assert plain.path != other.path
+    assert library._flags()[-2:] == ("-g", "-fsanitize=address")
+
+
 def test_units_are_compiled_each_and_then_linked(compiler, monkeypatch, tmp_path):
     for name in ("one.cpp", "two.cpp", "shared.h"):
         (tmp_path / name).touch()

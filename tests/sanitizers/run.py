@@ -19,11 +19,11 @@ ROOT = HERE.parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "sanitized"
 # For each library the tests that work it hardest: threads that come and go, limits, faults; streams, events, collectives.
 TESTS = (
-    "test_observer.py",
-    "test_observer_faults.py",
-    "test_simnpu_device.py",
-    "test_simnpu_streams.py",
-    "test_simnpu_collectives.py",
+    "tests/unit/collect/tiers/test_observer.py",
+    "tests/faults/test_observer_faults.py",
+    "tests/unit/simnpu/test_device.py",
+    "tests/unit/simnpu/test_streams.py",
+    "tests/unit/simnpu/test_collectives.py",
 )
 # It measures the memory of the process, which a sanitizer multiplies.
 LEFT_OUT = ("test_memory_stays_bounded",)
@@ -68,12 +68,11 @@ def run(name: str, arguments: list[str]) -> int:
         **sanitizer.options,
         "STEPSCOPE_CXXFLAGS": sanitizer.flags,
         "XDG_CACHE_HOME": str(CACHE),
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+        "PYTHONPATH": str(ROOT / "src"),
         # libstdc++ too: the runtime looks for what it replaces in it when the process starts.
         "LD_PRELOAD": f"{_library(sanitizer.runtime)} {_library('libstdc++.so')}",
     }
-    files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if path.name in TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS]
     command += ["-k", " and ".join(f"not {test}" for test in LEFT_OUT), *arguments]
     print(f"{name}: {' '.join(command)}", flush=True)
     # Without it the kernel may place the program where the shadow memory of the sanitizer belongs.
