@@ -14,7 +14,8 @@ from stepscope.analysis.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwi
 from stepscope.tables import TEXT, Tables, lost
 
 __all__ = [
-    "LARGE_PACKET_MB", "TRANSPORTS", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives", "times", "totals",
+    "LARGE_PACKET_MB", "TRANSPORTS", "link_matrix", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives", "times",
+    "totals",
 ]  # fmt: skip
 
 _P2P = "^(?i)hcom_(send|receive|batchsendrecv)"
@@ -192,3 +193,11 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
         .sort("call", pl.col("tag").replace_strict(order, return_dtype=pl.Int8), "line", maintain_order=True)
         .select(shown)
     )
+
+
+def link_matrix(tables: Tables) -> pl.DataFrame:
+    """`matrix_tags` of the capture's own operators; without their links what communication_matrix.json said of them."""
+    tables = of_tables(tables)
+    if tables.collective_links.height or not tables.link_extremes.height:
+        return matrix_tags(stepped(tables, "collective_links"))
+    return tables.link_extremes

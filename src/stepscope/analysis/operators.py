@@ -55,17 +55,29 @@ def operator_details(tables: Tables) -> pl.DataFrame:
     return pl.concat([named, operator_times(tables)], how="horizontal").filter(~is_step())
 
 
+def operator_calls(tables: Tables) -> pl.DataFrame:
+    """One row per call in order of start: columns of `operator_details`, `outer` (not inside a call of the same name), `start_ns`.
+
+    Where the calls themselves are gone, what operator_details.csv says of them (table `op_times`): `op` and `start_ns` are
+    null, and every call counts as outer, because the file does not say which call is inside another.
+    """
+    if tables.ops.height or not tables.op_times.height:
+        rows = operator_details(tables)
+        outer = pl.Series(outermost(tables.ops)).gather(rows["op"])
+        return rows.with_columns(outer=outer, start_ns=tables.ops["start_ns"].gather(rows["op"]))
+    unknown = pl.lit(None, pl.Int64)
+    return tables.op_times.select(unknown.alias("op"), pl.all(), outer=pl.lit(True), start_ns=unknown)
+
+
 def operator_summary(tables: Tables) -> pl.DataFrame:
     """One row per operator name, most device time first, then most host time.
 
     Columns: name, calls, host_self_ns, host_total_ns, device_self_ns, device_total_ns, host_share, device_share. Totals
     leave out calls inside a call of the same name. Shares are of the self times of all operators.
     """
-    named = pl.concat([tables.ops.select("name"), operator_times(tables)], how="horizontal")
-    named = named.with_columns(outermost=pl.Series(outermost(tables.ops))).filter(~is_step())
     self_times = pl.col("host_self_ns", "device_self_ns").sum()
-    totals = pl.col("host_total_ns", "device_total_ns").filter("outermost").sum()
-    summed = named.group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"), self_times, totals)
+    totals = pl.col("host_total_ns", "device_total_ns").filter("outer").sum()
+    summed = operator_calls(tables).group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"), self_times, totals)
     shares = [(pl.col(f"{side}_self_ns") / pl.col(f"{side}_self_ns").sum()).alias(f"{side}_share") for side in ("host", "device")]
     columns = ["name", "calls", "host_self_ns", "host_total_ns", "device_self_ns", "device_total_ns"]
     ordered = summed.sort("device_self_ns", "host_self_ns", pl.col("name").cast(pl.String), descending=[True, True, False])

@@ -32,9 +32,10 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
     """What kernel_details.csv lists: computing kernels and communication operators, by device and start.
 
     Columns: table (kernels or collectives), row (there), device, start_ns, end_ns, duration_ns, wait_ns, step. `wait_ns` is
-    the gap to the row before on the same device, 0 when they overlap. `step` is the step on whose device range it starts.
+    the gap to the row before on the same device, 0 when they overlap. `step` is the step on whose device range it starts, or
+    what the source says where no step has such a range.
     """
-    columns = [pl.col("row").cast(pl.Int64), pl.col("device", "start_ns", "end_ns", "duration_ns")]
+    columns = [pl.col("row").cast(pl.Int64), pl.col("device", "start_ns", "end_ns", "duration_ns", "step")]
     kernels = tables.kernels.with_row_index("row").filter(_is_row())
     collectives = tables.collectives.with_row_index("row")
     rows = pl.concat(
@@ -44,8 +45,9 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
         ]
     ).sort("device", "start_ns", maintain_order=True)
     ranges = tables.steps.select(start_ns="device_start_ns", end_ns="device_end_ns")
-    steps = tables.steps["step"].gather(step_of(rows["start_ns"], ranges))
-    return rows.with_columns(_length(), wait_ns=waits(), step=steps)
+    if ranges["start_ns"].count():
+        rows = rows.with_columns(step=tables.steps["step"].gather(step_of(rows["start_ns"], ranges)))
+    return rows.with_columns(_length(), wait_ns=waits())
 
 
 def with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ step that reached the device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -17,6 +18,66 @@ from stepscope.tables import Tables
 
 RECEIVE = "hcom_receive"
 KEY = ("device", "row")
+VALUES = (
+    "computing_ns", "not_overlapped_ns", "overlapped_ns", "communication_ns", "free_ns", "stage_ns", "bubble_ns",
+    "not_overlapped_except_receive_ns", "preparing_ns",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Where the time of all devices went, summed over their steps (of the whole capture where it has none).
+
+    What a step took on a device is computing + exposed communication + free: the shares are parts of that sum, as every
+    reader of step_trace_time.csv would work them out. Free reaches as far as the capture's own generation has it
+    (`overlap.device_layers`), and what lies outside all steps counts nowhere.
+    """
+
+    rows: int  # steps, once for each device
+    computing_ns: float
+    exposed_ns: float
+    overlapped_ns: float
+    free_ns: float
+
+    @property
+    def whole_ns(self) -> float:
+        return self.computing_ns + self.exposed_ns + self.free_ns
+
+    @property
+    def communication_ns(self) -> float:
+        return self.exposed_ns + self.overlapped_ns
+
+    def share(self, part_ns: float) -> float:
+        return part_ns / self.whole_ns if self.whole_ns else 0.0
+
+    @property
+    def exposed_share(self) -> float:
+        """Exposed (non-overlapped) communication as a part of step time."""
+        return self.share(self.exposed_ns)
+
+
+def device_time(tables: Tables) -> DeviceTime:
+    """The sums over `step_times`."""
+    rows = step_times(tables)
+    names = ("computing_ns", "not_overlapped_ns", "overlapped_ns", "free_ns")
+    took = pl.sum_horizontal("computing_ns", "not_overlapped_ns", "free_ns")
+    return DeviceTime(rows.filter(took > 0).height, *(float(rows[name].sum()) for name in names))
+
+
+def step_times(tables: Tables) -> pl.DataFrame:
+    """Where the time of each step went on each device: columns of `step_trace_time`, values as floats.
+
+    Computed from the device's own events. The vendor's figures (table `step_times`) stand in where the steps have no
+    range on a device: the timeline that would give it is missing. Empty when nothing is known of a device.
+    """
+    reached = tables.steps["device_start_ns"].count() > 0
+    if tables.step_times.height and not reached:
+        rows = tables.step_times
+    elif tables.kernels.height or tables.collectives.height:
+        rows = step_trace_time(tables)
+    else:
+        rows = tables.step_times
+    return rows.select(pl.col("device").cast(pl.Int64), "step", pl.col(VALUES).cast(pl.Float64))
 
 
 def step_trace_time(tables: Tables, *, whole_device: bool | None = None) -> pl.DataFrame:

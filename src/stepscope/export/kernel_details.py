@@ -36,7 +36,7 @@ def _write(tables: Tables, folder: Path, *, level: str, mindspore: bool = False)
         tables.kernel_metrics,
         aic_metrics=tables.facts.aic_metrics,
         level=level,
-        with_steps=tables.steps["device_start_ns"].count() > 0,
+        with_steps=tables.steps["device_start_ns"].count() > 0 or listed["step"].count() > 0,
         mindspore=mindspore,
     )
 

@@ -14,8 +14,11 @@ from stepscope.tables.facts import Facts
 from stepscope.tables.host import HOST_TABLES
 from stepscope.tables.memory import MEMORY_TABLES
 from stepscope.tables.schema import Table
+from stepscope.tables.vendor_figures import VENDOR_TABLES
 
-ALL_TABLES: dict[str, Table] = {table.name: table for table in (*HOST_TABLES, *DEVICE_TABLES, *MEMORY_TABLES, *FACT_TABLES)}
+ALL_TABLES: dict[str, Table] = {
+    table.name: table for table in (*HOST_TABLES, *DEVICE_TABLES, *MEMORY_TABLES, *VENDOR_TABLES, *FACT_TABLES)
+}
 
 
 class Tables(Mapping[str, pl.DataFrame]):

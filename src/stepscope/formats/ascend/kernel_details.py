@@ -52,8 +52,8 @@ COLUMNS = (
 )
 TITLES = titles(COLUMNS)
 
-# Steps and waits are found again from steps and spans.
-_READ = without(COLUMNS, "step", "wait_ns")
+# Waits are found again from spans; the step is kept of rows that no timeline has: the others fall into its steps.
+_READ = without(COLUMNS, "wait_ns")
 _SHORT = select(COLUMNS, ("name", "op_type", "core", "start_ns", "duration_ns", "wait_ns", "block_num"))
 _METRIC_COLUMNS = Further(is_metric, to_canonical)
 _FIXED_METRICS = ("cube_utilization(%)",)

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend import hardware, kernel_details, matching, memory, task_time
-from stepscope.formats.ascend.communication.read import Recorded, placed, recorded
+from stepscope.formats.ascend import hardware, kernel_details, matching, memory, operator_details, step_trace_time, task_time
+from stepscope.formats.ascend.communication.read import Recorded, placed, read_extremes, recorded
 from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES, Tables, lost
 
@@ -26,11 +26,12 @@ class ParsedFiles:
     timeline: tuple[Path, ...] = ()
     csv: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     communication: Path | None = None
-    matrix: Path | None = None
+    matrix: Path | None = None  # links of single operators
+    extremes: Path | None = None  # links of the fastest, middle and slowest operators
     device: int | None = None  # the only device of the capture, where the files need not say it
 
     def any(self) -> bool:
-        return bool(self.timeline or self.communication or any(self.csv.values()))
+        return bool(self.timeline or self.communication or self.extremes or any(self.csv.values()))
 
     def of(self, name: str) -> tuple[Path, ...]:
         return self.csv.get(name, ())
@@ -56,6 +57,7 @@ def read_parsed(files: ParsedFiles) -> Parsed:
         rows = beside.submit(kernel_details.read, files.of("op_summary"), quality=of_kernels)
         communication = beside.submit(recorded, files.communication, files.matrix)
         frames, devices, generation = _timeline(files.timeline, quality)
+    has_events = any(_table(frames, name).height for name in ("ops", "kernels", "collectives"))
     device = files.device if files.device is not None else _single(devices)
     frames = _with_memory(frames, files, device, quality)
     device = device if device is not None else _single(_devices_of(frames))
@@ -63,6 +65,7 @@ def read_parsed(files: ParsedFiles) -> Parsed:
     quality += of_kernels
     frames = _with_communication(frames, communication.result(), quality)
     frames = _with_hardware(frames, files, device, quality)
+    frames = _with_figures(frames, files, quality, has_events=has_events)
     found = {name: frame for name, frame in frames.items() if frame.height}
     losses = pl.concat([ALL_TABLES["quality"].empty(), *quality])
     if not found:
@@ -151,6 +154,21 @@ def _with_hardware(
     }
 
 
+def _with_figures(
+    frames: dict[str, pl.DataFrame], files: ParsedFiles, quality: Quality, *, has_events: bool
+) -> dict[str, pl.DataFrame]:
+    """What the vendor's analysis says of events that are not there."""
+    operators = () if _table(frames, "ops").height else files.of("operator_details")
+    steps = () if has_events else files.of("step_trace_time")
+    has_links = _table(frames, "transfers").height or _table(frames, "collective_links").height
+    return {
+        **frames,
+        "op_times": operator_details.read(operators, quality=quality),
+        "step_times": step_trace_time.read(steps, quality=quality),
+        "link_extremes": read_extremes(None if has_links else files.extremes, quality=quality),
+    }
+
+
 def _table(frames: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
     return frames[name] if name in frames else ALL_TABLES[name].empty()
 
@@ -168,5 +186,5 @@ def _all_paths(files: ParsedFiles) -> list[Path]:
     return [
         *files.timeline,
         *(path for paths in files.csv.values() for path in paths),
-        *filter(None, (files.communication, files.matrix)),
+        *filter(None, (files.communication, files.matrix, files.extremes)),
     ]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text files of ASCEND_PROFILER_OUTPUT, layout generations G1 to G3 (outputs.md 0).
 
-op_statistic, api_statistic, operator_details and step_trace_time are views of the others and are not read.
+op_statistic and api_statistic are views of the others and are not read; operator_details, step_trace_time and
+communication_matrix count only where the events they were made of are missing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from stepscope.tables import Facts, Tables
 _CSV = {
     "kernel_details": "op_summary",
     "task_time": "task_time",
+    "operator_details": "operator_details",
+    "step_trace_time": "step_trace_time",
     "memory_record": "memory_record",
     "operator_memory": "operator_memory",
     "npu_module_mem": "npu_module_mem",
@@ -65,11 +68,12 @@ def _tables(files: ParsedFiles, facts: Facts) -> Tables:
 
 
 def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
-    # The matrix of this folder holds extremes and sums of many operators, not single ones (outputs.md 9.3).
     return ParsedFiles(
         timeline=_existing(output / "trace_view.json"),
         csv={kind: _existing(output / f"{name}.csv") for name, kind in _CSV.items()},
         communication=next(iter(_existing(output / "communication.json")), None),
+        # The matrix of this folder holds extremes and sums of many operators, not single ones (outputs.md 9.3).
+        extremes=next(iter(_existing(output / "communication_matrix.json")), None),
         device=device,
     )
 

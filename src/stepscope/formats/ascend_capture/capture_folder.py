@@ -17,6 +17,7 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 _OF_FRAMEWORK = re.compile(r".*_ascend_(pt|ms)|profiler_(info|metadata).*\.json")  # what a framework's profiler leaves
 _TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
+_FIGURE_SIGNS = ("step_trace_time.csv", "communication_matrix.json")  # figures without events: a database says more
 _SUFFIX = re.compile(r"_ascend_(pt|ms)$")
 _NUMBERED = re.compile(r"(?P<worker>.+)_(?P<span>\d+(?:\.\d+)?)")
 _INFO = re.compile(r"profiler_info_(\d+)\.json")
@@ -24,7 +25,8 @@ _INFO = re.compile(r"profiler_info_(\d+)\.json")
 
 def has_text(files: CaptureFiles) -> bool:
     output = files.output
-    return output is not None and any((output / name).is_file() for name in _TEXT_SIGNS)
+    signs = _TEXT_SIGNS if files.databases else (*_TEXT_SIGNS, *_FIGURE_SIGNS)
+    return output is not None and any((output / name).is_file() for name in signs)
 
 
 def choose(files: CaptureFiles, source: str) -> str:

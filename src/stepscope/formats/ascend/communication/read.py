@@ -19,6 +19,7 @@ from stepscope.formats.ascend.communication import keys
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 TIMES, PACKETS, LINKS = ALL_TABLES["collective_times"], ALL_TABLES["collective_packets"], ALL_TABLES["collective_links"]
+EXTREMES = ALL_TABLES["link_extremes"]
 
 # As the vendor writes a transport that was not used; what differs is looked at more closely.
 _UNUSED = {**dict.fromkeys(keys.PACKETS.values(), 0), keys.SIZES: {}}
@@ -73,6 +74,35 @@ def placed(found: Recorded, collectives: pl.DataFrame, *, quality: list[pl.DataF
         _with_groups(collectives, places),
         *(table.conform(frame) for table, frame in zip((TIMES, PACKETS, LINKS), joined, strict=True)),
     )
+
+
+def read_extremes(matrix: Path | None, *, quality: list[pl.DataFrame]) -> pl.DataFrame:
+    """Table `link_extremes` from the communication_matrix.json of a parsed output."""
+    found: list[tuple[Any, ...]] = []
+    links: list[Mapping[str, Any]] = []
+    for step, kinds in _load(matrix, quality).items():
+        for kind in keys.KINDS:
+            for operators, pairs in _object(_as_object(kinds), kind).items():
+                name, _, group = operators.partition("@")
+                operator_type, _, tag = name.rpartition("-")
+                for pair, values in _as_object(pairs).items():
+                    source, _, target = pair.partition("-")
+                    if source.isdecimal() and target.isdecimal() and isinstance(values, dict):
+                        said = [values.get(key) for key in (keys.TRANSPORT, keys.OP_NAME)]
+                        found.append((step, kind, operator_type, tag, group, int(source), int(target), *map(_word, said)))
+                        links.append(values)
+    columns = ("step", "kind", "operator_type", "tag", "group", "src_rank", "dst_rank", "transport", "op_name")
+    schema = {name: pl.Int64() if name.endswith("rank") else pl.String() for name in columns}
+    rows = pl.DataFrame(found, schema=schema, orient="row").with_columns(_columns(links, keys.LINK))
+    return EXTREMES.conform(rows)
+
+
+def _as_object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _load(path: Path | None, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
@@ -213,8 +243,7 @@ def _numbers(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = parent.get(key)
-    return value if isinstance(value, dict) else {}
+    return _as_object(parent.get(key))
 
 
 def _number(value: Any) -> float | None:
