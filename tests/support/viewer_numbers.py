@@ -68,6 +68,15 @@ def ns(text: str | float) -> int:
     return int(Decimal(str(text).strip()) * 1000)
 
 
+def step_time(row: dict[str, str], title: str) -> Any:
+    """A value of step_trace_time.csv, as near as the file itself is to the events.
+
+    It is made of floats: moments since 1970 are off by up to a quarter of a microsecond, and sums of a few hundred spans by
+    the parts of a nanosecond that each has.
+    """
+    return pytest.approx(float(row[title]), abs=0.5 if title in ("Stage", "Preparing") else 0.03)
+
+
 def where(level: str, rank: int) -> dict[str, str]:
     return {"run": level, "worker": f"worker{rank}", "span": "1"}
 

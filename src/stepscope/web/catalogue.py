@@ -21,7 +21,7 @@ from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import Found, discover, layouts, natural, shown_path
-from stepscope.web.loaded import SHOWN_FILES, LoadedCapture, open_capture
+from stepscope.web.loaded import LoadedCapture, open_capture
 from stepscope.web.problems import Problem
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.view_list import in_order, views_by_files, views_of
@@ -318,12 +318,10 @@ def data_version(found: Found) -> str:
 
 
 def _sources(found: Found) -> list[Path]:
-    output = found.files.output
-    beside = [output / name for name in SHOWN_FILES if (output / name).is_file()] if output else []
     try:
-        return [*{*Capture(found.files).source_files(), *beside}]
+        return Capture(found.files).source_files()
     except CaptureError:
-        return beside
+        return []
 
 
 def _instead(root: Path) -> str:

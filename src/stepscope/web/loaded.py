@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from stepscope.analysis.link.call_stacks import stacks
 from stepscope.capture import Capture
-from stepscope.errors import CaptureError
 from stepscope.formats.reader import CaptureFiles
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables
 from stepscope.tables.store import store_folder
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.timeline.index import TraceIndex
@@ -22,8 +21,6 @@ from stepscope.web.timeline.index import TraceIndex
 Kept = TypeVar("Kept")
 Progress = Callable[[str, float], None]
 
-# What a parsed folder may hold that views show although no table is made of it.
-SHOWN_FILES = ("operator_details.csv", "step_trace_time.csv", "communication_matrix.json")
 _STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7))
 
 
@@ -125,17 +122,8 @@ def trace_folder(capture: Path) -> Path:
 
 
 def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
-    try:
-        capture = Capture(files)
-        return _with_stacks(capture.load(lambda stage: progress(stage, _fraction(stage)))), capture.source_files()
-    except CaptureError as problem:
-        # Files that are views of others are not read into tables, but can be shown as they are.
-        there = [files.output / name for name in SHOWN_FILES if (files.output / name).is_file()] if files.output else []
-        if not there:
-            raise
-        return Tables({"meta": Facts(source="ascend_text", device_kind="npu").table()}).with_quality(
-            lost(str(files.output), problem.what, 1, problem.cause or "")
-        ), there
+    capture = Capture(files)
+    return _with_stacks(capture.load(lambda stage: progress(stage, _fraction(stage)))), capture.source_files()
 
 
 def _with_stacks(tables: Tables) -> Tables:

@@ -48,13 +48,9 @@ def views_of(opened: LoadedCapture) -> list[str]:
     """The views for which a capture has data."""
     tables = opened.tables
     there = {
-        "Overview": bool(
-            tables.steps.height or opened.has_device or opened.output_file("step_trace_time.csv") or tables.ops.height
-        ),
-        "Operator": bool(tables.ops.height or opened.output_file("operator_details.csv")),
-        _KERNELS.get(opened.kind, "GPU Kernel"): bool(
-            opened.has_device or opened.output_file("kernel_details.csv") if opened.is_npu else tables.kernels.height
-        ),
+        "Overview": bool(tables.steps.height or opened.has_device or tables.step_times.height or tables.ops.height),
+        "Operator": bool(tables.ops.height or tables.op_times.height),
+        _KERNELS.get(opened.kind, "GPU Kernel"): bool(opened.has_device if opened.is_npu else tables.kernels.height),
         "Trace": bool(opened.trace.count or len(opened.trace.samples["time"])),
         "Memory": bool(
             tables.memory_events.height
@@ -65,7 +61,7 @@ def views_of(opened: LoadedCapture) -> list[str]:
             tables.collective_times.height
             or tables.collective_links.height
             or (opened.is_npu and tables.transfers.height)
-            or opened.output_file("communication_matrix.json")
+            or tables.link_extremes.height
         ),
         "Module": bool(tables.python_calls.filter(pl.col("kind") == "module").height or tables.ops["modules"].count()),
         "Flame": bool(tables.ops.height or tables.python_calls.height),

@@ -7,82 +7,66 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import orjson
 import polars as pl
 
-from stepscope.export.communication_json import communication_json, communication_matrix_json
+from stepscope.analysis.communication import link_matrix
+from stepscope.export.communication_json import communication_json
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter, missing
 
 MOST_RANKS = 256
 REFERENCE = {"RDMA": 12.5, "HCCS": 18, "PCIE": 20}
-Document = dict[str, dict[str, dict[str, Any]]]
-_FIELDS = {
-    "transport": "Transport Type", "size_mb": "Transit Size(MB)", "time_ms": "Transit Time(ms)", "bandwidth": "Bandwidth(GB/s)",
-    "op_name": "Op Name",
+KINDS = ("p2p", "collective")  # in the order of communication_matrix.json
+_LINK = {
+    "src": "src_rank", "dst": "dst_rank", "transport": "transport", "size_mb": "transit_mb", "time_ms": "transit_ms",
+    "bandwidth": "bandwidth", "op_name": "op_name",
 }  # fmt: skip
 
 
-def matrix_of(opened: LoadedCapture) -> Document:
-    """communication_matrix.json of the capture, else made from its transfers."""
-    return opened.once(
-        "communication matrix", lambda: _read(opened, "communication_matrix.json") or communication_matrix_json(opened.tables)
-    )
+def links_of(opened: LoadedCapture) -> pl.DataFrame:
+    """Rows of communication_matrix.json, with `op`, their key there: `allreduce-top1@` and the group."""
+    return opened.once("communication matrix", lambda: _links(opened))
 
 
-def _read(opened: LoadedCapture, name: str) -> Document | None:
-    path = opened.output_file(name)
-    if path is None:
-        return None
-    try:
-        document = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None  # damaged: the transfers may still be good
-    return document if isinstance(document, dict) and all(isinstance(part, dict) for part in document.values()) else None
+def _links(opened: LoadedCapture) -> pl.DataFrame:
+    op = pl.format("{}-{}@{}", "operator_type", "tag", pl.col("group").cast(pl.String).fill_null(""))
+    rows = link_matrix(opened.tables).with_columns(op.alias("op"), pl.col("step", "kind").cast(pl.String))
+    return rows.sort(pl.col("kind") != KINDS[0], maintain_order=True)
 
 
 def matrix(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Links of one step and operator over all workers of the run."""
-    documents = [matrix_of(opened) for opened in workers.values()]
-    steps = list(dict.fromkeys(step for document in documents for step in document))
+    rows = pl.concat([links_of(opened).select("step", "op", **_LINK) for opened in workers.values()], how="vertical_relaxed")
+    steps = rows["step"].unique(maintain_order=True).to_list()
     if not steps:
         raise missing("communication", "no communication matrix in this run")
     step = query.choice("step", steps)
-    parts = [part for document in documents for part in document.get(step, {}).values() if isinstance(part, dict)]
-    ops = list(dict.fromkeys(op for part in parts for op in part))
-    if not ops:
-        raise missing("communication", f"no communication operators in {step}")
+    rows = rows.filter(pl.col("step") == step)
+    ops = rows["op"].unique(maintain_order=True).to_list()
     op = query.choice("op", ops)
-    links: list[dict[str, Any]] = []
-    for part in parts:
-        for pair, values in part.get(op, {}).items():
-            source, _, target = str(pair).partition("-")
-            if source.isdigit() and target.isdigit() and isinstance(values, dict):
-                links.append({"src": int(source), "dst": int(target), **{key: values.get(title) for key, title in _FIELDS.items()}})
-    ranks = sorted({rank for link in links for rank in (link["src"], link["dst"])})
+    links = rows.filter(pl.col("op") == op).select(*_LINK)
+    links = links.with_columns(pl.col("transport", "op_name").cast(pl.String))
+    ranks = sorted({*links["src"].to_list(), *links["dst"].to_list()})
     binned = len(ranks) > MOST_RANKS
     if binned:
         links, ranks = _binned(links, ranks)
-    return {"steps": steps, "step": step, "ops": ops, "op": op, "ranks": ranks, "binned": binned, "links": links}
+    return {"steps": steps, "step": step, "ops": ops, "op": op, "ranks": ranks, "binned": binned, "links": links.to_dicts()}
 
 
-def _binned(links: list[dict[str, Any]], ranks: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
+def _binned(links: pl.DataFrame, ranks: list[int]) -> tuple[pl.DataFrame, list[int]]:
     """Neighbouring ranks as one, so that a picture can show them: sizes and times summed."""
     width = -(-len(ranks) // MOST_RANKS)
     place = {rank: ranks[number // width * width] for number, rank in enumerate(ranks)}
-    frame = pl.DataFrame(links, infer_schema_length=None).with_columns(pl.col("src", "dst").replace_strict(place))
+    frame = links.with_columns(pl.col("src", "dst").replace_strict(place))
     summed = frame.group_by("src", "dst", "transport", maintain_order=True).agg(pl.col("size_mb", "time_ms").sum())
     bandwidth = pl.when(pl.col("time_ms") > 0).then(pl.col("size_mb") / pl.col("time_ms")).otherwise(0.0)
-    rows = summed.with_columns(bandwidth=bandwidth, op_name=pl.lit(None, pl.String)).to_dicts()
-    return rows, sorted(set(place.values()))
+    return summed.with_columns(bandwidth=bandwidth, op_name=pl.lit(None, pl.String)), sorted(set(place.values()))
 
 
 def bandwidth(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Transports of one operator (or of all) with their packets."""
-    document = opened.once(
-        "communication document", lambda: _read(opened, "communication.json") or communication_json(opened.tables)
-    )
+    document = opened.once("communication document", lambda: communication_json(opened.tables))
     if not document:
         raise missing("communication", "no communication operators in this capture")
     step = query.choice("step", list(document))

@@ -54,7 +54,7 @@ def _severity(share: float) -> str:
 
 
 def _device_steps(opened: LoadedCapture) -> pl.DataFrame:
-    if not opened.has_device and not opened.output_file("step_trace_time.csv"):
+    if not opened.has_device and not opened.tables.step_times.height:
         raise NotApplicable("no device data: step_trace_time.csv and trace_view.json are missing")
     frame = npu_steps(opened)
     whole = pl.col("Computing") + pl.col("Communication(Not Overlapped)") + pl.col("Free")

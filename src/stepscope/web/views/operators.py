@@ -7,9 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis.operators import operator_details, outermost
-from stepscope.tables import TEXT
-from stepscope.web.csv_source import read_csv
+from stepscope.analysis.operators import operator_calls
 from stepscope.web.frames_of_stack import stack_frames
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, filtered
@@ -26,14 +24,6 @@ PIES = {
     "host_total": "Host Total Time (us)",
 }
 NESTED = "Total columns: nested calls counted (operator_details.csv does not say which call is inside another)"
-_CSV_TIMES = {
-    "Host Self Duration(us)": "host_self_ns",
-    "Host Total Duration(us)": "host_total_ns",
-    "Device Self Duration(us)": "device_self_ns",
-    "Device Total Duration(us)": "device_total_ns",
-    "Device Self Duration With AICore(us)": "aicore_self_ns",
-    "Device Total Duration With AICore(us)": "aicore_total_ns",
-}
 
 
 def calls(opened: LoadedCapture) -> pl.DataFrame:
@@ -43,34 +33,12 @@ def calls(opened: LoadedCapture) -> pl.DataFrame:
 
 def _calls(opened: LoadedCapture) -> pl.DataFrame:
     tables = opened.tables
-    if tables.ops.height:
-        rows = operator_details(tables)
-        outer = pl.Series(outermost(tables.ops)).gather(rows["op"])
-        if not opened.is_npu and tables.kernels.height:
-            rows = rows.with_columns(time.gather(rows["op"]) for time in tensor_core_times(tables))
-        return rows.with_columns(outer=outer, start_ns=tables.ops["start_ns"].gather(rows["op"]))
-    file = opened.output_file("operator_details.csv")
-    frame = read_csv(file) if file else None
-    if frame is None or "Name" not in frame.columns:
+    rows = operator_calls(tables)
+    if not rows.height and not tables.ops.height:
         raise missing("operators", "this capture has no operators")
-    none = pl.lit(None, pl.String)
-
-    def text(title: str) -> pl.Expr:
-        return pl.col(title).str.replace_all(r";\s*", ";").replace("", None) if title in frame.columns else none
-
-    times = [
-        (pl.col(title).cast(pl.Float64, strict=False).fill_null(0.0) * 1000 if title in frame.columns else pl.lit(0.0)).alias(name)
-        for title, name in _CSV_TIMES.items()
-    ]
-    return frame.select(
-        pl.lit(None, pl.Int64).alias("op"),
-        pl.col("Name").fill_null("").cast(TEXT).alias("name"),
-        text("Input Shapes").str.strip_chars('"').cast(TEXT).alias("shapes"),
-        text("Call Stack").cast(TEXT).alias("stack"),
-        *times,
-        outer=pl.lit(True),
-        start_ns=pl.lit(None, pl.Int64),
-    )
+    if not opened.is_npu and tables.kernels.height and tables.ops.height:
+        rows = rows.with_columns(time.gather(rows["op"]) for time in tensor_core_times(tables))
+    return rows
 
 
 def from_csv(opened: LoadedCapture) -> bool:
