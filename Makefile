@@ -8,7 +8,7 @@ MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 CPP            := $(wildcard native/*/*.cpp native/*/*.h)
 
-.PHONY: help demo quick test environments check fmt hooks sanitize news bench docs web browser wheel clean
+.PHONY: help demo quick test bless environments check fmt hooks sanitize news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -71,6 +71,9 @@ test: check ## everything: style, types, the whole suite with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+bless: $(VENV)/core ## take what tests/captures gives now for right; then read the diff
+	$(BIN)/python tests/captures/bless.py $(ARGS)
 
 # The page; its build is committed, so that users need no Node.
 web: web/node_modules/.package-lock.json ## rebuild the page into src/stepscope/web/static
