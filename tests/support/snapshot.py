@@ -77,13 +77,11 @@ def take(name: str, folder: Path) -> dict[str, Sections]:
 
 
 def table_text(frame: pl.DataFrame) -> str:
-    """Row count, columns that say nothing or one thing, the first rows, and a checksum per column of all rows."""
+    """Row count, columns that say one thing, the first rows, and a checksum per column of all rows; columns of nulls are left out."""
     columns = {name: [_cell(value) for value in frame[name].to_list()] for name in frame.columns}
     same = {name: cells[0] for name, cells in columns.items() if len(set(cells)) == 1}
-    empty = [name for name, cell in same.items() if cell == "-"]
     shown = [name for name in columns if name not in same]
     lines = [f"{frame.height} rows"]
-    lines += [f"null: {', '.join(empty)}"] if empty else []
     lines += [f"always: {name} = {cell}" for name, cell in same.items() if cell != "-"]
     if shown:
         lines.append(" | ".join(shown))
