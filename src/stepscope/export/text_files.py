@@ -20,10 +20,9 @@ from stepscope.export import (
 )
 from stepscope.export.outputs import Condition, Output
 from stepscope.export.trace import view as trace_view
+from stepscope.formats.ascend.trace import FILE
 from stepscope.render.atomic import make_output_folder
 from stepscope.tables import Facts, Tables
-
-TRACE_VIEW = "trace_view.json"
 
 
 def write_text(tables: Tables, folder: Path, outputs: Sequence[Output] | None = None) -> list[Path]:
@@ -90,7 +89,7 @@ _DETAILED = _level("Level1", "Level2")
 
 
 def _write_trace_view(tables: Tables, folder: Path) -> list[Path]:
-    return trace_view.write(tables, folder / TRACE_VIEW)
+    return trace_view.write(tables, folder / FILE)
 
 
 OUTPUTS = (

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +14,8 @@ from stepscope.export.trace.flows import device_flows
 from stepscope.export.trace.spans import device_spans
 from stepscope.export.trace.timeline import Timeline, lay_out
 from stepscope.export.trace.view import has_events, metadata, write_array
+from stepscope.formats.ascend.trace import FILE, args
+from stepscope.formats.ascend.trace.layers import CPU_KERNELS, MINDSPORE, MINDSPORE_FLOW, PYTHON_CALL, SCOPES, MindSporeLayer
 from stepscope.render.atomic import replacing
 from stepscope.render.lines import Lines, Numbers, Part, Text, Whole
 from stepscope.render.microseconds import MicrosecondText
@@ -22,28 +23,14 @@ from stepscope.render.number_forms import THOUSANDTHS
 from stepscope.tables import ALL_TABLES, Tables
 
 PROCESSOR = "CPU"  # core of a kernel that ran on no device
-FLOW_CATEGORY = {"mindspore_to_self": "async_mindspore"}
 _HOST_TABLES = ("ops", "python_calls", "queue", "gc_pauses", "flows", "steps")
-
-
-@dataclass(frozen=True)
-class Lane:
-    name: str
-    pid: int
-    sort: int
-    label: str = ""
-
-
-MINDSPORE = Lane("MindSpore", 1, 1, "CPU")
-CPU_KERNELS = Lane("CPU OP", 2, 2, "CPU")
-SCOPES = Lane("Scope Layer", 3, 12)
 
 
 def write(tables: Tables, folder: Path) -> list[Path]:
     """Write the timeline; nothing when the capture has no event."""
     if not has_events(tables):
         return []
-    path = folder / "trace_view.json"
+    path = folder / FILE
     with replacing(path) as handle:
         write_array(events(tables), handle)
     return [path]
@@ -53,12 +40,12 @@ def events(tables: Tables) -> Iterator[Lines]:
     """Every lane with its names first, then the arrows from the framework to the device."""
     yield _names(MINDSPORE, pl.concat([tables.ops["tid"], tables.python_calls["tid"]]))
     yield from _ranges(tables.ops)
-    yield _spans(MINDSPORE, tables.python_calls, "tid", "python_function")
+    yield _spans(MINDSPORE, tables.python_calls, "tid", PYTHON_CALL)
     yield from _own_flows(tables.flows)
     on_processor = (pl.col("core") == PROCESSOR).fill_null(False)
     kernels = tables.kernels.filter(on_processor)
     yield _names(CPU_KERNELS, kernels["stream"])
-    yield _spans(CPU_KERNELS, kernels, "stream", "", ['"type": "', Text("task_type"), '"'])
+    yield _spans(CPU_KERNELS, kernels, "stream", "", args.written(args.CPU_KERNELS))
     yield from _device(tables.replace(kernels=tables.kernels.filter(~on_processor)))
     bars = scope_bars(tables)
     yield _names(SCOPES, bars["depth"])
@@ -79,14 +66,14 @@ def _ranges(ops: pl.DataFrame) -> Iterator[Lines]:
     yield Lines(moments, [', {"ph": "i", "name": "', Text("name"), *place, '", "cat": "", "args": {}}'])
 
 
-def _spans(lane: Lane, frame: pl.DataFrame, tid: str, category: str = "", args: Sequence[Part] = ()) -> Lines:
+def _spans(lane: MindSporeLayer, frame: pl.DataFrame, tid: str, category: str = "", parts: Sequence[Part] = ()) -> Lines:
     length = frame["end_ns"] - frame["start_ns"]
     place: list[Part] = [f'", "pid": {lane.pid}, "tid": ', Whole(tid, "0"), ', "ts": "', Numbers(frame["start_ns"], THOUSANDTHS)]
-    rest: list[Part] = ['", "dur": "', Numbers(length, THOUSANDTHS), f'", "cat": "{category}", "args": {{', *args, "}}"]
+    rest: list[Part] = ['", "dur": "', Numbers(length, THOUSANDTHS), f'", "cat": "{category}", "args": {{', *parts, "}}"]
     return Lines(frame, [', {"ph": "X", "name": "', Text("name"), *place, *rest])
 
 
-def _names(lane: Lane, tids: pl.Series) -> Lines:
+def _names(lane: MindSporeLayer, tids: pl.Series) -> Lines:
     found = tids.fill_null(0).unique(maintain_order=True).to_list()
     rows = [("process_name", 0, f'"name": "{lane.name}"'), ("process_sort_index", 0, f'"sort_index": {lane.sort}')]
     if lane.label:
@@ -98,11 +85,11 @@ def _names(lane: Lane, tids: pl.Series) -> Lines:
 
 
 def _own_flows(flows: pl.DataFrame) -> Iterator[Lines]:
-    for name, category in FLOW_CATEGORY.items():
-        rows = flows.filter(pl.col("kind") == name)
-        for side, phase in (("from", "s"), ("to", "f")):
-            ends = rows.select(pl.col("id").reinterpret(signed=False), tid=f"{side}_tid", start_ns=f"{side}_ns")
-            yield _arrows(ends, phase, name, category, MINDSPORE.pid)
+    category, name = MINDSPORE_FLOW
+    rows = flows.filter(pl.col("kind") == name)
+    for side, phase in (("from", "s"), ("to", "f")):
+        ends = rows.select(pl.col("id").reinterpret(signed=False), tid=f"{side}_tid", start_ns=f"{side}_ns")
+        yield _arrows(ends, phase, name, category, MINDSPORE.pid)
 
 
 def _arrows(ends: pl.DataFrame, phase: str, name: str, category: str, pid: int | None) -> Lines:

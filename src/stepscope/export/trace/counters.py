@@ -7,21 +7,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.export.trace import layers
+from stepscope.export.trace.processes import placed
 from stepscope.export.trace.timeline import Timeline
 from stepscope.formats.ascend.hardware import PORT_SERIES
+from stepscope.formats.ascend.memory import MODULE_MEM
+from stepscope.formats.ascend.trace import layers
+from stepscope.formats.ascend.trace.counter_rows import INSTANCE_ARGUMENT
 from stepscope.render.json_text import escaped, number
 from stepscope.render.lines import Lines, Text, Whole
 from stepscope.render.microseconds import TimeText
 
 # Series of tables of their own that the timeline does not show.
-NOT_SHOWN = ("NPU Module Mem",)
-# What `instance` means: a further argument of the event.
-INSTANCE_ARGUMENT = {
-    ("Acc PMU", None): "acc_id",
-    ("Stars Chip Trans", "PA"): "PA Link ID",
-    ("Stars Chip Trans", "PC"): "PCIE ID",
-}
+NOT_SHOWN = (MODULE_MEM,)
 
 
 def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
@@ -32,7 +29,7 @@ def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: TimeText) 
         layer = layers.COUNTERS.get(source) or layers.Layer(source, layers.UNKNOWN_SORT)
         rows = counters.filter(pl.col("source") == source).rename({"time_ns": "start_ns"})
         rows = _as_in_timelines(rows) if source in ("NIC", "RoCE") else rows
-        rows = layers.placed(rows, timeline.processes, layer, os_pid="").with_columns(args=_argument(rows))
+        rows = placed(rows, timeline.processes, layer, os_pid="").with_columns(args=_argument(rows))
         key = ["pid", "name", "instance", "start_ns"]
         if rows.select(key).is_duplicated().any():
             rows = rows.group_by(key, maintain_order=True).agg(pl.col("args").str.join(", "))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from stepscope.export.trace import layers
 from stepscope.export.trace.timeline import Timeline
+from stepscope.formats.ascend.trace import layers
 from stepscope.render.lines import Lines, Part, Whole
 from stepscope.render.microseconds import TimeText
 
@@ -48,7 +48,7 @@ def mark_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the host part of a mark to its device part."""
     for name, phase in (("marks", "s"), ("device_marks", "f")):
         rows = timeline[name].filter(pl.col("connection_id").is_not_null() & pl.col("device_start_ns").is_not_null())
-        yield _device(clock, rows, phase, "MsTx_", "MsTx", pl.col("connection_id").cast(pl.String))
+        yield _device(clock, rows, phase, f"{layers.MARK}_", layers.MARK, pl.col("connection_id").cast(pl.String))
 
 
 def operator_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
@@ -79,7 +79,7 @@ def launch_arrows(clock: TimeText, frame: pl.DataFrame, phase: str) -> Lines:
     # connection id << 32: fits 64 bits for every id below 2**31, else only as text (outputs.md 3.3)
     name = pl.col("connection_id")
     shifted = (name * (1 << 32)).cast(pl.String) if _fits(frame) else (name.cast(pl.Int128) * (1 << 32)).cast(pl.String)
-    return _device(clock, frame, phase, "HostToDevice", "HostToDevice", shifted)
+    return _device(clock, frame, phase, layers.LAUNCH, layers.LAUNCH, shifted)
 
 
 def _gpu_launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.analysis import overlap
-from stepscope.export.trace import layers
-from stepscope.export.trace.layers import Processes, distinct_rows, placed
+from stepscope.export.trace.processes import Processes, distinct_rows, placed
+from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables
 
 HOST_SPANS = ("ops", "python_calls", "queue")
@@ -49,7 +49,7 @@ def lay_out(tables: Tables) -> Timeline:
     frames["api_calls"] = _api_calls(tables.api_calls, processes, kind)
     _python_threads(frames, processes, own_api=kind != "npu")
     gc = placed(tables.gc_pauses.with_columns(tid=pl.col("pid").fill_null(processes.main_pid)), processes, layers.PYTHON_GC)
-    frames["gc_pauses"] = _named(gc, processes, "Python GC")
+    frames["gc_pauses"] = _named(gc, processes, layers.PYTHON_GC.name)
     marks = _host_marks(tables.marks, processes, tables.facts.process_name)
     frames["marks"] = marks
     frames["kernels"] = _hardware(tables.kernels, processes, kind)
@@ -113,7 +113,7 @@ def _host_marks(marks: pl.DataFrame, processes: Processes, name: str) -> pl.Data
 
 
 def _hardware(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFrame:
-    name = None if kind == "npu" else "CPU OP" if kind == "cpu" else "GPU {device}"
+    name = None if kind == "npu" else layers.CPU_KERNELS.name if kind == "cpu" else "GPU {device}"
     frame = placed(frame.with_columns(tid=pl.col("stream").fill_null(0)), processes, layers.HARDWARE, name=name)
     return _named(frame, processes, "Stream {tid}")
 
@@ -140,9 +140,9 @@ def _communication(tables: Tables, processes: Processes) -> tuple[pl.DataFrame, 
     shown_ops = placed(ops.with_columns(tid=base), processes, layers.COMMUNICATION)
     shown_tasks = placed(tasks.with_columns(tid=base + 1 + pl.col("plane")), processes, layers.COMMUNICATION)
     for pid, tid, lane_name in shown_ops.select("pid", "tid", "lane").unique().sort("pid", "tid").iter_rows():
-        processes.thread(pid, tid, f"Group {lane_name} Communication" if lane_name else "Communication")
+        processes.thread(pid, tid, lane_name.join(layers.GROUP) if lane_name else layers.COMMUNICATION.name)
     for pid, tid, plane in shown_tasks.select("pid", "tid", "plane").unique().sort("pid", "tid").iter_rows():
-        processes.thread(pid, tid, f"Plane {plane}")
+        processes.thread(pid, tid, f"{layers.PLANE}{plane}")
     return shown_ops, shown_tasks
 
 

@@ -10,9 +10,9 @@ import polars as pl
 
 from stepscope.export.trace.counters import counter_events
 from stepscope.export.trace.flows import device_flows, host_flows, operator_flows
-from stepscope.export.trace.layers import CANN
 from stepscope.export.trace.spans import device_spans, host_spans
 from stepscope.export.trace.timeline import Timeline, lay_out
+from stepscope.formats.ascend.trace.layers import CANN
 from stepscope.render.atomic import ByteSink, replacing
 from stepscope.render.json_text import escaped
 from stepscope.render.lines import Lines, write_lines

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend import kernel_details
+from stepscope.formats.ascend import kernel_details, trace
 from stepscope.formats.ascend.cells import header
 from stepscope.formats.ascend.parsed import ParsedFiles, read_parsed
 from stepscope.tables import Facts, Tables
@@ -45,7 +45,7 @@ def read(output: Path, facts: Facts) -> Tables:
         raise CaptureError(
             "the folder has no parsed text files",
             where=str(output),
-            cause="neither trace_view.json nor a csv file is there",
+            cause=f"neither {trace.FILE} nor a csv file is there",
             fix="analyse the raw capture again with export type text",
         )
     return _tables(files, facts)
@@ -69,7 +69,7 @@ def _tables(files: ParsedFiles, facts: Facts) -> Tables:
 
 def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
     return ParsedFiles(
-        timeline=_existing(output / "trace_view.json"),
+        timeline=_existing(output / trace.FILE),
         csv={kind: _existing(output / f"{name}.csv") for name, kind in _CSV.items()},
         communication=next(iter(_existing(output / "communication.json")), None),
         # The matrix of this folder holds extremes and sums of many operators, not single ones (outputs.md 9.3).

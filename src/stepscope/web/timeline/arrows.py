@@ -11,8 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.flows import enqueue_to_dequeue
-from stepscope.export.trace import layers
 from stepscope.export.trace.flows import ARROWS
+from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables
 from stepscope.web.timeline.slices import Gathered
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from stepscope.export.trace import layers
 from stepscope.export.trace.counters import NOT_SHOWN
-from stepscope.export.trace.layers import Process
-from stepscope.export.trace.spans import API_PREFIX
+from stepscope.export.trace.processes import Process, placed
 from stepscope.export.trace.timeline import Timeline, lay_out
+from stepscope.formats.ascend.trace import layers
 from stepscope.tables import TEXT, Tables
 
 # What slices come from; the position is the code in the index. Device parts of marks are rows of `marks` too.
@@ -64,7 +63,11 @@ def _order(process: Process) -> tuple[int, int, str, int]:
 
 def _old_name(process: Process) -> Process:
     # outputs.md 3.2: the process was called HCCL until the third generation.
-    return Process(process.pid, process.layer, "HCCL", process.label) if process.layer is layers.COMMUNICATION else process
+    return (
+        Process(process.pid, process.layer, layers.COMMUNICATION.older, process.label)
+        if process.layer is layers.COMMUNICATION
+        else process
+    )
 
 
 def _shown(tables: Tables, timeline: Timeline) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -113,7 +116,9 @@ def _names(source: str, frame: pl.DataFrame, old: bool) -> pl.Series:
     if source == "queue":
         parts = pl.col(word).cast(pl.String).str.to_titlecase() + pl.when(text != "").then("@" + text).otherwise(pl.lit(""))
     else:
-        prefix = pl.col(word).cast(pl.String).replace_strict(API_PREFIX | ({"communication": "Hccl"} if old else {}), default=None)
+        prefix = (
+            pl.col(word).cast(pl.String).replace_strict(layers.API_PREFIX | (layers.OLD_API_PREFIX if old else {}), default=None)
+        )
         parts = pl.when(prefix.is_not_null()).then(prefix + "@" + text).otherwise(text)
     named = distinct.with_columns(parts.cast(TEXT).alias("#name"))
     return frame.select(keys).join(named, on=keys, how="left", nulls_equal=True, maintain_order="left")["#name"]
@@ -132,7 +137,7 @@ def _samples(counters: pl.DataFrame, timeline: Timeline) -> pl.DataFrame:
         if source not in NOT_SHOWN:
             layer = layers.COUNTERS.get(source) or layers.Layer(source, layers.UNKNOWN_SORT)
             rows = counters.filter(pl.col("source") == source)
-            parts.append(layers.placed(rows, timeline.processes, layer, os_pid="").select(*key, "time_ns", "value"))
+            parts.append(placed(rows, timeline.processes, layer, os_pid="").select(*key, "time_ns", "value"))
     return pl.concat(parts)
 
 

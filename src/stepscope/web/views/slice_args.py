@@ -6,36 +6,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stepscope.formats.ascend import kernel_details
+from stepscope.formats.ascend.trace import args
+
 _LEFT_OUT = ("start_ns", "end_ns", "duration_ns", "pid", "tid", "name", "stack")
-_NAMES: dict[str, dict[str, str]] = {
-    "ops": {
-        "seq": "Sequence number", "fwd_thread": "Fwd thread id", "shapes": "Input Dims", "dtypes": "Input type",
-        "modules": "Module Hierarchy", "flops": "flops", "external_id": "External id",
-    },
-    "python_calls": {"call_id": "Python id", "parent_id": "Python parent id", "module_id": "Python module id", "kind": "kind"},
-    "queue": {"correlation_id": "correlation_id", "name": "task"},
-    "api_calls": {"mode": "Mode", "level": "level", "item_id": "item_id", "connection_id": "connection_id"},
-    "kernels": {
-        "model_id": "Model Id", "task_type": "Task Type", "stream": "Physic Stream Id", "task_id": "Task Id",
-        "batch_id": "Batch Id",
-        "context_id": "Subtask Id", "connection_id": "connection_id", "bytes": "size(B)", "copy_direction": "operation",
-        "grid": "Grid Dim", "block": "Block Dim", "op_type": "Type", "core": "Accelerator Core", "block_num": "Block Num",
-        "input_shapes": "Input Shapes", "input_dtypes": "Input Data Types", "input_formats": "Input Formats",
-        "output_shapes": "Output Shapes", "output_dtypes": "Output Data Types", "output_formats": "Output Formats",
-        "occupancy": "est. achieved occupancy %", "registers": "registers per thread", "shared_memory": "shared memory",
-        "blocks_per_sm": "blocks per SM", "kernel_name": "Kernel Name", "external_id": "External id", "device": "device",
-    },
-    "collectives": {
-        "rank_size": "rank_size", "connection_id": "connection_id", "model_id": "model id", "data_type": "data_type",
-        "alg_type": "alg_type", "count": "count", "relay": "relay", "retry": "retry", "group": "group", "bytes": "size(Byte)",
-    },
-    "transfers": {
-        "notify_id": "notify_id", "estimated_us": "duration estimated(us)", "stream": "stream id", "task_id": "task id",
-        "context_id": "context id", "task_type": "task type", "src_rank": "src rank", "dst_rank": "dst rank",
-        "transport": "transport type", "bytes": "size(Byte)", "data_type": "data type", "link": "link type",
-        "bandwidth": "bandwidth(GB/s)", "model_id": "model id", "rdma_type": "rdma_type",
-    },
+# Columns of each table in the order in which they are shown.
+_SHOWN = {
+    "ops": ("seq", "fwd_thread", "shapes", "dtypes", "modules", "flops", "external_id"),
+    "python_calls": ("call_id", "parent_id", "module_id", "kind"),
+    "queue": ("correlation_id", "name"),
+    "api_calls": ("mode", "level", "item_id", "connection_id"),
+    "kernels": (
+        "model_id", "task_type", "stream", "task_id", "batch_id", "context_id", "connection_id", "bytes", "copy_direction", "grid",
+        "block", "op_type", "core", "block_num", "input_shapes", "input_dtypes", "input_formats", "output_shapes", "output_dtypes",
+        "output_formats", "occupancy", "registers", "shared_memory", "blocks_per_sm", "kernel_name", "external_id", "device",
+    ),
+    "collectives": (
+        "rank_size", "connection_id", "model_id", "data_type", "alg_type", "count", "relay", "retry", "group", "bytes",
+    ),
+    "transfers": (
+        "notify_id", "estimated_us", "stream", "task_id", "context_id", "task_type", "src_rank", "dst_rank", "transport", "bytes",
+        "data_type", "link", "bandwidth", "model_id", "rdma_type",
+    ),
 }  # fmt: skip
+_GPU, _TRANSFERS = args.names(args.GPU_TASKS), args.names(args.TRANSFERS)
+# Their names: as the timelines have them, else as kernel_details.csv, else as the table.
+_TITLES: dict[str, dict[str, str]] = {
+    "ops": {**args.names(args.OPS), "external_id": _GPU["external_id"]},
+    "python_calls": args.names(args.PYTHON_CALLS),
+    "queue": {"name": "task"},
+    "api_calls": args.names(args.API_CALLS),
+    "kernels": {
+        **_GPU,
+        **kernel_details.TITLES,
+        **args.names((*args.TASKS, *args.COPIES, *args.GRIDS)),
+        "kernel_name": "Kernel Name",
+        "device": "device",
+    },
+    "collectives": {**args.names(args.COLLECTIVES), "bytes": _TRANSFERS["bytes"]},
+    "transfers": _TRANSFERS,
+}
+_NAMES = {source: {key: _TITLES[source].get(key, key) for key in keys} for source, keys in _SHOWN.items()}
 
 
 def arguments(source: str, entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 from capture_rows import collective, collectives, kernels, op, ops, queue, queued, rows, task
 
 from stepscope.export.trace import view as trace_view
-from stepscope.export.trace.layers import CANN, HARDWARE, OVERLAP, Layer, Processes
+from stepscope.export.trace.processes import Processes
+from stepscope.formats.ascend.trace.layers import CANN, HARDWARE, OVERLAP, Layer
 from stepscope.tables import Facts, Tables
 
 T = 1_700_000_000_000_000_000  # a time of today, so that texts have their real length

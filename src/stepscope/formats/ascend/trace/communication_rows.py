@@ -5,37 +5,19 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.ascend.trace import args
 from stepscope.formats.ascend.trace.device_rows import with_launch
 from stepscope.formats.ascend.trace.events import arg, category, number, rewritten, span, text
-from stepscope.formats.ascend.trace.lanes import COMMUNICATION, Lanes
+from stepscope.formats.ascend.trace.lanes import Lanes
+from stepscope.formats.ascend.trace.layers import COMMUNICATION, GROUP, PLANE
 from stepscope.tables import ALL_TABLES, TEXT
 
-OPERATOR_ARGS: dict[str, pl.DataType] = {
-    "data_type": pl.String(),
-    "alg_type": pl.String(),
-    "count": pl.Int64(),
-    "rank_size": pl.Int64(),
-    "relay": pl.String(),
-    "retry": pl.String(),
-}
-TASK_ARGS: dict[str, pl.DataType] = {
-    "notify_id": pl.String(),
-    "duration estimated(us)": pl.Float64(),
-    "stream id": pl.Int64(),
-    "task id": pl.Int64(),
-    "context id": pl.Int64(),
-    "task type": pl.String(),
-    "src rank": pl.Int64(),
-    "dst rank": pl.Int64(),
-    "transport type": pl.String(),
-    "size(Byte)": pl.Int64(),
-    "data type": pl.String(),
-    "link type": pl.String(),
-    "bandwidth(GB/s)": pl.Float64(),
-}
-ARGS = OPERATOR_ARGS | TASK_ARGS | {"connection_id": pl.Int64(), "model id": pl.Int64()}
+# Both have a type of data, and both share the number of the model and, as operators, that of the launch.
+SHARED_ARGS = args.select(args.COLLECTIVES, "connection_id", "model_id")
+OPERATOR_ARGS = args.without(args.COLLECTIVES, "connection_id", "model_id")
+TASK_ARGS = args.without(args.TRANSFERS, "model_id")
+_OPERATOR_TYPE = args.names(args.COLLECTIVES)["data_type"]
 
-_NO_NOTIFY = ("18446744073709551615", "9223372036854775807", "-1")  # enums.md 8; the first one in G1 timelines
 _INDEX_DIGITS = 5  # a group is named by its index (G1) or by a hash, which is longer
 
 
@@ -46,28 +28,15 @@ def communication_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         *span(),
         pl.col("dur_ns").alias("duration_ns"),
         category("name"),
-        number("connection_id").alias("connection_id"),
-        number("model id").alias("model_id"),
-        text("data_type").alias("collective_type"),
-        text("alg_type").alias("alg_type"),
-        arg("count").alias("count"),
-        arg("rank_size").alias("rank_size"),
-        (arg("relay") == "yes").alias("relay"),
-        (arg("retry") == "yes").alias("retry"),
-        pl.when(~arg("notify_id").is_in(_NO_NOTIFY)).then(arg("notify_id")).cast(TEXT).alias("notify_id"),
-        arg("duration estimated(us)").alias("estimated_us"),
-        arg("stream id").alias("stream"),
-        arg("task id").alias("task_id"),
-        number("context id").alias("context_id"),
-        arg("task type").cast(TEXT).alias("task_type"),
-        number("src rank").alias("src_rank"),
-        number("dst rank").alias("dst_rank"),
-        text("transport type").alias("transport"),
-        arg("size(Byte)").alias("bytes"),
-        text("data type").alias("data_type"),
-        text("link type").alias("link"),
-        arg("bandwidth(GB/s)").alias("bandwidth"),
+        *args.columns(SHARED_ARGS, connection_id=number, model_id=number),
+        *args.columns(args.without(OPERATOR_ARGS, "data_type")),
+        text(_OPERATOR_TYPE).alias("collective_type"),
+        *args.columns(TASK_ARGS, notify_id=_notify, context_id=number, src_rank=number, dst_rank=number),
     )
+
+
+def _notify(name: str) -> pl.Expr:
+    return pl.when(~arg(name).is_in(args.NO_NOTIFY)).then(arg(name)).cast(TEXT)
 
 
 def communication(rows: pl.DataFrame, launches: pl.DataFrame, lanes: Lanes) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -82,11 +51,11 @@ def communication(rows: pl.DataFrame, launches: pl.DataFrame, lanes: Lanes) -> t
 
 def _communication_lanes(lanes: Lanes) -> pl.DataFrame:
     """Per lane: whether it is a plane and its number, the lane of its group, the group's text and index."""
-    layers = lanes.processes.filter(pl.col("layer").is_in(COMMUNICATION)).select("pid")
+    layers = lanes.processes.filter(pl.col("layer").is_in([COMMUNICATION.name, COMMUNICATION.older])).select("pid")
     threads = lanes.threads.join(layers, on="pid", how="semi").sort("pid", "tid")
-    plane = pl.col("lane").str.extract(r"^Plane (\d+)$", 1).cast(pl.Int64)
+    plane = pl.col("lane").str.extract(rf"^{PLANE}(\d+)$", 1).cast(pl.Int64)
     named = threads.with_columns(plane.alias("plane"), plane.is_not_null().alias("on_plane"))
-    group = pl.col("lane").str.extract(r"^Group (.*) Communication$", 1)
+    group = pl.col("lane").str.extract(f"^{'(.*)'.join(GROUP)}$", 1)
     index = pl.when(group.str.contains(rf"^\d{{1,{_INDEX_DIGITS}}}$")).then(group.cast(pl.Int64, strict=False))
     groups = named.filter(~pl.col("on_plane")).select(
         "pid",

@@ -20,8 +20,13 @@ SERIES = (
     "die 0", "die 1", "bandwidth_rx(MB/s)", "bandwidth_tx(MB/s)",
 )  # fmt: skip
 
-# Arguments that tell series of one name apart.
-INSTANCES = ("acc_id", "PA Link ID", "PCIE ID")
+# Arguments that tell series of one name apart: by layer, and by what the name begins with.
+INSTANCE_ARGUMENT = {
+    ("Acc PMU", None): "acc_id",
+    ("Stars Chip Trans", "PA"): "PA Link ID",
+    ("Stars Chip Trans", "PC"): "PCIE ID",
+}
+INSTANCES = tuple(INSTANCE_ARGUMENT.values())
 
 # Names of the first generation that later ones spell differently.
 OLD_NAMES = {"write_band_width": "write_bandwidth"}

@@ -5,26 +5,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.formats.ascend.trace.events import arg, category, number, rewritten, span, text
+from stepscope.formats.ascend.trace import args
+from stepscope.formats.ascend.trace.events import category, number, rewritten, span
 from stepscope.formats.ascend.trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES
 from stepscope.tables.task_kinds import task_kind
 
-ARGS: dict[str, pl.DataType] = {
-    "Task Type": pl.String(),
-    "Task Id": pl.Int64(),
-    "Batch Id": pl.Int64(),
-    "Subtask Id": pl.Int64(),
-    "Model Id": pl.Int64(),
-    "connection_id": pl.Int64(),
-    "data size(Byte)": pl.Int64(),  # G1
-    "memcpy direction": pl.String(),
-    "size(B)": pl.Int64(),  # G3
-    "operation": pl.String(),
-    "Grid Dim": pl.String(),
-    "Block Dim": pl.String(),
-}
-CPU_ARGS: dict[str, pl.DataType] = {"type": pl.String()}  # MindSpore's kernels on the processor
+# The stream is the thread that the event stands on, and the rate follows from size and duration.
+TASK_ARGS = (*args.without(args.TASKS, "stream"), *args.without(args.COPIES, "rate"), *args.GRIDS)
 
 PLACE = ("pid", "tid", "start_ns")  # what a flow arrow points at
 
@@ -39,16 +27,7 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         *span(),
         pl.col("dur_ns").alias("duration_ns"),
         category("name"),
-        text("Task Type").alias("task_type"),
-        arg("Task Id").alias("task_id"),
-        arg("Batch Id").alias("batch_id"),
-        number("Subtask Id").alias("context_id"),
-        number("Model Id").alias("model_id"),
-        number("connection_id").alias("connection_id"),
-        pl.coalesce(arg("data size(Byte)"), arg("size(B)")).alias("bytes"),
-        pl.coalesce(text("memcpy direction"), text("operation")).alias("copy_direction"),
-        text("Grid Dim").alias("grid"),
-        text("Block Dim").alias("block"),
+        *args.columns(TASK_ARGS, context_id=number, model_id=number, connection_id=number),
     )
 
 
@@ -58,7 +37,7 @@ def cpu_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         *span(),
         pl.col("dur_ns").alias("duration_ns"),
         category("name"),
-        text("type").alias("task_type"),
+        *args.columns(args.CPU_KERNELS),
     )
 
 

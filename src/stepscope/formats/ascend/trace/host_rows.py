@@ -5,36 +5,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.formats.ascend.trace.events import arg, category, number, rewritten, span, text
+from stepscope.formats.ascend.trace import args
+from stepscope.formats.ascend.trace.events import arg, category, number, rewritten, span
 from stepscope.formats.ascend.trace.lanes import Lanes
-from stepscope.tables import ALL_TABLES, TEXT
+from stepscope.formats.ascend.trace.layers import API_PREFIX, OLD_API_PREFIX
+from stepscope.tables import ALL_TABLES
 
-OP_ARGS: dict[str, pl.DataType] = {
-    "Sequence number": pl.Int64(),
-    "Fwd thread id": pl.Int64(),
-    "Input Dims": pl.String(),
-    "Input type": pl.String(),
-    "Call stack": pl.String(),
-    "Module Hierarchy": pl.String(),
-    "flops": pl.Int64(),
-}
-PYTHON_ARGS: dict[str, pl.DataType] = {"Python id": pl.Int64(), "Python parent id": pl.Int64(), "Python module id": pl.Int64()}
-API_ARGS: dict[str, pl.DataType] = {"Mode": pl.String(), "level": pl.String(), "item_id": pl.String()}
-ARGS = OP_ARGS | PYTHON_ARGS | API_ARGS | {"correlation_id": pl.Int64(), "connection_id": pl.Int64()}
+API_ARGS = args.without(args.API_CALLS, "tid", "id")
 
 _STEP = "ProfilerStep#"
 _LINE_END = ";\r\n"  # between inputs and stack frames, where the framework wrote a plain `;`
 
-# enums.md 4; Hccl is the G1 word
-_LEVELS = {
-    "AscendCL": "acl",
-    "Model": "model",
-    "Node": "node",
-    "Hccl": "communication",
-    "hccl": "communication",
-    "Communication": "communication",
-    "Runtime": "runtime",
-}
+# As the levels are called in names, and what an old timeline says in the argument.
+_LEVELS = {word: level for words in (API_PREFIX, OLD_API_PREFIX) for level, word in words.items()} | {"hccl": "communication"}
 
 
 def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
@@ -43,14 +26,12 @@ def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         "tid",
         *span(),
         category("name"),
-        number("Sequence number").alias("seq"),
-        pl.when(arg("Fwd thread id") != 0).then(arg("Fwd thread id")).alias("fwd_thread"),
-        arg("Input Dims").cast(TEXT).alias("shapes"),
-        arg("Input type").cast(TEXT).alias("dtypes"),
-        arg("Call stack").cast(TEXT).alias("stack"),
-        arg("Module Hierarchy").cast(TEXT).alias("modules"),
-        arg("flops").alias("flops"),
+        *args.columns(args.OPS, seq=number, fwd_thread=_unless_zero),
     )
+
+
+def _unless_zero(name: str) -> pl.Expr:
+    return pl.when(arg(name) != 0).then(arg(name))
 
 
 def ops(rows: pl.DataFrame) -> pl.DataFrame:
@@ -77,9 +58,7 @@ def flows(arrows: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 def queue_rows(events: pl.LazyFrame) -> pl.LazyFrame:
-    return events.select(
-        "pid", "tid", *span(), category("cat").alias("kind"), category("name"), arg("correlation_id").alias("correlation_id")
-    )
+    return events.select("pid", "tid", *span(), category("cat").alias("kind"), category("name"), *args.columns(args.QUEUE))
 
 
 def queue(rows: pl.DataFrame) -> pl.DataFrame:
@@ -92,9 +71,7 @@ def python_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         "tid",
         *span(),
         category("name"),
-        arg("Python id").alias("call_id"),
-        arg("Python parent id").alias("parent_id"),
-        arg("Python module id").alias("module_id"),
+        *args.columns(args.PYTHON_CALLS),
     )
 
 
@@ -124,10 +101,7 @@ def api_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         "tid",
         *span(),
         category("name"),
-        arg("level").cast(TEXT).alias("level"),
-        text("Mode").alias("mode"),
-        text("item_id").alias("item_id"),
-        number("connection_id").alias("connection_id"),
+        *args.columns(API_ARGS, connection_id=number),
     )
 
 

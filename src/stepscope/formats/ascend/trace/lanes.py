@@ -8,23 +8,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.formats.ascend.trace.events import arg
+from stepscope.formats.ascend.trace.layers import CANN, COMMUNICATION, DEVICES, MINDSPORE_LAYERS, OS_PIDS, PYTHON, SORTS
 
 ARGS: dict[str, pl.DataType] = {"name": pl.String(), "labels": pl.String(), "sort_index": pl.Int64()}
 
-PYTHON = "Python"
-CANN = "CANN"
-HARDWARE = "Ascend Hardware"
-COMMUNICATION = ("HCCL", "Communication")  # G1, G2 and later
-OVERLAP = "Overlap Analysis"
-# Of MindSpore (mindspore.md 10)
-MINDSPORE = "MindSpore"
-CPU_KERNELS = "CPU OP"
-SCOPES = "Scope Layer"
-
-# CANN pid = os_pid << 10 | sort_index << 5 | device, cut to 32 bits.
-_PID_BITS = 1 << 10
-_SORT_BITS = 1 << 5
-_OS_PID_LIMIT = 1 << 22
+_ON_HOST = (PYTHON.name, CANN.name, *(layer.name for layer in MINDSPORE_LAYERS))
 
 
 @dataclass(frozen=True)
@@ -71,19 +59,19 @@ def lanes(rows: pl.DataFrame) -> Lanes:
         .select("pid", "tid", pl.col("value").alias("lane"))
         .unique(["pid", "tid"], keep="first", maintain_order=True)
     )
-    python_pids = processes.filter(pl.col("layer") == PYTHON)["pid"].to_list()
+    python_pids = processes.filter(pl.col("layer") == PYTHON.name)["pid"].to_list()
     placed = _with_os_pid(processes, python_pids).with_columns(_device()).select("pid", "layer", "device", "os_pid")
     return Lanes(placed, threads, _generation(processes))
 
 
 def _with_os_pid(processes: pl.DataFrame, python_pids: list[int]) -> pl.DataFrame:
     """The Python layer carries the true process number, the others at most its low 22 bits."""
-    whole = {pid % _OS_PID_LIMIT: pid for pid in python_pids}
-    cut = pl.col("pid") // _PID_BITS
+    whole = {pid % OS_PIDS: pid for pid in python_pids}
+    cut = pl.col("pid") // (SORTS * DEVICES)
     return processes.with_columns(
-        pl.when(pl.col("layer") == PYTHON)
+        pl.when(pl.col("layer") == PYTHON.name)
         .then(pl.col("pid"))
-        .when(pl.col("layer").is_in([MINDSPORE, CPU_KERNELS, SCOPES]))
+        .when(pl.col("layer").is_in([layer.name for layer in MINDSPORE_LAYERS]))
         .then(None)
         .when(_made_by_formula())
         .then(cut.replace(whole) if whole else cut)
@@ -93,13 +81,13 @@ def _with_os_pid(processes: pl.DataFrame, python_pids: list[int]) -> pl.DataFram
 
 def _made_by_formula() -> pl.Expr:
     """Old timelines (2023) number their layers freely; there the pid tells neither process nor device."""
-    return ((pl.col("pid") // _SORT_BITS) % 32 == pl.col("sort_index") % 32).fill_null(True)
+    return ((pl.col("pid") // DEVICES) % SORTS == pl.col("sort_index") % SORTS).fill_null(True)
 
 
 def _device() -> pl.Expr:
     said = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32)
-    on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in([PYTHON, CANN, MINDSPORE, CPU_KERNELS, SCOPES])
-    counted = (pl.col("pid") % _SORT_BITS).cast(pl.Int32)
+    on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in(_ON_HOST)
+    counted = (pl.col("pid") % DEVICES).cast(pl.Int32)
     return pl.coalesce(said, pl.when(~on_host.fill_null(False) & _made_by_formula()).then(counted)).alias("device")
 
 
@@ -107,8 +95,8 @@ def _generation(processes: pl.DataFrame) -> str:
     """G1 or G3 by the words that changed; G2 timelines cannot be told from G3; empty when nothing device-like is there."""
     layers = set(processes["layer"].drop_nulls())
     labels = [label for label in processes["label"].drop_nulls() if label.startswith("NPU")]
-    if "HCCL" in layers:
+    if COMMUNICATION.older in layers:
         return "G1"
-    if "Communication" in layers or any(label != "NPU" for label in labels):
+    if COMMUNICATION.name in layers or any(label != "NPU" for label in labels):
         return "G3"
     return "G1" if labels else ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.ascend.trace import args
 from stepscope.formats.ascend.trace.device_rows import PLACE
 from stepscope.formats.ascend.trace.events import arg, category, span, text
 from stepscope.formats.ascend.trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES
 
-ARGS: dict[str, pl.DataType] = {"event_type": pl.String(), "domain": pl.String(), "Category": pl.Int64()}
+_DEFAULT = args.select(args.MARKS, "domain")[0].missing
 
 
 def mark_rows(events: pl.LazyFrame) -> pl.LazyFrame:
@@ -19,10 +20,12 @@ def mark_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         "tid",
         *span(),
         category("name").alias("message"),
-        pl.when(arg("domain") != "default").then(text("domain")).alias("domain"),
-        text("event_type").alias("kind"),
-        arg("Category").alias("category"),
+        *args.columns(args.MARKS, kind=text, domain=_domain),
     )
+
+
+def _domain(name: str) -> pl.Expr:
+    return pl.when(arg(name) != _DEFAULT).then(text(name))
 
 
 def device_part(tasks: pl.DataFrame, mark_arrows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -14,32 +14,49 @@ from pathlib import Path
 
 import polars as pl
 
+from stepscope.formats.ascend.trace import args
 from stepscope.formats.ascend.trace import communication_rows as communication
 from stepscope.formats.ascend.trace import counter_rows as counter
 from stepscope.formats.ascend.trace import device_rows as device
 from stepscope.formats.ascend.trace import host_rows as host
 from stepscope.formats.ascend.trace import lanes as lane
+from stepscope.formats.ascend.trace import layers as layer
 from stepscope.formats.ascend.trace import mark_rows as mark
+from stepscope.formats.ascend.trace.args import Argument
+from stepscope.formats.ascend.trace.events import arg
 from stepscope.formats.chrome.events import read_events
 from stepscope.tables import ALL_TABLES, lost
 
-ARGS: dict[str, pl.DataType] = {
-    **lane.ARGS, **host.ARGS, **device.ARGS, **device.CPU_ARGS, **communication.ARGS, **mark.ARGS, **counter.ARGS,
-}  # fmt: skip
 
-# What stands in every stretch of JSON that has these arguments: a layer's arguments cost no time where the layer is not.
+def _guard(arguments: Sequence[Argument], key: str) -> str:
+    """The argument of this key as it stands in the JSON."""
+    return f'"{args.names(arguments)[key]}"'
+
+
+# The arguments that are read, and what stands in every stretch of JSON that has them: those of a layer cost no time where
+# the layer is not.
+_READ: tuple[tuple[Sequence[Argument], str], ...] = (
+    (args.MARKS, _guard(args.MARKS, "kind")),
+    (device.TASK_ARGS, _guard(args.TASKS, "task_id")),
+    (communication.TASK_ARGS, _guard(args.TRANSFERS, "task_type")),
+    (communication.OPERATOR_ARGS, _guard(args.COLLECTIVES, "alg_type")),
+    (args.OPS, _guard(args.OPS, "seq")),
+    (args.PYTHON_CALLS, _guard(args.PYTHON_CALLS, "call_id")),
+    (host.API_ARGS, _guard(args.API_CALLS, "level")),
+    (args.CPU_KERNELS, '"HostCpuOps"'),
+    # Those that events of several layers have.
+    (args.QUEUE, _guard(args.QUEUE, "correlation_id")),
+    *(((item,), f'"{item.name}"') for item in communication.SHARED_ARGS),
+)
+ARGS: dict[str, pl.DataType] = {
+    **lane.ARGS,
+    **counter.ARGS,
+    **{name: dtype for arguments, _ in _READ for name, dtype in args.types(arguments).items()},
+}
 _GUARDS: dict[str, str] = {
     **dict.fromkeys(lane.ARGS, '"M"'),
     **dict.fromkeys(counter.ARGS, '"C"'),
-    **dict.fromkeys(mark.ARGS, '"event_type"'),
-    **dict.fromkeys(device.ARGS, '"Task Id"'),
-    **dict.fromkeys(communication.TASK_ARGS, '"task type"'),
-    **dict.fromkeys(communication.OPERATOR_ARGS, '"alg_type"'),
-    **dict.fromkeys(host.OP_ARGS, '"Sequence number"'),
-    **dict.fromkeys(host.PYTHON_ARGS, '"Python id"'),
-    **dict.fromkeys(host.API_ARGS, '"level"'),
-    **dict.fromkeys(device.CPU_ARGS, '"HostCpuOps"'),
-    **{key: f'"{key}"' for key in ("connection_id", "correlation_id", "model id")},
+    **{name: guard for arguments, guard in _READ for name in args.types(arguments)},
 }
 
 
@@ -80,11 +97,18 @@ _KEPT: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 }
 
 _LAYERS = {
-    lane.CANN: "api", lane.HARDWARE: "task", lane.OVERLAP: "derived", **dict.fromkeys(lane.COMMUNICATION, "communication"),
-    lane.MINDSPORE: "cpu_op", lane.CPU_KERNELS: "cpu_kernel", lane.SCOPES: "derived",
+    layer.CANN.name: "api",
+    layer.HARDWARE.name: "task",
+    layer.OVERLAP.name: "derived",
+    layer.COMMUNICATION.name: "communication",
+    layer.COMMUNICATION.older: "communication",
+    layer.MINDSPORE.name: "cpu_op",
+    layer.CPU_KERNELS.name: "cpu_kernel",
+    layer.SCOPES.name: "derived",
+}
+_FRAMEWORK = {
+    layer.OPERATOR: "cpu_op", "enqueue": "queue", "dequeue": "queue", layer.PYTHON_CALL: "python_function", layer.GC: "GC",
 }  # fmt: skip
-_OWN_FLOWS = ("async_mindspore", "mindspore_to_self")  # category, and the kind it has as a row of `flows`
-_FRAMEWORK = {"cpu_op": "cpu_op", "enqueue": "queue", "dequeue": "queue", "python_function": "python_function", "GC": "GC"}
 _NUMBERS = {kind: number for number, kind in enumerate([*_KEPT, "derived"])}
 
 
@@ -138,10 +162,10 @@ def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
     pids: dict[str, list[int]] = defaultdict(list)
     for pid, name in layers.items():
         pids[_LAYERS.get(name, "unplaced")].append(pid)
-    layer = pl.coalesce(*(pl.when(pl.col("pid").is_in(pids[kind])).then(_number(kind)) for kind in pids), _number(unnamed))
+    of_layer = pl.coalesce(*(pl.when(pl.col("pid").is_in(pids[kind])).then(_number(kind)) for kind in pids), _number(unnamed))
     # The layer of marks bears the name of the user's program; its events are known by their type.
-    is_mark = pl.col("args.event_type").is_not_null() & layer.is_in([_NUMBERS["unplaced"], _NUMBERS[unnamed]])
-    placed = pl.when(is_mark).then(_number("mark")).otherwise(layer)
+    is_mark = arg(args.names(args.MARKS)["kind"]).is_not_null() & of_layer.is_in([_NUMBERS["unplaced"], _NUMBERS[unnamed]])
+    placed = pl.when(is_mark).then(_number("mark")).otherwise(of_layer)
     phase, category = pl.col("ph"), pl.col("cat")
     is_flow = (phase == "s") | (phase == "f")
     return (
@@ -149,11 +173,11 @@ def _kind(layers: dict[int, str], *, finished: bool) -> pl.Expr:
         .then(_number("untimed"))
         .when(phase == "X")
         .then(pl.coalesce(*(pl.when(category == name).then(_number(kind)) for name, kind in _FRAMEWORK.items()), placed))
-        .when(is_flow & (category == "HostToDevice"))
+        .when(is_flow & (category == layer.LAUNCH))
         .then(_number("HostToDevice"))
-        .when(is_flow & (category == "MsTx"))
+        .when(is_flow & (category == layer.MARK))
         .then(_number("MsTx"))
-        .when(is_flow & (category == _OWN_FLOWS[0]))
+        .when(is_flow & (category == layer.MINDSPORE_FLOW[0]))
         .then(_number("own_flow"))
         .when(phase == "C")
         .then(_number("counter"))
@@ -213,7 +237,7 @@ def _host_tables(rows: _Rows, lanes: lane.Lanes) -> dict[str, pl.DataFrame]:
     if (found := rows("python_function")) is not None:
         frames["python_calls"] = host.python_calls(found)
     if (found := rows("own_flow")) is not None:
-        frames["flows"] = host.flows(device.arrows(found), _OWN_FLOWS[1])
+        frames["flows"] = host.flows(device.arrows(found), layer.MINDSPORE_FLOW[1])
     if (found := rows("GC")) is not None:
         frames["gc_pauses"] = host.gc_pauses(found)
     if (found := rows("api")) is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes and threads under which a timeline shows its events (outputs.md 3.2, current layout)."""
+"""The processes and threads of one timeline: which number each has (outputs.md 3.2, current layout)."""
 
 from __future__ import annotations
 
@@ -8,53 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-HOST_DEVICE = 31
-MAX_OS_PID = 1 << 22
-FIVE_BITS = 1 << 5
-
-
-@dataclass(frozen=True)
-class Layer:
-    name: str
-    sort: int
-    on_device: bool = True
-    framework: bool = False  # its metadata events have the key order of the framework part
-
-
-PYTHON = Layer("Python", 0, on_device=False, framework=True)
-PYTHON_GC = Layer("Python GC", 1, on_device=False, framework=True)
-MARKS = Layer("mstx", 6, on_device=False)
-CANN = Layer("CANN", 7, on_device=False)
-HARDWARE = Layer("Ascend Hardware", 14)
-COMMUNICATION = Layer("Communication", 16)
-OVERLAP = Layer("Overlap Analysis", 31)
-
-COUNTERS = {
-    layer.name: layer
-    for layer in (
-        Layer("CPU Usage", 9, on_device=False),
-        Layer("Memory Usage", 10, on_device=False),
-        Layer("Network Usage", 11, on_device=False),
-        Layer("Disk Usage", 12, on_device=False),
-        Layer("AI Core Freq", 15),
-        Layer("NPU MEM", 17),
-        Layer("DDR", 18),
-        Layer("Acc PMU", 19),
-        Layer("HCCS", 20),
-        Layer("NIC", 21),
-        Layer("RoCE", 22),
-        Layer("PCIe", 23),
-        Layer("HBM", 24),
-        Layer("Stars Soc Info", 25),
-        Layer("Stars Chip Trans", 26),
-        Layer("LLC", 27),
-        Layer("SIO", 28),
-        Layer("QoS", 29),
-        Layer("Biu Perf", 32),
-        Layer("UB", 33),
-    )
-}
-UNKNOWN_SORT = 36
+from stepscope.formats.ascend.trace.layers import DEVICES, HOST_DEVICE, OS_PIDS, PYTHON, SORTS, Layer
 
 
 @dataclass(frozen=True)
@@ -94,12 +48,12 @@ class Processes:
 
     def _number(self, layer: Layer, os_pid: int, device: int | None) -> int:
         bits = (device or 0) if layer.on_device else HOST_DEVICE
-        if layer.sort < FIVE_BITS and 0 <= bits < FIVE_BITS and 0 <= os_pid < MAX_OS_PID:
-            pid = os_pid << 10 | layer.sort << 5 | bits
+        if layer.sort < SORTS and 0 <= bits < DEVICES and 0 <= os_pid < OS_PIDS:
+            pid = (os_pid * SORTS + layer.sort) * DEVICES + bits
             if pid not in self._taken:
                 return pid
         # Does not fit its bits (outputs.md 3.2): a number that no process of the operating system can have.
-        private = MAX_OS_PID + 1
+        private = OS_PIDS + 1
         while private in self._taken:
             private += 1
         return private
