@@ -27,18 +27,35 @@ def write_of_mindspore(tables: Tables, folder: Path) -> list[Path]:
 
 
 def _write(tables: Tables, folder: Path, *, level: str, mindspore: bool = False) -> list[Path]:
-    listed = kernel_rows(tables)
-    if not listed.height:
+    rows = shown_rows(tables)
+    if not rows.height:
         return []
     return kernel_details.write(
         folder / kernel_details.FILE,
-        _shown(with_details(tables, listed)),
+        rows,
         tables.kernel_metrics,
         aic_metrics=tables.facts.aic_metrics,
         level=level,
-        with_steps=tables.steps["device_start_ns"].count() > 0 or listed["step"].count() > 0,
+        with_steps=has_steps(tables, rows),
         mindspore=mindspore,
     )
+
+
+def shown_rows(tables: Tables) -> pl.DataFrame:
+    """The rows of kernel_details.csv with times as it shows them.
+
+    Columns: those of `analysis.statistics.with_details`. Kernels are rounded to the nanosecond, communication operators cut;
+    the wait is what is left between the shown values.
+    """
+    listed = kernel_rows(tables)
+    rows = with_details(tables, listed) if listed.height else listed
+    shown = pl.when(pl.col("table") == "kernels").then(whole_ns(rows["duration_ns"])).otherwise(pl.col("duration_ns").floor())
+    return rows.with_columns(shown.alias("duration_ns")).with_columns(waits())
+
+
+def has_steps(tables: Tables, rows: pl.DataFrame) -> bool:
+    """Whether the file says which step a row belongs to."""
+    return tables.steps["device_start_ns"].count() > 0 or rows["step"].count() > 0
 
 
 def write_op_summary(tables: Tables, path: Path) -> list[Path]:
@@ -58,12 +75,6 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
         mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num"),
     )
     return kernel_details.write_op_summary(path, rows, tables.kernel_metrics, aic_metrics=tables.facts.aic_metrics)
-
-
-def _shown(rows: pl.DataFrame) -> pl.DataFrame:
-    """Kernels rounded to the nanosecond, communication operators cut; the wait is what is left between the shown values."""
-    shown = pl.when(pl.col("table") == "kernels").then(whole_ns(rows["duration_ns"])).otherwise(pl.col("duration_ns").floor())
-    return rows.with_columns(shown.alias("duration_ns")).with_columns(waits())
 
 
 def waited(rows: pl.DataFrame) -> pl.Series:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -42,14 +42,36 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Late:
+    """A column that is made of the rows shown, when they are shown; of all rows only where it is sorted or filtered by."""
+
+    make: Callable[[pl.DataFrame], pl.Series]
+    order: str = ""  # column of the frame that has the same order and is there already
+
+
+@dataclass(frozen=True)
 class Listing:
     """All rows of a table in their default order."""
 
-    frame: pl.DataFrame
+    frame: pl.DataFrame  # holds every shown column that is not in `late`
     columns: tuple[Shown, ...]
     order: tuple[tuple[str, bool], ...] = ()  # key, descending; the order that the rows have
     notes: tuple[str, ...] = ()
     search: str = "name"  # key of the column that `q` looks at
+    late: Mapping[str, Late] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> set[str]:
+        return {column.key for column in self.columns}
+
+    def column(self, key: str) -> pl.Series:
+        """One column of all rows."""
+        return self.late[key].make(self.frame).alias(key) if key in self.late else self.frame[key]
+
+    def shown(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The shown columns of some rows of the frame."""
+        made = [self.late[column.key].make(rows).alias(column.key) for column in self.columns if column.key in self.late]
+        return rows.with_columns(made).select(column.key for column in self.columns)
 
     def replace(self, **changes: Any) -> Listing:
         return replace(self, **changes)
@@ -57,34 +79,30 @@ class Listing:
 
 def page(listing: Listing, query: Query) -> dict[str, Any]:
     """The answer of a route that shows a table. Only the rows of the page are put together; the others are only looked at."""
-    frame = listing.frame.select(column.key for column in listing.columns)
-    mask = _passing(listing, frame, query)
-    order, shown_order = _order(listing, frame, mask, query)
+    frame = listing.frame
+    mask = _passing(listing, query)
+    order, shown_order = _order(listing, mask, query)
     offset, limit = query.number("offset", 0), query.number("limit", 100, most=MOST_ROWS)
     filtered_count = frame.height if mask is None else int(mask.sum())
-    part = frame.slice(offset, limit) if order is None else frame[order.slice(offset, limit)]
+    part = listing.shown(frame.slice(offset, limit) if order is None else frame[order.slice(offset, limit)])
+    sums = {column.key: listing.column(column.key) for column in listing.columns if column.summed}
     return {
-        "columns": [column.described(frame.schema[column.key]) for column in listing.columns],
+        "columns": [column.described(part.schema[column.key]) for column in listing.columns],
         "rows": [list(row) for row in _plain(part).iter_rows()],
         "total": frame.height,
         "filtered": filtered_count,
         "offset": offset,
         "limit": limit,
         "sort": [list(item) for item in shown_order],
-        "totals": {
-            column.key: _sum(frame[column.key] if mask is None else frame[column.key].filter(mask))
-            for column in listing.columns
-            if column.summed
-        },
+        "totals": {key: _sum(values if mask is None else values.filter(mask)) for key, values in sums.items()},
         "notes": list(listing.notes),
     }
 
 
 def csv_text(listing: Listing, query: Query) -> str:
     """All rows that pass, with the headings. Text that a spreadsheet would take for a formula is marked as text."""
-    frame = listing.frame.select(column.key for column in listing.columns)
-    order, _ = _order(listing, frame, _passing(listing, frame, query), query)
-    rows = _plain(frame if order is None else frame[order])
+    order, _ = _order(listing, _passing(listing, query), query)
+    rows = _plain(listing.shown(listing.frame if order is None else listing.frame[order]))
     safe = [
         pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
         for name, dtype in rows.schema.items()
@@ -110,24 +128,25 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(floats + texts)
 
 
-def filtered(listing: Listing, frame: pl.DataFrame, query: Query) -> pl.DataFrame:
-    """The rows that pass `q` and `filter`."""
-    mask = _passing(listing, frame, query)
-    return frame if mask is None else frame.filter(mask)
+def filtered(listing: Listing, query: Query) -> pl.DataFrame:
+    """The shown columns of the rows that pass `q` and `filter`."""
+    mask = _passing(listing, query)
+    return listing.shown(listing.frame if mask is None else listing.frame.filter(mask))
 
 
-def _passing(listing: Listing, frame: pl.DataFrame, query: Query) -> pl.Series | None:
+def _passing(listing: Listing, query: Query) -> pl.Series | None:
     """Whether each row passes; None when nothing is asked for."""
     found: list[pl.Series] = []
     text = query.optional("q")
-    if text is not None and listing.search in frame.columns:
-        found.append(pl.Series(_matching(frame[listing.search], text, "q"), dtype=pl.Boolean))
+    keys = listing.keys
+    if text is not None and listing.search in keys:
+        found.append(pl.Series(_matching(listing.column(listing.search), text, "q"), dtype=pl.Boolean))
     for key, wanted in query.json("filter", dict, {}).items():
-        if key not in frame.columns:
+        if key not in keys:
             raise bad_parameter("filter", f"no column {key}")
         if not isinstance(wanted, dict) or not wanted or set(wanted) - {"min", "max", "in", "text"}:
             raise bad_parameter("filter", f"{key}: an object with min and max, in, or text")
-        found.append(_condition(frame[key], key, wanted))
+        found.append(_condition(listing.column(key), key, wanted))
     if not found:
         return None
     mask = found[0]
@@ -185,26 +204,30 @@ def _matching(column: pl.Series, text: str, parameter: str) -> Any:
     return column.is_in(hits.implode()).fill_null(False).to_numpy()
 
 
-def _order(
-    listing: Listing, frame: pl.DataFrame, mask: pl.Series | None, query: Query
-) -> tuple[pl.Series | None, Sequence[tuple[str, bool]]]:
+def _order(listing: Listing, mask: pl.Series | None, query: Query) -> tuple[pl.Series | None, Sequence[tuple[str, bool]]]:
     """Positions of the rows that pass, in the order asked for; None for all rows as they stand."""
     positions = None if mask is None else mask.arg_true()
     keys = query.texts("sort")
     if not keys:
         return positions, listing.order
-    unknown = [key for key in keys if key not in frame.columns]
+    unknown = [key for key in keys if key not in listing.keys]
     if unknown:
         raise bad_parameter("sort", f"no column {unknown[0]}")
     given = query.texts("desc")
     if any(flag not in ("0", "1") for flag in given) or len(given) > len(keys):
         raise bad_parameter("desc", "0 or 1 for each column")
     descending = [flag == "1" for flag in given] + [False] * (len(keys) - len(given))
-    asked = frame.select(keys) if positions is None else frame.select(keys)[positions]
-    texts = [_ranks(asked[key]).alias(key) for key in keys if frame.schema[key] in (pl.Categorical, pl.String)]
+    columns = [_sortable(listing, key) for key in keys]
+    asked = pl.DataFrame(columns if positions is None else [column.gather(positions) for column in columns])
+    texts = [_ranks(asked[key]).alias(key) for key in keys if asked.schema[key] in (pl.Categorical, pl.String)]
     by = pl.arg_sort_by(keys, descending=descending, nulls_last=True, maintain_order=True)
     order = asked.with_columns(texts).select(by).to_series()
     return order if positions is None else positions.gather(order), list(zip(keys, descending, strict=True))
+
+
+def _sortable(listing: Listing, key: str) -> pl.Series:
+    order = listing.late[key].order if key in listing.late else ""
+    return (listing.frame[order] if order else listing.column(key)).alias(key)
 
 
 def _ranks(column: pl.Series) -> pl.Series:

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.formats import NONE32
 from stepscope.formats.ascend.cells import Further, Quality, read_cells
-from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, cells, column, in_msprof, select, titles, without
+from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, cells, column, in_msprof, select, titles, without
 from stepscope.formats.ascend.metric_names import counter_cells, is_metric, to_canonical
 from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.render.lines import Label, Numbers, Part
@@ -123,16 +123,44 @@ def write(
         with_steps: the first column is the step.
         mindspore: MindSpore's file has another title for the step and does not name the device.
     """
-    first = select(COLUMNS, [*(["step"] if with_steps else []), *([] if mindspore else ["device"])])
-    if mindspore:
-        first = tuple(replace(item, title=next(iter(item.others))) for item in first)
-    if level == "Level0" if level else not rows["op_type"].count():
-        columns = (*_SHORT, *TENSORS) if rows["input_shapes"].count() else _SHORT
+    columns = file_columns(rows, level=level, with_steps=with_steps, mindspore=mindspore)
+    if is_short(rows, level):
         # Level 0 knows no types; that of a communication operator, which its name tells, is left out with the others.
-        special: dict[str, list[Part]] = {"op_type": [NOT_KNOWN]} if level else {}
-        return write_csv(path, rows, cells((*first, *columns), rows, **special))
-    columns = without(COLUMNS, "step", "device")
-    return write_csv(path, rows, [*cells((*first, *columns), rows), *counter_cells(metrics, rows, aic_metrics)])
+        return write_csv(path, rows, cells(columns, rows, op_type=[NOT_KNOWN]))
+    return write_csv(path, rows, [*cells(columns, rows), *counter_cells(metrics, rows, aic_metrics)])
+
+
+def is_short(rows: pl.DataFrame, level: str) -> bool:
+    """Whether the file has fewer columns and no counters: at level 0, or where no type of a kernel is known."""
+    return level == "Level0" if level else not rows.select(pl.col("op_type").filter(pl.col("kernel").is_not_null()).count()).item()
+
+
+def file_columns(
+    rows: pl.DataFrame, *, level: str, with_steps: bool, mindspore: bool = False, generation: str = ""
+) -> tuple[Column, ...]:
+    """The columns before the counters, as a file of these rows has them.
+
+    Args:
+        rows: as in `write`.
+        level: as in `write`.
+        with_steps: as in `write`.
+        mindspore: as in `write`.
+        generation: G1 and G2 have other titles for the blocks, G1 does not name the device.
+    """
+    first = select(COLUMNS, [*(["step"] if with_steps else []), *([] if mindspore or generation == "G1" else ["device"])])
+    if mindspore:
+        first = tuple(map(_older, first))
+    if is_short(rows, level):
+        others = (*_SHORT, *TENSORS) if rows["input_shapes"].count() else _SHORT
+    else:
+        others = without(COLUMNS, "step", "device")
+    if generation in ("G1", "G2"):
+        others = tuple(_older(item) if item.key in ("block_num", "mix_block_num") else item for item in others)
+    return (*first, *others)
+
+
+def _older(item: Column) -> Column:
+    return replace(item, title=next(iter(item.others)))
 
 
 def write_op_summary(path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, aic_metrics: str) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 import polars as pl
 
 from stepscope.render.csv_file import NOT_KNOWN, Cells, thousandths
-from stepscope.render.lines import Numbers, Part
+from stepscope.render.lines import Numbers
 from stepscope.render.microseconds import microseconds
 from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
 
@@ -137,21 +137,42 @@ def counter_cells(metrics: pl.DataFrame, rows: pl.DataFrame, aic_metrics: str, f
         aic_metrics: the chosen set.
         fixed: titles of columns that always have three digits after the point.
     """
-    if not metrics.height:
-        return []
-    known = [name for name in metrics.columns if name != "kernel"]
-    place = rows.select("kernel").join(
-        metrics.select("kernel").with_row_index("place"), on="kernel", how="left", maintain_order="left"
-    )["place"]
-    columns: list[Cells] = []
-    for title in csv_columns(aic_metrics, known):
-        name, factor = to_canonical(title)
-        values = metrics[name].gather(place) if name in metrics.columns else pl.Series(name, [None] * rows.height, dtype=pl.Float64)
-        columns.append((title, [_counter(title, values, factor, THOUSANDTHS if title in fixed else SHORTEST)]))
-    return columns
+    place = counter_places(metrics, rows)
+    return [
+        (title, [Numbers(counter_values(title, metrics, place), _form(title, fixed), NOT_KNOWN)])
+        for title in counter_titles(metrics, aic_metrics)
+    ]
 
 
-def _counter(title: str, values: pl.Series, factor: float, form: Form) -> Part:
-    if title.endswith("cycles"):
-        return Numbers(values.round().cast(pl.Int64), WHOLE, NOT_KNOWN)
-    return Numbers(thousandths(values if factor == 1.0 else microseconds(values)), form, NOT_KNOWN)
+def counter_titles(metrics: pl.DataFrame, aic_metrics: str) -> tuple[str, ...]:
+    """Titles of the hardware counters of a capture; none where nothing was counted."""
+    return csv_columns(aic_metrics, [name for name in metrics.columns if name != "kernel"]) if metrics.height else ()
+
+
+def counter_places(metrics: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The row of `kernel_metrics` of each row of the file, which names the row of `kernels` in `kernel`."""
+    places = metrics.select("kernel").with_row_index("place")
+    return rows.select("kernel").join(places, on="kernel", how="left", maintain_order="left")["place"]
+
+
+def is_whole(title: str) -> bool:
+    """Whether a counter is a whole number in the file; the others have up to three digits after the point."""
+    return title.endswith("cycles")
+
+
+def counter_values(title: str, metrics: pl.DataFrame, place: pl.Series) -> pl.Series:
+    """One counter of the rows at `place`: whole numbers, or whole thousandths where the file has digits after the point."""
+    name, factor = to_canonical(title)
+    if name not in metrics.columns:
+        return pl.Series(name, [None] * len(place), dtype=pl.Int64)
+    values = metrics[name].gather(place)
+    if is_whole(title):
+        whole: pl.Series = values.round().cast(pl.Int64)
+        return whole
+    return thousandths(values if factor == 1.0 else microseconds(values))
+
+
+def _form(title: str, fixed: Collection[str]) -> Form:
+    if is_whole(title):
+        return WHOLE
+    return THOUSANDTHS if title in fixed else SHORTEST

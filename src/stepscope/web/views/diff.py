@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis.name_tree import METRICS, NameTree, of_ops
 from stepscope.analysis.views import module_view
 from stepscope.web.loaded import LoadedCapture
-from stepscope.web.name_tree import METRICS, NameTree, of_ops
 from stepscope.web.paging import Listing, Shown, page
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter

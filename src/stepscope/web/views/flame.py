@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from stepscope.analysis.name_tree import NameTree, of_ops, of_stacks
 from stepscope.web.loaded import LoadedCapture
-from stepscope.web.name_tree import NameTree, of_ops, of_stacks
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
 from stepscope.web.row_filter import in_window, step_numbers

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.steps import step_of
+from stepscope.analysis.kernels import PROPERTIES, gpu_kernel_groups, timed_kernels
+from stepscope.analysis.tensor_cores import can_use
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
-from stepscope.web.tensor_cores import can_use, uses
 from stepscope.web.views.operators import pie
 
 GROUPS = ("name", "all", "properties")
-# What two kernels of one name may differ in.
 _PROPERTIES = {
     "operator": "Operator", "grid": "Grid", "block": "Block", "registers": "Register Per Thread", "shared_memory": "Shared Memory",
 }  # fmt: skip
@@ -25,19 +24,9 @@ _PROPERTIES = {
 
 def _rows(opened: LoadedCapture) -> pl.DataFrame:
     """Kernels: everything but copies and waiting."""
-    return opened.once("gpu kernels", lambda: _make_rows(opened))
-
-
-def _make_rows(opened: LoadedCapture) -> pl.DataFrame:
-    tables = opened.tables
-    if not tables.kernels.height:
+    if not opened.tables.kernels.height:
         raise missing("device", "no kernel in this capture")
-    length = pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0
-    frame = tables.kernels.with_row_index("row").with_columns(duration=length, tensor=uses(tables.kernels["name"]))
-    frame = frame.filter(pl.col("kind").is_in(["compute", "communication"]))
-    op = tables.ops["name"].gather(frame["op"]).alias("operator")
-    step = tables.steps["step"].gather(step_of(frame["start_ns"], tables.steps)).alias("step")
-    return frame.with_columns(op, step)
+    return opened.once("gpu kernels", lambda: timed_kernels(opened.tables))
 
 
 def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
@@ -59,14 +48,8 @@ def kernels(opened: LoadedCapture, query: Query) -> Listing:
     if group == "all":
         return _every(opened, rows)
     gpu = opened.kind != "cpu"
-    by = ["name"] if group == "name" else ["name", *_PROPERTIES] if gpu else ["name", "operator"]
-    length = pl.col("duration")
-    cells = [
-        _yes(pl.col("tensor").any()).alias("tensor"), pl.len().cast(pl.Int64).alias("calls"), length.sum().alias("total"),
-        length.mean().alias("mean"), length.max().alias("max"), length.min().alias("min"), _weighted("blocks_per_sm"),
-        _weighted("occupancy"),
-    ]  # fmt: skip
-    frame = rows.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+    by = ["name"] if group == "name" else ["name", *PROPERTIES] if gpu else ["name", "operator"]
+    frame = gpu_kernel_groups(rows, by).with_columns(_yes(pl.col("tensor")).alias("tensor"))
     frame = frame.with_columns(eligible=_yes(can_use(pl.col("operator")).fill_null(False))) if "operator" in by else frame
     return Listing(frame, tuple(_columns(by, gpu)), (("total", True),))
 
@@ -92,15 +75,9 @@ def _columns(by: list[str], gpu: bool) -> list[Shown]:
     return shown
 
 
-def _weighted(name: str) -> pl.Expr:
-    """Mean over the kernels that say it, weighted by their duration."""
-    whole = pl.col("duration").filter(pl.col(name).is_not_null()).sum()
-    return pl.when(whole > 0).then((pl.col(name) * pl.col("duration")).sum() / whole).alias(name)
-
-
 def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
     frame = rows.select(
-        "name", "step", "device", "stream", "kind", *_PROPERTIES, "blocks_per_sm", "occupancy", "duration",
+        "name", "step", "device", "stream", "kind", *_PROPERTIES, "blocks_per_sm", "occupancy", duration="duration_us",
         start_ms=(pl.col("start_ns") - opened.base_ns) / 1e6, slice=_slices(opened, rows),
     )  # fmt: skip
     gpu = {**_PROPERTIES, "blocks_per_sm": "Blocks Per SM", "occupancy": "Est. Achieved Occupancy (%)"}
@@ -121,11 +98,11 @@ def _slices(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
 
 def pies(opened: LoadedCapture, query: Query, top: int) -> dict[str, Any]:
     rows = _chosen(opened, query)
-    by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration").sum())
+    by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration_us").sum())
     found = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
     if opened.kind != "cpu":
         label = pl.when("tensor").then(pl.lit("Using Tensor Cores")).otherwise(pl.lit("Not Using Tensor Cores"))
-        by_core = rows.group_by(name=label).agg(value=pl.col("duration").sum())
+        by_core = rows.group_by(name=label).agg(value=pl.col("duration_us").sum())
         found.append({"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)})
     return {"pies": found, "cores": []}
 
@@ -134,6 +111,6 @@ def calls(opened: LoadedCapture, name: str) -> pl.DataFrame:
     """Every kernel of one name."""
     rows = _rows(opened).filter(pl.col("name") == name)
     return rows.select(
-        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration", wait_us=pl.lit(None, pl.Float64), step="step",
+        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration_us", wait_us=pl.lit(None, pl.Float64), step="step",
         slice=_slices(opened, rows), op=pl.col("operator").cast(pl.String),
     ).sort("start_ns")  # fmt: skip

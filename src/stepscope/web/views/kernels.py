@@ -3,93 +3,87 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from stepscope.export import kernel_details
-from stepscope.web.csv_source import read_csv, with_numbers
+from stepscope.analysis.kernels import kernel_groups
+from stepscope.export.kernel_details import has_steps, shown_rows
+from stepscope.formats.ascend.columns import NS_PER_US, Column
+from stepscope.formats.ascend.kernel_details import COMMUNICATION, TITLES, file_columns, is_short
+from stepscope.formats.ascend.metric_names import counter_places, counter_titles, counter_values, is_whole
+from stepscope.render.csv_file import NOT_KNOWN
+from stepscope.render.microseconds import microseconds
 from stepscope.web.loaded import LoadedCapture
-from stepscope.web.paging import Listing, Shown
+from stepscope.web.paging import Late, Listing, Shown
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
 from stepscope.web.views import gpu_kernels
 from stepscope.web.views.operators import pie
 
 NPU_GROUPS = ("statistic", "all", "type", "name_shape")
-COMMUNICATION = ("COMMUNICATION", "HCCL")  # the second until 2025 (outputs.md 4)
 FIRST_SHOWN = 20
-START, DURATION, WAIT, CORE = "Start Time(us)", "Duration(us)", "Wait Time(us)", "Accelerator Core"
+COUNTED = 25  # columns that a file without counters has at most
 
 
-def details(opened: LoadedCapture) -> pl.DataFrame:
-    """kernel_details.csv with its own columns, numbers as numbers; what all views need is in columns that begin with `#`."""
-    return opened.once("kernel details", lambda: _details(opened))
+@dataclass(frozen=True)
+class KernelTable:
+    """The rows of kernel_details.csv, by device and start, and the columns that such a file of the capture has."""
+
+    rows: pl.DataFrame
+    columns: tuple[Column, ...]
+    counters: tuple[str, ...]  # titles of hardware counters
+
+    def has(self, key: str) -> bool:
+        return any(column.key == key for column in self.columns)
 
 
-def _details(opened: LoadedCapture) -> pl.DataFrame:
-    frame = _file(opened)
-    if frame is None or "Name" not in frame.columns:
+def kernel_table(opened: LoadedCapture) -> KernelTable:
+    return opened.once("kernel table", lambda: _kernel_table(opened))
+
+
+def _kernel_table(opened: LoadedCapture) -> KernelTable:
+    rows = shown_rows(opened.tables) if opened.has_device else None
+    if rows is None or not rows.height:
         raise missing("device", "no kernel in this capture")
-    frame = with_numbers(frame)
-    block = next((name for name in ("Block Dim", "Block Num") if name in frame.columns), None)
-
-    def column(title: str | None, dtype: pl.DataType) -> pl.Expr:
-        return pl.col(title).cast(dtype, strict=False) if title in frame.columns and title else pl.lit(None, dtype)
-
-    # Epoch microseconds need more digits than a float has.
-    start = _file_start_ns(opened) if START in frame.columns else None
-    # Texts as categories: a million rows are sorted and searched by their few different values.
-    few = [pl.col(name).cast(pl.Categorical) for name in frame.columns if frame.schema[name] == pl.String and name != START]
-    return frame.with_columns(few).with_columns(
-        (start if start is not None and len(start) == frame.height else pl.lit(None, pl.Int64)).alias("#start_ns"),
-        column(DURATION, pl.Float64()).fill_null(0.0).alias("#duration"),
-        column(WAIT, pl.Float64()).alias("#wait"),
-        column("Step Id", pl.Int64()).alias("#step"),
-        column(CORE, pl.String()).fill_null("N/A").alias("#core"),
-        column(block, pl.String()).alias("#block"),
-        column("Name", pl.String()).fill_null("").alias("#name"),
-        column("Type", pl.String()).alias("#type"),
-        column("Input Shapes", pl.String()).alias("#shapes"),
+    facts = opened.facts
+    # The page has the titles of the user's own files; captures without such are shown as what we would write.
+    generation = facts.generation if facts.source == "ascend_text" else ""
+    columns = file_columns(
+        rows,
+        level=facts.level,
+        with_steps=has_steps(opened.tables, rows),
+        mindspore=facts.framework == "mindspore",
+        generation=generation,
     )
-
-
-def _file(opened: LoadedCapture) -> pl.DataFrame | None:
-    """The file of the capture as text; without one, the file that our own exporter writes."""
-    return opened.once("kernel file", lambda: _read_file(opened))
-
-
-def _read_file(opened: LoadedCapture) -> pl.DataFrame | None:
-    there = opened.output_file("kernel_details.csv")
-    if there is not None:
-        return read_csv(there)
-    if not opened.has_device:
-        return None
-    with TemporaryDirectory(prefix="stepscope-") as folder:
-        written = kernel_details.write(opened.tables, Path(folder))
-        return read_csv(written[0]) if written else None
-
-
-def _file_start_ns(opened: LoadedCapture) -> pl.Series:
-    frame = _file(opened)
-    assert frame is not None
-    parts = frame[START].str.splitn(".", 2)
-    whole = parts.struct.field("field_0").cast(pl.Int64, strict=False)
-    fraction = parts.struct.field("field_1").fill_null("0").str.pad_end(3, "0").str.head(3).cast(pl.Int64, strict=False)
-    return frame.select((pl.lit(whole) * 1000 + pl.lit(fraction)).alias("start_ns")).to_series()
+    counters: tuple[str, ...] = ()
+    if not is_short(rows, facts.level):
+        counters = counter_titles(opened.tables.kernel_metrics, facts.aic_metrics)
+    else:  # the type of a communication operator, which its name tells, is left out with the others
+        rows = rows.with_columns(op_type=pl.lit(None, rows.schema["op_type"]))
+    if generation == "G1":
+        latest, older = COMMUNICATION
+        rows = rows.with_columns(pl.col("core").cast(pl.String).replace(latest, older).cast(rows.schema["core"]))
+    rows = rows.with_columns(
+        pl.col("name", "op_type", "core").fill_null(NOT_KNOWN),
+        pl.col("block_num").fill_null(0),
+        duration_us=microseconds(rows["duration_ns"]),
+        wait_us=microseconds(rows["wait_ns"]),
+    )
+    return KernelTable(rows, columns, counters)
 
 
 def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
-    rows = details(opened)
+    rows = kernel_table(opened).rows
     step, cores = query.whole("step"), query.every("core")
     if step is not None:
-        rows = rows.filter(pl.col("#step") == step)
+        rows = rows.filter(pl.col("step") == step)
     if cores:
-        rows = rows.filter(pl.col("#core").is_in(cores))
-    return rows if query.flag("comm", True) else rows.filter(~pl.col("#core").is_in(COMMUNICATION))
+        rows = rows.filter(pl.col("core").is_in(cores))
+    return rows if query.flag("comm", True) else rows.filter(~pl.col("core").is_in(COMMUNICATION))
 
 
 def kernels(opened: LoadedCapture, query: Query) -> Listing:
@@ -100,10 +94,10 @@ def kernels(opened: LoadedCapture, query: Query) -> Listing:
     rows = _chosen(opened, query)
     if group == "all":
         return _every(opened, rows)
-    by = {"statistic": ["name"], "type": ["type"], "name_shape": ["name", "shapes"]}[group]
     default = not (query.optional("step") or query.every("core"))
     # The groupings of the whole capture are asked for again and again.
-    frame = opened.once(f"kernels {group} {query.flag('comm', True)}", lambda: _summed(rows, by)) if default else _summed(rows, by)
+    key = f"kernels {group} {query.flag('comm', True)}"
+    frame = opened.once(key, lambda: _grouped(opened, rows, group)) if default else _grouped(opened, rows, group)
     first = {
         "statistic": [Shown("name", "Operator", "Name of the kernel.")],
         "type": [Shown("type", "Type", "Operator type.")],
@@ -125,68 +119,80 @@ def kernels(opened: LoadedCapture, query: Query) -> Listing:
     return Listing(frame, columns, (("total", True),), search=first[0].key)
 
 
-def _summed(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    total = float(rows["#duration"].sum())
-    duration = pl.col("#duration")
-    cells = [
-        pl.len().cast(pl.Int64).alias("calls"), duration.sum().alias("total"), duration.max().alias("max"),
-        duration.mean().alias("avg"),
-        duration.min().alias("min"), pl.col("#core").unique(maintain_order=True).str.join(", ").alias("core"),
-        pl.col("#block").drop_nulls().unique().sort().str.join(", ").alias("block"), duration.median().alias("p50"),
-        duration.quantile(0.95, "linear").alias("p95"),
-    ]  # fmt: skip
-    keyed = rows.select("#duration", "#core", "#block", *(pl.col(f"#{key}").alias(key) for key in by))
-    frame = keyed.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
-    return frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
-        cumulated=pl.col("share").cum_sum()
-    )
+def _grouped(opened: LoadedCapture, rows: pl.DataFrame, group: str) -> pl.DataFrame:
+    by = {"statistic": ["name"], "type": ["op_type"], "name_shape": ["name", "input_shapes"]}[group]
+    frame = kernel_groups(rows, by)
+    if group == "name_shape":
+        known = _in_quotes(frame["input_shapes"]) if kernel_table(opened).has("input_shapes") else pl.lit(None, pl.String)
+        frame = frame.with_columns(known.alias("shapes"))
+    return frame.rename({"op_type": "type"}, strict=False)
 
 
 def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
-    own = [name for name in rows.columns if not name.startswith("#")]
-    base = opened.base_ns
-    slices = opened.once("kernel slices", lambda: _slices(opened))
-    frame = rows.with_columns(start_ms=(pl.col("#start_ns") - base) / 1e6)
-    frame = frame.with_columns(slice=slices.gather(_positions(opened, rows)) if slices is not None else pl.lit(None, pl.Int64))
-    columns = [Shown(name, name, shown=place < FIRST_SHOWN, summed=name in (DURATION, WAIT)) for place, name in enumerate(own)]
-    columns.append(Shown("start_ms", "Start Time (ms since capture start)", "Start relative to the first event.", "ms"))
-    columns.append(Shown("slice", "Slice", "Id in the timeline.", shown=False))
-    notes = () if len(own) > 25 else ("no PMU columns: collect with aic_metrics=PipeUtilization and profiler level 1 or higher",)
-    return Listing(frame, tuple(columns), ((START, False),), notes, search="Name")
+    table = kernel_table(opened)
+    shapes = {column.title: column.key for column in table.columns if column.kind == "shapes"}
+    frame = rows.with_columns(_cells(rows, column) for column in table.columns if column.title not in shapes)
+    late = {title: Late(partial(_shapes, key)) for title, key in shapes.items()}
+    late |= {title: Late(partial(_counter, opened, title)) for title in table.counters}
+    late["start_ms"] = Late(partial(_milliseconds, opened.base_ns), "start_ns")
+    late["slice"] = Late(partial(_slices, opened))
+    titles = [*(column.title for column in table.columns), *table.counters]
+    summed = (TITLES["duration_ns"], TITLES["wait_ns"])
+    shown = [Shown(title, title, shown=place < FIRST_SHOWN, summed=title in summed) for place, title in enumerate(titles)]
+    shown.append(Shown("start_ms", "Start Time (ms since capture start)", "Start relative to the first event.", "ms"))
+    shown.append(Shown("slice", "Slice", "Id in the timeline.", shown=False))
+    without = "no PMU columns: collect with aic_metrics=PipeUtilization and profiler level 1 or higher"
+    notes = () if len(titles) > COUNTED else (without,)
+    return Listing(frame, tuple(shown), ((TITLES["start_ns"], False),), notes, search=TITLES["name"], late=late)
 
 
-def _positions(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
-    whole = details(opened)
-    if rows.height == whole.height:
-        return pl.int_range(whole.height, eager=True, dtype=pl.UInt32)
-    numbered = whole.with_row_index("#at")
-    key = ["#start_ns", "#name", "#duration"]
-    return rows.select(key).join(
-        numbered.select(*key, "#at").unique(key, keep="first"), on=key, how="left", nulls_equal=True, maintain_order="left"
-    )["#at"]
+def _cells(rows: pl.DataFrame, column: Column) -> pl.Series:
+    """A column with its values as the file has them; missing numbers are null."""
+    values = rows[column.key]
+    if column.kind == "time":  # more digits than a float of nanoseconds has
+        values = values // 1000 + (values % 1000) / 1000.0
+    elif column.unit == NS_PER_US:
+        values = microseconds(values)
+    elif column.missing.isdigit():
+        values = values.fill_null(int(column.missing))
+    elif column.kind == "text" or (column.missing and not values.count()):
+        values = (values if column.kind == "text" else values.cast(pl.String)).fill_null(column.missing)
+    return values.alias(column.title)
 
 
-def _slices(opened: LoadedCapture) -> pl.Series | None:
-    """Id in the timeline of each row of the file: the n-th of a name there is the n-th of that name in the tables.
+def _shapes(key: str, part: pl.DataFrame) -> pl.Series:
+    return _in_quotes(part[key])
 
-    By turn, not by time: the file cuts or rounds what the timeline gives to parts of a nanosecond.
-    """
-    tables, index = opened.tables, opened.trace
-    parts = []
+
+def _in_quotes(shapes: pl.Series) -> pl.Series:
+    """Lists of shapes with the quotes that their cells have in the file."""
+    return shapes.to_frame("shapes").select(pl.format('"{}"', "shapes").fill_null(NOT_KNOWN)).to_series()
+
+
+def _counter(opened: LoadedCapture, title: str, part: pl.DataFrame) -> pl.Series:
+    metrics = opened.tables.kernel_metrics
+    values = counter_values(title, metrics, counter_places(metrics, part))
+    if not is_whole(title):
+        values = microseconds(values)  # whole thousandths
+    return values if values.count() or not part.height else values.cast(pl.String).fill_null(NOT_KNOWN)
+
+
+def _milliseconds(base_ns: int, part: pl.DataFrame) -> pl.Series:
+    since: pl.Series = (part["start_ns"] - base_ns) / 1e6
+    return since
+
+
+def _slices(opened: LoadedCapture, part: pl.DataFrame) -> pl.Series:
+    """Id in the timeline of each row."""
+    found = np.full(part.height, -1, dtype=np.int64)
+    row, table = part["row"].to_numpy(), part["table"]
     for name in ("kernels", "collectives"):
-        place = index.places.get(name)
+        place = opened.trace.places.get(name)
         if place is not None:
-            rows = tables[name].select("start_ns", pl.col("name").cast(pl.String)).head(len(place))
-            parts.append(rows.with_columns(slice=pl.Series(place[: rows.height].astype(np.int64))))
-    if not parts:
-        return None
-    known = _with_turns(pl.concat(parts)).drop("start_ns")
-    asked = _with_turns(details(opened).select(start_ns="#start_ns", name="#name"))
-    return asked.join(known, on=["name", "turn"], how="left", maintain_order="left")["slice"]
-
-
-def _with_turns(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(turn=pl.col("start_ns").rank("ordinal").over("name"))
+            own = np.flatnonzero((table == name).to_numpy() & (row < len(place)))
+            found[own] = place[row[own]]
+    numbers = pl.Series("slice", found)
+    return numbers.set(numbers < 0, None)
 
 
 def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
@@ -195,8 +201,9 @@ def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     if not opened.is_npu:
         return gpu_kernels.pies(opened, query, top)
     rows = _chosen(opened, query)
-    by_name = rows.group_by(name="#name").agg(value=pl.col("#duration").sum())
-    by_core = rows.group_by(name="#core").agg(value=pl.col("#duration").sum())
+    by_name, by_core = (
+        rows.group_by(pl.col(key).cast(pl.String).alias("name")).agg(value=pl.col("duration_us").sum()) for key in ("name", "core")
+    )
     cores = by_core.sort("value", "name", descending=[True, False])["name"].to_list()
     by_core = by_core.with_columns(name="Using " + pl.col("name").str.replace_all("_", " ", literal=True))
     return {
@@ -226,26 +233,20 @@ def calls(opened: LoadedCapture, query: Query) -> dict[str, Any]:
 
 
 def _calls_npu(opened: LoadedCapture, name: str) -> pl.DataFrame:
-    slices = opened.once("kernel slices", lambda: _slices(opened))
-    frame = (
-        details(opened).with_columns(slice=slices if slices is not None else pl.lit(None, pl.Int64)).filter(pl.col("#name") == name)
-    )
-    rows = frame.select(
-        start_ns=pl.col("#start_ns") - opened.base_ns, duration_us="#duration", wait_us="#wait", step="#step", slice="slice"
-    ).sort("start_ns")
-    return rows.with_columns(op=_operators(opened, rows["slice"]))
+    rows = kernel_table(opened).rows.filter(pl.col("name") == name)
+    found = rows.select(
+        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration_us", wait_us="wait_us", step="step",
+        slice=_slices(opened, rows), op=_operators(opened, rows),
+    )  # fmt: skip
+    return found.sort("start_ns")
 
 
-def _operators(opened: LoadedCapture, slices: pl.Series) -> pl.Series:
-    """Operator that launched the task of each slice."""
-    index, tables = opened.trace, opened.tables
-    found: list[str | None] = []
-    for number in slices.to_list():
-        owner = None
-        if number is not None:
-            source = "kernels" if index.id_of("kernels", int(index.slices["source_row"][number])) == number else "collectives"
-            row = int(index.slices["source_row"][number])
-            op = tables[source]["op"][row] if row < tables[source].height else None
-            owner = tables.ops["name"][op] if op is not None else None
-        found.append(owner)
-    return pl.Series("op", found, dtype=pl.String)
+def _operators(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
+    """Name of the operator that launched each row."""
+    tables = opened.tables
+    op = pl.Series("op", [None] * rows.height, dtype=pl.Int64)
+    for name in ("kernels", "collectives"):
+        own = (rows["table"] == name).arg_true()
+        op = op.scatter(own, tables[name]["op"].gather(rows["row"].gather(own)))
+    names: pl.Series = tables.ops["name"].gather(op).cast(pl.String)
+    return names

@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.operators import operator_calls
+from stepscope.analysis.tensor_cores import can_use, tensor_core_times
 from stepscope.web.frames_of_stack import stack_frames
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, filtered
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing
 from stepscope.web.row_filter import in_step
-from stepscope.web.tensor_cores import can_use, tensor_core_times
 
 GROUPS = {"op": ["name"], "op_shape": ["name", "shapes"]}
 PIES = {
@@ -163,7 +163,7 @@ def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """Largest operators by each of the four times; the rest as one sum."""
     listing = operators(opened, query)
     top = query.number("top", 10, most=1000)
-    frame = filtered(listing, listing.frame.select(column.key for column in listing.columns), query)
+    frame = filtered(listing, query)
     shown = []
     for key, title in PIES.items():
         if key in frame.columns:

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis.overlap import computing, intersect, merge
+from stepscope.analysis.tensor_cores import uses
 from stepscope.report import switches
 from stepscope.web.loaded import LoadedCapture
-from stepscope.web.tensor_cores import uses
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
 

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels put together by name, type, shapes or properties, and what each group took.
+
+All functions take rows with a column `duration_us`: those of kernel_details.csv (NPU), or `timed_kernels` (GPU, CPU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from stepscope.analysis.steps import step_of
+from stepscope.analysis.tensor_cores import uses
+from stepscope.tables import Tables
+
+# What two GPU kernels of one name may differ in.
+PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
+
+
+def kernel_groups(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """One row per group, most time first.
+
+    Columns: those of `by`; calls; total, max, avg, min in us; core (the different ones, as they appear); block (the different
+    numbers of blocks); p50 and p95 in us; share of all rows and cumulated share in percent.
+
+    Args:
+        rows: duration_us, core, block_num and the columns of `by`.
+        by: columns that make a group.
+    """
+    total = float(rows["duration_us"].sum())
+    duration = pl.col("duration_us")
+    cells = [
+        pl.len().cast(pl.Int64).alias("calls"), duration.sum().alias("total"), duration.max().alias("max"),
+        duration.mean().alias("avg"), duration.min().alias("min"),
+        pl.col("core").unique(maintain_order=True).cast(pl.String).str.join(", ").alias("core"),
+        pl.col("block_num").drop_nulls().unique().cast(pl.String).sort().str.join(", ").alias("block"),
+        duration.median().alias("p50"), duration.quantile(0.95, "linear").alias("p95"),
+    ]  # fmt: skip
+    keyed = rows.select("duration_us", "core", "block_num", *(pl.col(key) for key in by if key not in ("core", "block_num")))
+    frame = keyed.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+    return frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
+        cumulated=pl.col("share").cum_sum()
+    )
+
+
+def timed_kernels(tables: Tables) -> pl.DataFrame:
+    """Table `kernels` without copies and waiting, with row, duration_us, tensor (on tensor cores), operator and step."""
+    length = pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0
+    frame = tables.kernels.with_row_index("row").with_columns(duration_us=length, tensor=uses(tables.kernels["name"]))
+    frame = frame.filter(pl.col("kind").is_in(["compute", "communication"]))
+    op = tables.ops["name"].gather(frame["op"]).alias("operator")
+    step = tables.steps["step"].gather(step_of(frame["start_ns"], tables.steps)).alias("step")
+    return frame.with_columns(op, step)
+
+
+def gpu_kernel_groups(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """One row per group, most time first.
+
+    Columns: those of `by`; tensor (whether any ran on tensor cores); calls; total, mean, max, min in us; blocks_per_sm and
+    occupancy, means weighted by duration.
+    """
+    length = pl.col("duration_us")
+    cells = [
+        pl.col("tensor").any(), pl.len().cast(pl.Int64).alias("calls"), length.sum().alias("total"), length.mean().alias("mean"),
+        length.max().alias("max"), length.min().alias("min"), _weighted("blocks_per_sm"), _weighted("occupancy"),
+    ]  # fmt: skip
+    return rows.group_by(by, maintain_order=True).agg(cells).sort("total", descending=True, maintain_order=True)
+
+
+def _weighted(name: str) -> pl.Expr:
+    """Mean over the kernels that say it, weighted by their duration."""
+    whole = pl.col("duration_us").filter(pl.col(name).is_not_null()).sum()
+    return pl.when(whole > 0).then((pl.col(name) * pl.col("duration_us")).sum() / whole).alias(name)
