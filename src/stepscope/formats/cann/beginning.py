@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a collection began, and what the vendor's tools leave out because it was over by then."""
+"""When the recording began, and what the vendor's tools leave out because it had ended by then."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import NamedTuple
 import polars as pl
 
 from stepscope.formats.cann.clock import FAR_NS
-from stepscope.formats.cann.tasks import Joined
+from stepscope.formats.cann.tasks import JoinedTasks
 from stepscope.tables import ALL_TABLES, lost
 
 _MODEL_LOAD = "ModelLoad"
 
 
 class Calls(NamedTuple):
-    """Tables `api_calls` and `early_calls`, and how many calls were over before the collection began."""
+    """Tables `api_calls` and `early_calls`, and how many calls had ended before the recording began."""
 
     whole: pl.DataFrame
     early: pl.DataFrame
     over: int
 
 
-def beginning(apis: pl.DataFrame, tasks: pl.DataFrame, said_ns: int | None) -> int:
-    """When the collection began; a time after all that was recorded is wrong, and nothing is left out for it."""
+def recording_start(apis: pl.DataFrame, tasks: pl.DataFrame, reported_ns: int | None) -> int:
+    """When the recording began; a reported time after everything recorded is wrong and ignored."""
     last = max((int(frame.select(pl.col("end_ns").max()).item()) for frame in (apis, tasks) if frame.height), default=-FAR_NS)
-    return said_ns if said_ns is not None and said_ns <= last else -FAR_NS
+    return reported_ns if reported_ns is not None and reported_ns <= last else -FAR_NS
 
 
-def calls_of(apis: pl.DataFrame, begin_ns: int) -> Calls:
-    """Tell the calls apart. Whatever was called while a model was loaded belongs to the collection, whenever that was."""
+def split_calls(apis: pl.DataFrame, begin_ns: int) -> Calls:
+    """Split the calls. Calls made while a model was loaded belong to the recording, whenever that was."""
     over = apis["end_ns"] < begin_ns
     if over.any():
         loads = apis.filter(pl.col("type") == _MODEL_LOAD).select("tid", load_start="start_ns", load_end="end_ns")
@@ -42,8 +42,8 @@ def calls_of(apis: pl.DataFrame, begin_ns: int) -> Calls:
     return Calls(whole, ALL_TABLES["early_calls"].conform(early), int(over.sum()))
 
 
-def since(joined: Joined, begin_ns: int) -> Joined:
-    """Without the tasks that were over before the collection began."""
+def without_early_tasks(joined: JoinedTasks, begin_ns: int) -> JoinedTasks:
+    """The tasks without those that had ended before the recording began."""
     kept = joined.rows.filter(pl.col("end_ns") >= begin_ns)
     early = lost("stars_soc", "tasks before the collection", joined.rows.height - kept.height, "left out")
-    return Joined(kept, (*joined.quality, early))
+    return JoinedTasks(kept, (*joined.quality, early))

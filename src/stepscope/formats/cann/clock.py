@@ -3,8 +3,8 @@
 
 The vendor's tool writes the distance from the counter's zero as decimal microseconds with six digits and adds the monotonic
 zero digit by digit. Times of the host are cut from that sum; those of devices pass through a float64 first, which it adds up
-from the digits, smallest first: near the middle between two floats the one it arrives at is not always the nearest. Only then
-the whole-number distance to the epoch is added. The same steps here give the same nanoseconds.
+from the digits, smallest first: near the middle between two floats the one it arrives at is not always the nearest. The
+whole-number distance to the epoch is added last. The same steps here give the same nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Broken counters may lie anywhere in 64 bits: times are held within 73 years of the epoch so that sums cannot overflow.
+# Broken counters may lie anywhere in 64 bits: times are kept within 73 years of the epoch so that sums cannot overflow.
 FAR_NS = 1 << 61
 
 
@@ -38,14 +38,15 @@ class CounterClock:
             return np.asarray(near + self.epoch_offset_ns, np.int64)
         whole, below = self._mono(ticks, self.mhz)
         if not self.is_host:
-            whole = np.floor(_summed(whole, below)).astype(np.int64)
+            whole = np.floor(_float_from_digits(whole, below)).astype(np.int64)
         return np.asarray(np.clip(whole, -FAR_NS, FAR_NS) + self.epoch_offset_ns, np.int64)
 
-    def lasted_ns(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def duration_between(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Nanoseconds between two counter values, as exact as the vendor's tool keeps them."""
         if self.mhz is None:
             return np.asarray(self.ns(last) - self.ns(first), np.float64)
-        return np.asarray(_summed(*self._mono(last, self.mhz)) - _summed(*self._mono(first, self.mhz)), np.float64)
+        begin, end = (_float_from_digits(*self._mono(ticks, self.mhz)) for ticks in (first, last))
+        return np.asarray(end - begin, np.float64)
 
     def _mono(self, ticks: npt.NDArray[Any], mhz: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Monotonic time: whole nanoseconds and thousandths of one."""
@@ -68,7 +69,7 @@ class CounterClock:
         return np.asarray(distance.astype(np.uint64) + np.uint64(self.zero_ticks), np.uint64)
 
 
-def _summed(whole: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _float_from_digits(whole: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The float64 of a decimal number that is added up from its digits, smallest first; `below` are thousandths."""
     sign = np.where(whole < 0, -1.0, 1.0)
     total = below % 10 * 1e-3 + below // 10 % 10 * 1e-2 + below // 100 * 1e-1
@@ -145,4 +146,4 @@ def _positive(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    return number if 1e-3 <= number <= 1e6 else None  # also refuses what is no number
+    return number if 1e-3 <= number <= 1e6 else None  # also refuses NaN

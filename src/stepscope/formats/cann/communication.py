@@ -8,14 +8,14 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.cann.host.side import HostSide
-from stepscope.formats.cann.tasks import Joined
+from stepscope.formats.cann.tasks import JoinedTasks
 from stepscope.tables import ALL_TABLES, TEXT, lost
 
 _PAYLOAD = "RDMA_SEND_PAYLOAD"
-# Tasks from the last payload to the one that tells of its arrival; fewer where only two ranks take part.
+# Tasks from the last payload to the one that reports its arrival; fewer where only two ranks take part.
 _CLOSING, _CLOSING_PAIR = 4, 2
 _PAIRS = ("hcom_send", "hcom_receive")
-_BY_PROCESSOR = "AicpuKernel"  # such operators are counted apart
+_BY_PROCESSOR = "AicpuKernel"  # such operators are counted separately
 _NO_GROUP = "N/A"
 _FROM_TASK = (
     "is_master", "model_id", "group", "group_name", "plane", "rank_size", "notify_id", "estimated_us", "bytes", "data_type",
@@ -24,10 +24,10 @@ _FROM_TASK = (
 
 
 def communication(
-    joined: Joined, host: HostSide, session_start_ns: int | None
+    joined: JoinedTasks, host: HostSide, session_start_ns: int | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, list[pl.DataFrame]]:
     """Tables `collectives` and `transfers`, and what was lost."""
-    tasks = _ran(joined, host)
+    tasks = _task_runs(joined, host)
     if not tasks.height:
         lonely = lost("hccl", "communication operators without a device task", host.big_ops.height)
         return ALL_TABLES["collectives"].empty(), ALL_TABLES["transfers"].empty(), [lonely]
@@ -44,12 +44,12 @@ def communication(
     return ALL_TABLES["collectives"].conform(operators), ALL_TABLES["transfers"].conform(transfers), quality
 
 
-def _ran(joined: Joined, host: HostSide) -> pl.DataFrame:
+def _task_runs(joined: JoinedTasks, host: HostSide) -> pl.DataFrame:
     """Each run of each link-level task, in the order of start."""
     rows = joined.rows.select(
         "device", "stream", "task_id", "context_id", "start_ns", "end_ns", "duration_ns", pl.col("host").alias("task")
     )
-    told = host.hccl_tasks.select(
+    described = host.hccl_tasks.select(
         "task",
         pl.col("big_op").cast(pl.Int64).alias("operator"),
         *_FROM_TASK,
@@ -57,7 +57,7 @@ def _ran(joined: Joined, host: HostSide) -> pl.DataFrame:
         pl.col("local_rank").alias("src_rank"),
         pl.col("remote_rank").alias("dst_rank"),
     )
-    return rows.join(told, on="task", how="inner", maintain_order="left")
+    return rows.join(described, on="task", how="inner", maintain_order="left")
 
 
 def _run() -> pl.Expr:
@@ -67,25 +67,25 @@ def _run() -> pl.Expr:
 
 def _operators(tasks: pl.DataFrame, operators: pl.DataFrame, session_start_ns: int | None) -> pl.DataFrame:
     """One row per run of an operator, by device and start; its span is that of its master tasks."""
-    leads = pl.col("is_master").fill_null(False)
+    master = pl.col("is_master").fill_null(False)
     spans = (
         tasks.drop_nulls("operator")
         .group_by("device", "operator", "run", maintain_order=True)
         .agg(
-            pl.coalesce(pl.col("start_ns").filter(leads).min(), pl.col("start_ns").min()).alias("start_ns"),
-            pl.coalesce(pl.col("end_ns").filter(leads).max(), pl.col("end_ns").max()).alias("end_ns"),
+            pl.coalesce(pl.col("start_ns").filter(master).min(), pl.col("start_ns").min()).alias("start_ns"),
+            pl.coalesce(pl.col("end_ns").filter(master).max(), pl.col("end_ns").max()).alias("end_ns"),
             pl.col("rank_size").drop_nulls().first(),
             pl.col("group").drop_nulls().first().alias("task_group"),
             pl.col("group_name").drop_nulls().first().alias("task_group_name"),
         )
         .sort("device", "start_ns", maintain_order=True)
     )
-    known = (
+    described = (
         operators.drop("device", "start_ns", "end_ns", "tid")
         .with_row_index("operator")
         .with_columns(pl.col("operator").cast(pl.Int64))
     )
-    rows = spans.join(known, on="operator", how="left", maintain_order="left").with_columns(
+    rows = spans.join(described, on="operator", how="left", maintain_order="left").with_columns(
         pl.coalesce("task_group", "group").alias("group"),
         pl.coalesce("task_group_name", "group_name").alias("group_name"),
         pl.col("name").cast(pl.String),
@@ -108,8 +108,8 @@ def _display_name(session_start_ns: int | None) -> pl.Expr:
     """`<name>_<end of the group's number>_<how many of the group came before>_<how often it had run>`."""
     group = pl.col("group").cast(pl.String).fill_null(_NO_GROUP)
     counted = (pl.col("start_ns") >= (session_start_ns or 0)).cast(pl.Int64)
-    apart = pl.col("name").str.contains(_BY_PROCESSOR, literal=True)
-    index = (counted.cum_sum() - counted).over("device", "group", apart, "run")
+    by_processor = pl.col("name").str.contains(_BY_PROCESSOR, literal=True)
+    index = (counted.cum_sum() - counted).over("device", "group", by_processor, "run")
     return pl.format("{}_{}_{}_{}", "name", group.str.slice(-3), index, pl.col("run") + 1)
 
 
@@ -117,11 +117,11 @@ def _bandwidth(tasks: pl.DataFrame) -> pl.Series:
     """GB/s; payloads sent by RDMA are counted together until their arrival is known."""
     start, end = tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy()
     size = tasks["bytes"].fill_null(0).to_numpy().astype(np.float64)
-    lasted = (end - start).astype(np.float64)
+    duration = (end - start).astype(np.float64)
     payload = (tasks["rdma_type"].cast(pl.String) == _PAYLOAD).fill_null(False).to_numpy()
     if payload.any():
-        _join_payloads(tasks, payload, start, end, size, lasted)
-    rate = np.divide(size, lasted, out=np.zeros(len(size)), where=lasted > 0)
+        _join_payloads(tasks, payload, start, end, size, duration)
+    rate = np.divide(size, duration, out=np.zeros(len(size)), where=duration > 0)
     return pl.Series("bandwidth", rate)
 
 
@@ -131,20 +131,20 @@ def _join_payloads(
     start: npt.NDArray[np.int64],
     end: npt.NDArray[np.int64],
     size: npt.NDArray[np.float64],
-    lasted: npt.NDArray[np.float64],
+    duration: npt.NDArray[np.float64],
 ) -> None:
-    """Give every payload of a row of them the size of all and the time from the first to the task that closes them."""
+    """Give every payload of a series the size of the whole series and the time from its first payload to its closing task."""
     lane = tasks.select(pl.struct("device", "collective", "plane").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     order = np.lexsort((start, lane))
     lane, sent = lane[order], payload[order]
     first = sent & np.append(True, ~sent[:-1] | (lane[1:] != lane[:-1]))
     starts = np.flatnonzero(first)
-    row = np.cumsum(first) - 1
-    counts = np.bincount(row[sent], minlength=len(starts))
+    series = np.cumsum(first) - 1
+    counts = np.bincount(series[sent], minlength=len(starts))
     pair = tasks["op_type"].cast(pl.String).fill_null("").str.to_lowercase().str.contains(f"^({'|'.join(_PAIRS)})").to_numpy()
     closing = starts + counts - 1 + np.where(pair[order][starts], _CLOSING_PAIR, _CLOSING)
-    whole = (closing < len(lane)) & (lane[np.minimum(closing, len(lane) - 1)] == lane[starts])
-    for number in np.flatnonzero(whole).tolist():
+    complete = (closing < len(lane)) & (lane[np.minimum(closing, len(lane) - 1)] == lane[starts])
+    for number in np.flatnonzero(complete).tolist():
         members = order[starts[number] : starts[number] + counts[number]]
-        lasted[members] = end[order[closing[number]]] - start[members[0]]
+        duration[members] = end[order[closing[number]]] - start[members[0]]
         size[members] = size[members].sum()

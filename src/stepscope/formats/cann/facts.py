@@ -15,7 +15,7 @@ _LEVEL = re.compile(r"(?:level|l)_?([0-3])", re.IGNORECASE)
 
 
 def read_prof_facts(prof: Prof) -> Facts:
-    """Facts of a folder; what it does not say stays unsaid."""
+    """Facts of a folder; what it does not say keeps its default."""
     first = prof.host or next(iter(prof.devices), None)
     if first is None:
         return Facts(source="raw PROF", device_kind="npu")
@@ -39,9 +39,9 @@ def read_prof_facts(prof: Prof) -> Facts:
 
 
 def _name(part: Part) -> str:
-    """What the device is called; a simulated one says its own name."""
-    said = part.device_info.get("name")
-    return said if isinstance(said, str) and said else CHIPS.get(part.chip, "") if part.chip is not None else ""
+    """What the device is called; a simulated one has a name of its own."""
+    name = part.device_info.get("name")
+    return name if isinstance(name, str) and name else CHIPS.get(part.chip, "") if part.chip is not None else ""
 
 
 def _rank(parts: tuple[Part, ...]) -> int:

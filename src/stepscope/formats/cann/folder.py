@@ -72,13 +72,13 @@ class Part:
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
     def setting(self, *names: str) -> str:
-        """The first of several spellings of a collection switch that is set, as text."""
+        """The first of several spellings of a switch that is set, as text."""
         return next((str(self.sample[name]) for name in names if self.sample.get(name) not in (None, "")), "")
 
 
 @dataclass(frozen=True)
 class Prof:
-    """One raw folder: one process, one collection."""
+    """One raw folder: one recording of one process."""
 
     path: Path
     host: Part | None
@@ -101,12 +101,12 @@ def stamp_of(name: str) -> str:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a `PROF_*` folder still holds the bytes that were collected."""
+    """Whether a `PROF_*` folder still holds the bytes that were recorded."""
     return any(True for data in path.glob("*/data") for _ in data.glob("*.slice_*"))
 
 
 def open_prof(path: Path) -> Prof:
-    """Take stock of a folder: settings and file lists, no record is read."""
+    """List what is in a folder: settings and files; no record is read."""
     host = path / "host"
     named = ((_DEVICE.fullmatch(found.name), found) for found in path.glob("device_*") if found.is_dir())
     devices = sorted((int(name[1]), found) for name, found in named if name)

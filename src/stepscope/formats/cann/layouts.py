@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which bytes a raw device-profiling record is made of: one declaration per kind (docs/formats/cann.md 3 to 5).
 
-A kind is a numpy dtype with explicit offsets, the file it is found in and how its records are told from
-rubbish. Readers take a kind from `LAYOUTS`, writers fill the same dtype, so what is written is what is read.
-`evidence` is the mark of the specification: R real bytes, W the writer's declarations, P a parser's, S accepted
-by the reference parser when synthesised.
+A kind is a numpy dtype with explicit offsets, the file it is found in and how valid records are recognised. Readers and
+writers use the same dtype, so what is written is what is read. `evidence` is the mark of docs/formats/cann.md: R real
+bytes, W the writer's declarations, P a parser's, S accepted by the reference parser when synthesised.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ def read_records(part: Part | None, layout: Layout) -> Records:
         arrays.append(rows)
         losses += bad
         aging += len(rows) if slices.aging else 0
-    return Records(_joined(arrays, layout), aging, tuple(losses))
+    return Records(_concatenate(arrays, layout), aging, tuple(losses))
 
 
-def _joined(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
+def _concatenate(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
     """As bytes: joining structs would let numpy move their fields."""
     if len(arrays) == 1:
         return arrays[0]
@@ -59,7 +59,7 @@ def _joined(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
 def read_bytes(slices: Slices) -> tuple[npt.NDArray[np.uint8], list[pl.DataFrame]]:
     """The bytes of all slices in their order; a slice that cannot be read is left out and counted."""
     pieces, losses = _pieces(slices)
-    return _whole(pieces), losses
+    return _join_bytes(pieces), losses
 
 
 def _pieces(slices: Slices) -> tuple[list[npt.NDArray[np.uint8]], list[pl.DataFrame]]:
@@ -74,22 +74,22 @@ def _pieces(slices: Slices) -> tuple[list[npt.NDArray[np.uint8]], list[pl.DataFr
     return pieces, losses
 
 
-def _whole(pieces: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+def _join_bytes(pieces: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
 
 
 def _group(slices: Slices, layout: Layout) -> tuple[npt.NDArray[Any], list[pl.DataFrame]]:
     pieces, losses = _pieces(slices)
     if layout.magic is None:
-        return _without_magic(_whole(pieces), slices, layout, losses)
-    data = _whole(pieces)
+        return _without_magic(_join_bytes(pieces), slices, layout, losses)
+    data = _join_bytes(pieces)
     if len(data) % layout.size or not (sound := _sound(data.view(layout.dtype), layout)).all():
-        data = _realigned(pieces, slices, layout, losses)
+        data = _realign(pieces, slices, layout, losses)
         sound = _sound(data.view(layout.dtype), layout)
     rows = data.view(layout.dtype)
     broken = len(rows) - int(np.count_nonzero(sound))
     if broken:
-        rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _joined
+        rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _concatenate
         losses.append(lost(slices.name, "broken records", broken, f"magic is not {layout.magic:#06x}"))
     return rows, losses
 
@@ -106,10 +106,10 @@ def _without_magic(
     return data.view(layout.dtype), losses
 
 
-def _realigned(
+def _realign(
     pieces: list[npt.NDArray[np.uint8]], slices: Slices, layout: Layout, losses: list[pl.DataFrame]
 ) -> npt.NDArray[np.uint8]:
-    """Whole records only: each slice is joined to the one before where its records continue there, else begins anew."""
+    """Whole records only: each slice is joined to the one before where its records continue there, else starts a new run."""
     runs: list[list[npt.NDArray[np.uint8]]] = []
     lost_at = {"at the start": 0, "between slices": 0, "at the end": 0}
     for piece in pieces:
@@ -122,12 +122,12 @@ def _realigned(
             runs.append([piece[begin:]])
     kept = []
     for number, run in enumerate(runs, 1):
-        data = _whole(run)
+        data = _join_bytes(run)
         rest = len(data) % layout.size
         lost_at["at the end" if number == len(runs) else "between slices"] += rest
         kept.append(data[: len(data) - rest])
     losses += [_cut(slices, count, where) for where, count in lost_at.items() if count]
-    return _whole(kept)
+    return _join_bytes(kept)
 
 
 def _first_record(piece: npt.NDArray[np.uint8], layout: Layout, expected: int) -> int:
@@ -157,7 +157,7 @@ def _cut(slices: Slices, count: int, where: str) -> pl.DataFrame:
 
 
 def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]:
-    """Lines of text slices; bytes that are no UTF-8 show as replacement characters."""
+    """Lines of text slices; bytes that are not UTF-8 show as replacement characters."""
     lines: list[str] = []
     losses: list[pl.DataFrame] = []
     for group in slices:

@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend.db.schema import NO_DEVICE_MARK
 from stepscope.formats.cann import chips
-from stepscope.formats.cann.beginning import beginning, calls_of, since
+from stepscope.formats.cann.beginning import recording_start, split_calls, without_early_tasks
 from stepscope.formats.cann.communication import communication
 from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.facts import read_prof_facts
@@ -29,7 +29,7 @@ _DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInf
 def read(path: Path) -> Tables:
     """Tables of a raw PROF folder; what is missing or damaged is counted in `quality`.
 
-    Device records of chips that are not yet readable are left out and said so; the host's calls are read all the same.
+    Device records of chips that cannot be read yet are left out, with a row in `quality`; the host's calls are still read.
 
     Raises:
         CaptureError: nothing in the folder can be read.
@@ -41,12 +41,12 @@ def read(path: Path) -> Tables:
     devices = [read_device(part, host.wide) for part in prof.devices] if readable else []
     facts = read_prof_facts(prof)
     joined = join(host, devices)
-    begin_ns = beginning(host.apis, joined.rows, facts.session_start_ns)
-    joined = since(joined, begin_ns)
+    begin_ns = recording_start(host.apis, joined.rows, facts.session_start_ns)
+    joined = without_early_tasks(joined, begin_ns)
     table = kernels(joined, host, prof.host.pid if prof.host else None)
     collectives, transfers, comm_lost = communication(joined, host, facts.session_start_ns)
     table = _without_parts_of(collectives, table)
-    calls = calls_of(host.apis, begin_ns)
+    calls = split_calls(host.apis, begin_ns)
     frames = {
         "api_calls": calls.whole,
         "early_calls": calls.early,
@@ -87,7 +87,7 @@ def read(path: Path) -> Tables:
 
 
 def _without_parts_of(collectives: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    """A communication operator stands for its launch itself; its tasks count for no other operator."""
+    """A communication operator represents its own launch; its tasks do not count for other operators."""
     if not collectives.height:
         return table
     launched = collectives["connection_id"].drop_nulls().unique().implode()

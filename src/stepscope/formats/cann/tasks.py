@@ -41,7 +41,7 @@ _NO_ROWS = pl.DataFrame(
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedTasks:
     """Device tasks of all devices, by device and start: one row of `rows` is one row of table `kernels`.
 
     rows: device, KEY, start_ns, end_ns, duration_ns, device_type, pmu (row of the device's counters) and host (row of
@@ -52,7 +52,7 @@ class Joined:
     quality: tuple[pl.DataFrame, ...]
 
 
-def join(host: HostSide, devices: Sequence[DeviceSide]) -> Joined:
+def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
     """For each device task the host task of the same key."""
     frames, quality = [], []
     queued = host.tasks.select("device", *KEY, "stamp_ns", pl.int_range(pl.len(), dtype=pl.Int64).alias("host"))
@@ -70,7 +70,7 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> Joined:
             lost(place, "device tasks without a host task", found.unknown, "their operators are unknown"),
         ]
     rows = pl.concat([_NO_ROWS, *frames]).sort("device", "start_ns", maintain_order=True)
-    return Joined(rows, tuple(row for row in quality if row.height))
+    return JoinedTasks(rows, tuple(row for row in quality if row.height))
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class _Match:
     unknown: int
 
 
-def _match(queued: pl.DataFrame, ran: pl.DataFrame) -> _Match:
-    """One host task may have run several times (graphs); of several host tasks only a single run is believed."""
+def _match(queued: pl.DataFrame, device_tasks: pl.DataFrame) -> _Match:
+    """A host task may run several times (graphs); where several host tasks have one key, only a single run is assigned."""
     counted = queued.group_by(KEY).agg(pl.col("host").first(), pl.col("stamp_ns").n_unique().alias("queued"))
-    found = ran.join(counted, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    found = device_tasks.join(counted, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     rows, refused = found["host"], 0
     if counted["queued"].max() not in (None, 1):
         runs = found.select(pl.len().over(KEY)).to_series()
@@ -93,17 +93,18 @@ def _match(queued: pl.DataFrame, ran: pl.DataFrame) -> _Match:
     return _Match(rows, refused, rows.null_count() - refused)
 
 
-def kernels(joined: Joined, host: HostSide, pid: int | None) -> pl.DataFrame:
+def kernels(joined: JoinedTasks, host: HostSide, pid: int | None) -> pl.DataFrame:
     """Table `kernels`; row by row the tasks of `joined`."""
     queued = gather_rows(host.tasks.select(_FROM_HOST), joined.rows["host"])
-    told = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
-    blocks = [pl.select(pl.coalesce(queued[name], told[name])).to_series() for name in _BLOCKS]
-    rows = joined.rows.hstack(queued.drop(_BLOCKS)).hstack(told.drop(_BLOCKS)).hstack(blocks)
-    # What the host says of a task graph, or does not say at all, the device knows better.
-    shown = pl.when(pl.col("host_type").is_null() | (pl.col("host_type") == "FFTS_PLUS")).then("device_type").otherwise("host_type")
+    described = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
+    blocks = [pl.select(pl.coalesce(queued[name], described[name])).to_series() for name in _BLOCKS]
+    rows = joined.rows.hstack(queued.drop(_BLOCKS)).hstack(described.drop(_BLOCKS)).hstack(blocks)
+    # The device knows better what a task graph ran, and what the host did not describe.
+    by_device = pl.col("host_type").is_null() | (pl.col("host_type") == "FFTS_PLUS")
+    task_type = pl.when(by_device).then("device_type").otherwise("host_type")
     frame = rows.with_columns(
-        pl.coalesce("op_name", shown).alias("name"),
-        pl.coalesce("core", shown).alias("task_type"),
+        pl.coalesce("op_name", task_type).alias("name"),
+        pl.coalesce("core", task_type).alias("task_type"),
         pl.coalesce("host_type", "device_type").alias("host_task_type"),
         pl.lit(pid, pl.Int64).alias("pid"),
         _kind(rows),
@@ -112,7 +113,7 @@ def kernels(joined: Joined, host: HostSide, pid: int | None) -> pl.DataFrame:
     return ALL_TABLES["kernels"].conform(frame)
 
 
-def kernel_metrics(joined: Joined, kernels: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
+def kernel_metrics(joined: JoinedTasks, kernels: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
     """Table `kernel_metrics`: the counters of operators."""
     frames = []
     # The vendor's shares are of the span in whole nanoseconds, not of the duration.
@@ -139,9 +140,9 @@ def _kind(rows: pl.DataFrame) -> pl.Series:
     types = rows.select(pl.coalesce("host_type", "device_type").alias("type"))["type"]
     words = types.unique().to_frame().with_columns(task_kind(pl.col("type").cast(pl.String)).alias("kind"))
     core, name = pl.col("core").cast(pl.String), pl.col("op_name").cast(pl.String)
-    serving = core.is_in(_COMMUNICATION) & ~name.str.ends_with(_AIV_KERNEL)
+    communicates = core.is_in(_COMMUNICATION) & ~name.str.ends_with(_AIV_KERNEL)
     kinds = types.to_frame().join(words, on="type", how="left", nulls_equal=True, maintain_order="left")["kind"]
-    operator = pl.when(serving.fill_null(False)).then(pl.lit("communication")).otherwise(pl.lit("compute"))
+    operator = pl.when(communicates.fill_null(False)).then(pl.lit("communication")).otherwise(pl.lit("compute"))
     return rows.select(
         pl.when(pl.col("op_name").is_not_null()).then(operator).otherwise(kinds).cast(TEXT).alias("kind")
     ).to_series()

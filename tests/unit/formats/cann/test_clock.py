@@ -74,7 +74,7 @@ def test_times_of_devices_are_added_up_from_their_digits():
     first = 4_106_834_707_428
     assert at(clock, first) == [82_103_218_872_291]
     assert at(CounterClock(4_106_826_269_177, 82_103_050_103_900.0, 49.999001, is_host=True), first) == [82_103_218_872_291]
-    lasted = clock.lasted_ns(np.array([first], np.uint64), np.array([first + 1377], np.uint64))
+    lasted = clock.duration_between(np.array([first], np.uint64), np.array([first + 1377], np.uint64))
     assert lasted.tolist() == [27_540.5625]
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from stepscope.formats.cann.communication import communication
-from stepscope.formats.cann.tasks import Joined, join, kernels
+from stepscope.formats.cann.tasks import JoinedTasks, join, kernels
 
 TEXTS = ("op_name", "op_type", "core", "op_state", "hf32", "attrs")
 LISTS = tuple(f"{side}_{what}" for side in ("input", "output") for what in ("shapes", "dtypes", "formats"))
@@ -47,7 +47,7 @@ def device(*runs: dict, number: int = 0) -> SimpleNamespace:
     return SimpleNamespace(device=number, tasks=pl.DataFrame(runs, schema=schema))
 
 
-def issues(joined: Joined) -> dict[str, int]:
+def issues(joined: JoinedTasks) -> dict[str, int]:
     return {row["issue"][0]: row["count"][0] for row in joined.quality}
 
 
@@ -134,10 +134,10 @@ def link_task(number: int, big_op: int, **further) -> dict:
     return {"task": number, "big_op": big_op, "name": "Memcpy", "plane": 0, "is_master": True, "bytes": 100, **further}
 
 
-def joined_runs(*spans: tuple[int, int]) -> Joined:
+def joined_runs(*spans: tuple[int, int]) -> JoinedTasks:
     runs = [ran(number, start, end) | {"device": 0, "host": number} for number, (start, end) in enumerate(spans)]
     schema = {"device": pl.Int32, **dict.fromkeys(("stream", "task_id", "batch_id", "context_id", "start_ns", "end_ns"), pl.Int64)}
-    return Joined(pl.DataFrame(runs, schema=schema | {"duration_ns": pl.Float64, "host": pl.Int64}), ())
+    return JoinedTasks(pl.DataFrame(runs, schema=schema | {"duration_ns": pl.Float64, "host": pl.Int64}), ())
 
 
 def test_the_span_of_a_collective_is_that_of_its_master_tasks():

@@ -12,7 +12,7 @@ STREAM_END = 0xFFFF  # task number of the flip that a stream leaves when it is d
 
 
 class Flips(NamedTuple):
-    """Flip records: when a stream began to count its tasks anew. Times are counter values."""
+    """Flip records: when a stream restarted its task numbers. Times are counter values."""
 
     stream: npt.NDArray[Any]
     time: npt.NDArray[Any]
@@ -41,7 +41,7 @@ def batch_ids(stream: npt.NDArray[Any], time: npt.NDArray[Any], task: npt.NDArra
 def _cuts(
     time: npt.NDArray[Any], task: npt.NDArray[Any], flip_time: npt.NDArray[Any], flip_task: npt.NDArray[Any]
 ) -> npt.NDArray[np.int64]:
-    """For each flip of one stream, the place of the first task after it; never falling."""
+    """For each flip of one stream, the place of the first task after it; never decreasing."""
     cuts = np.searchsorted(time, flip_time, "right").astype(np.int64)
     before = 0
     for place, number in enumerate(flip_task.tolist()):

@@ -27,7 +27,7 @@ class Frequency:
     """Core frequency over the counter, and all points as a frame.
 
     `points`: kind (frequency in MHz, aic_voltage and bus_voltage in mV), time_ns, value; sorted by kind and time. The
-    first and last point of a kind stand at the borders of the collection, as in the vendor's outputs.
+    first and last point of a kind stand at the borders of the recording, as in the vendor's outputs.
     """
 
     ticks: npt.NDArray[np.uint64]  # sorted
@@ -62,9 +62,9 @@ def read_frequency(part: Part) -> tuple[Frequency, list[pl.DataFrame]]:
 
 
 def _series(records: list[npt.NDArray[Any]], begin: int, default: int) -> npt.NDArray[Any]:
-    """Points in the order of time; those before the start of the device's log only say what held there."""
-    held = [row["points"][np.arange(55) < row["count"][:, None]] for row in records]
-    points = np.concatenate([found.astype(LPM_POINT) for found in held]) if held else np.empty(0, LPM_POINT)
+    """Points in the order of time; those before the start of the device's log only give the value at its start."""
+    filled = [row["points"][np.arange(55) < row["count"][:, None]] for row in records]
+    points = np.concatenate([found.astype(LPM_POINT) for found in filled]) if filled else np.empty(0, LPM_POINT)
     if not len(points):
         return points
     points = points[np.argsort(points["counter"], kind="stable")]

@@ -58,14 +58,14 @@ def core_kind(sub_type: Column, ffts: Column) -> npt.NDArray[np.uint8]:
 
 
 def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple[Counters, list[pl.DataFrame]]:
-    """Counters of the tasks in frame TASKS of module stars; records of no task there are counted and left out."""
+    """Counters of the tasks in frame TASKS of module stars; records without a task there are counted and left out."""
     records = read_records(part, PMU)
     rows = records.rows
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
     losses = [*records.lost, counter_gaps(head, PMU.file), *unread_functions(function, (OF_TASK, OF_BLOCK), PMU.file)]
     if not np.all((function == OF_TASK) | (function == OF_BLOCK)):
-        rows = _taken(rows, (function == OF_TASK) | (function == OF_BLOCK))
+        rows = _select_records(rows, (function == OF_TASK) | (function == OF_BLOCK))
         function = rows["head"] & 63
     of_task = function == OF_TASK
     stream, task = task_ids(rows["stream"], rows["task"], 0, wide)
@@ -103,13 +103,13 @@ def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple
     return counters, [row for row in losses if row.height]
 
 
-def _taken(rows: Column, mask: Column) -> Column:
+def _select_records(rows: Column, mask: Column) -> Column:
     """Chosen records; as bytes, since numpy would move the fields of a struct."""
     return rows.view(f"V{rows.dtype.itemsize}")[mask].view(rows.dtype)
 
 
 def _tasks_of(tasks: pl.DataFrame, stream: Column, task: Column, batch: Column, context: Column, end: Column) -> Column:
-    """Row of the task that was running when a record was closed; -1 where none was."""
+    """Row of the task that was running when a record was closed; -1 when none was running."""
     if not tasks.height:
         return np.full(len(stream), -1)
     known = [tasks[name].to_numpy() for name in ("stream", "task_id", "batch_id")]

@@ -29,7 +29,7 @@ class Half:
     """Counters of one kind of core for all kernels."""
 
     cycles: Values
-    events: dict[int, Values]  # event -> count; an event that was not collected counts 0
+    events: dict[int, Values]  # event -> count; an event that was not recorded counts 0
     time_us: Values
     rated_hz: float
 
@@ -225,7 +225,7 @@ def kernel_metrics(counters: Counters, settings: Settings, frequency: Frequency,
             frequency,
         )
         aic = half.cycles if prefix == "aic" else aic
-        frames.update(_named(half, _set(metrics, events, SETS), prefix))
+        frames.update(_with_prefix(half, _set(metrics, events, SETS), prefix))
     if "aic_mac_ratio" in frames:
         # At the rated frequency of all cube cores over the task's time.
         possible = (
@@ -267,7 +267,7 @@ def _running(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return total
 
 
-def _named(half: Half, metrics: dict[str, Formula], prefix: str) -> dict[str, Values]:
+def _with_prefix(half: Half, metrics: dict[str, Formula], prefix: str) -> dict[str, Values]:
     named = {f"{prefix}_total_time": half.time_us * 1000, f"{prefix}_total_cycles": half.cycles}
     return named | {f"{prefix}_{name}": formula(half) for name, formula in metrics.items()}
 
@@ -287,7 +287,7 @@ def _one_core_metrics(half: Half, settings: Settings) -> pl.DataFrame:
 
 
 def _set(name: str, events: tuple[int, ...], sets: dict[str, dict[str, Formula]]) -> dict[str, Formula]:
-    """The metrics of a set; counters of a list of one's own are given as they are, named after their event."""
+    """The metrics of a set; the counters of a custom list are given as they are, named after their events."""
     if name == "PipeUtilization" and 0x416 in events:
         name = "PipeUtilizationExct"
     return sets.get(name) or {f"r{event:x}": _count(event) for event in events}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.formats.cann.device import pmu_metrics
-from stepscope.formats.cann.device.flips import Flips
 from stepscope.formats.cann.device.frequency import Frequency, read_frequency
 from stepscope.formats.cann.device.pmu import Counters, read_pmu
 from stepscope.formats.cann.device.stars import read_tasks
@@ -27,7 +26,7 @@ class DeviceSide:
     pmu: one row per task that has counters, in the order of tasks: task Int64 (row of `tasks`), stream, task_id, batch_id,
         context_id, core Enum (AIC, AIV, MIX_AIC, MIX_AIV), start_ticks, end_ticks, cycles UInt64, overflow Boolean.
     points: core frequency and voltages: kind String (frequency in MHz, aic_voltage, bus_voltage in mV), time_ns, value Int64.
-    step_trace, marks, task_types, memcpy, block_nums: see `ts_track.Track`.
+    marks: see `ts_track.Track`.
     quality: what was lost, as table `quality`.
     """
 
@@ -48,28 +47,8 @@ class DeviceSide:
         return self.frequency.points
 
     @property
-    def flips(self) -> Flips:
-        return self.track.flips
-
-    @property
-    def step_trace(self) -> pl.DataFrame:
-        return self.track.step_trace
-
-    @property
     def marks(self) -> pl.DataFrame:
         return self.track.marks
-
-    @property
-    def task_types(self) -> pl.DataFrame:
-        return self.track.task_types
-
-    @property
-    def memcpy(self) -> pl.DataFrame:
-        return self.track.memcpy
-
-    @property
-    def block_nums(self) -> pl.DataFrame:
-        return self.track.block_nums
 
     def metrics(self, kernels: pl.DataFrame) -> pl.DataFrame:
         """Metrics of kernels, row by row: Float64 columns named as in `kernel_metrics`, times in ns.

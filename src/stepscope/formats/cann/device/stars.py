@@ -18,7 +18,7 @@ from stepscope.tables import TEXT, lost
 Column = npt.NDArray[Any]
 
 TASK_START, TASK_END, SUB_START, SUB_END = 0, 1, 34, 35
-# Functions that say nothing about when a task ran.
+# Functions that do not say when a task ran.
 _UNREAD = {
     22: "start of a fusion task", 23: "end of a fusion task", 24: "QoS", 25: "SIO", 26: "accelerator PMU", 27: "chip transfer",
     28: "inter-SoC", 29: "low power", 36: "start of a block", 37: "end of a block",
@@ -121,7 +121,7 @@ def read_tasks(part: Part, wide: bool, flips: Flips) -> tuple[pl.DataFrame, list
             "start_ticks": counter[first],
             "end_ticks": counter[last],
             "device_type": _type_texts(sub[first], head[first] >> 10, rows["sub_type"][first] & 0xFF),
-            "duration_ns": part.clock.lasted_ns(counter[first], counter[last]),
+            "duration_ns": part.clock.duration_between(counter[first], counter[last]),
         },
         schema=TASKS,
     )
@@ -147,7 +147,7 @@ def pair(start_key: Column, start: Column, end_key: Column, end: Column) -> tupl
     backwards = end[by_end[~odd[of_end]]] < start[by_start[even]]
     odd[of_start[even][backwards]] = True
     even_starts, even_ends = by_start[~odd[of_start]], by_end[~odd[of_end]]
-    odd_starts, odd_ends = _followed(start_key, start, by_start[odd[of_start]], end_key, end, by_end[odd[of_end]])
+    odd_starts, odd_ends = _pair_neighbours(start_key, start, by_start[odd[of_start]], end_key, end, by_end[odd[of_end]])
     return np.concatenate([even_starts, odd_starts]), np.concatenate([even_ends, odd_ends])
 
 
@@ -158,7 +158,7 @@ def _order(key: Column, time: Column) -> Column:
     return np.lexsort((time, key))
 
 
-def _followed(
+def _pair_neighbours(
     start_key: Column, start: Column, starts: Column, end_key: Column, end: Column, ends: Column
 ) -> tuple[Column, Column]:
     """Starts that are directly followed by an end of their key, a start coming first at equal times."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.host.codes import ACL_GROUPS, worded
+from stepscope.formats.cann.host.codes import ACL_GROUPS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries, level_names
 from stepscope.formats.cann.layouts import API_EVENT, EVENT_END
 from stepscope.formats.cann.records import read_records
@@ -33,7 +33,7 @@ class Apis:
     begin: npt.NDArray[np.uint64]
     end: npt.NDArray[np.uint64]
     item: npt.NDArray[np.uint64]
-    request: Ints  # index id of a pair of events; -1 for a plain call, whose field holds rubbish
+    request: Ints  # index id of a pair of events; -1 for a plain call, whose field holds garbage
     lost: tuple[pl.DataFrame, ...] = ()
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ def api_frame(apis: Apis, host: Part | None, words: Dictionaries) -> pl.DataFram
     numbered = pl.Series((apis.level == MODEL) | ((apis.level == NODE) & (kind == _STEP_INFO).to_numpy()))
     if numbered.any():  # their item is a number, not a text
         item = pl.Series(apis.item).cast(pl.String).set(pl.Series(apis.item == 0), None).zip_with(numbered, item)
-    group = worded(apis.type >> np.uint32(16), ACL_GROUPS) if is_acl.any() else kind
+    group = code_names(apis.type >> np.uint32(16), ACL_GROUPS) if is_acl.any() else kind
     name = kind
     is_communication = pl.Series(apis.level == COMMUNICATION)
     if is_communication.any():

@@ -34,12 +34,14 @@ class Words:
         return cls(keys[order], pl.Series(list(entries.values()), dtype=pl.String)[order])
 
     def text(self, numbers: npt.NDArray[Any], *, else_number: bool = True) -> pl.Series:
-        """Text of each number; 0 is null, a number without an entry stands for itself (or is null)."""
+        """Text of each number; 0 is null, a number without an entry becomes its own text (or null)."""
         numbers = np.ascontiguousarray(numbers, np.uint64)
         at = np.minimum(np.searchsorted(self.keys, numbers), max(len(self.keys) - 1, 0))
-        known = self.keys[at] == numbers if len(self.keys) else np.zeros(len(numbers), bool)
-        found = self.texts.gather(pl.Series(np.where(known, at, -1)).replace(-1, None)) if len(self.keys) else _nulls(len(numbers))
-        if else_number and not known.all():
+        has_entry = self.keys[at] == numbers if len(self.keys) else np.zeros(len(numbers), bool)
+        found = (
+            self.texts.gather(pl.Series(np.where(has_entry, at, -1)).replace(-1, None)) if len(self.keys) else _nulls(len(numbers))
+        )
+        if else_number and not has_entry.all():
             found = found.fill_null(pl.Series(numbers).cast(pl.String))
         return found.set(pl.Series(numbers == 0), None)
 
@@ -109,9 +111,9 @@ def _hash_key(text: str) -> int | None:
 
 
 def _type_key(text: str) -> tuple[int, int] | None:
-    level, line, kind = text.partition("_")
+    level, underscore, kind = text.partition("_")
     numbers = _decimal(level), _decimal(kind)
-    return (numbers[0], numbers[1]) if line and numbers[0] is not None and numbers[1] is not None else None
+    return (numbers[0], numbers[1]) if underscore and numbers[0] is not None and numbers[1] is not None else None
 
 
 def _decimal(text: str) -> int | None:

@@ -13,9 +13,9 @@ import polars as pl
 from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import COMMUNICATION, NODE, Apis, Ints
-from stepscope.formats.cann.host.codes import HCCL_DATA_TYPES, HCCL_LINKS, HCCL_RDMA, HCCL_REDUCE, HCCL_TRANSPORTS, hccl_worded
+from stepscope.formats.cann.host.codes import HCCL_DATA_TYPES, HCCL_LINKS, HCCL_RDMA, HCCL_REDUCE, HCCL_TRANSPORTS, hccl_code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
-from stepscope.formats.cann.host.operators import Attached, Menu, Operators, attach
+from stepscope.formats.cann.host.operators import CallOperators, CallRecords, Operators, attach
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import CONTEXT_ID_INFO, HCCL_INFO, HCCL_OP_INFO
 from stepscope.tables import lost
@@ -25,11 +25,11 @@ _MOST_CONTEXTS = 1 << 16  # of one call: context numbers have 16 bits
 
 @dataclass(frozen=True)
 class SmallTasks:
-    """What the tasks of each communication call become; in the menu an operator is a row of `infos`, or `unknown`."""
+    """What the tasks of each communication call become; in `by_call` an operator is a row of `infos`, or `unknown`."""
 
     infos: npt.NDArray[Any]
     unknown: int
-    menu: Menu
+    by_call: CallOperators
     lost: tuple[pl.DataFrame, ...]
 
 
@@ -56,12 +56,12 @@ def read_small_tasks(host: Part | None, tree: HostTree) -> SmallTasks:
             contexts.append(np.append(np.arange(first, first + count), -1))
     all_calls = np.concatenate(calls)
     order = np.argsort(all_calls, kind="stable")
-    menu = Menu(all_calls[order], np.concatenate(operators)[order], np.concatenate(contexts)[order])
-    return SmallTasks(info.rows, unknown, menu, tuple(losses))
+    by_call = CallOperators(all_calls[order], np.concatenate(operators)[order], np.concatenate(contexts)[order])
+    return SmallTasks(info.rows, unknown, by_call, tuple(losses))
 
 
-def _ranges(context: Attached) -> tuple[list[tuple[int, int, int]], int]:
-    """Call, first context and their number of each range, and how many records are none."""
+def _ranges(context: CallRecords) -> tuple[list[tuple[int, int, int]], int]:
+    """Call, first context and their number of each range, and how many records are not a range."""
     found, bad = [], 0
     for call, count, (first, final) in zip(
         context.call.tolist(), context.rows["count"].tolist(), context.rows["ids"][:, :2].tolist(), strict=True
@@ -77,7 +77,7 @@ def small_task_columns(small: SmallTasks, number: Ints, words: Dictionaries) -> 
     """Columns from the records of small tasks; all null where there is none."""
     known = (number >= 0) & (number < small.unknown)
     rows = small.infos[number[known]]
-    told = pl.DataFrame(
+    described = pl.DataFrame(
         {
             "at": np.flatnonzero(known),
             "task_type": words.hashes.text(rows["task_name"]),
@@ -93,15 +93,15 @@ def small_task_columns(small: SmallTasks, number: Ints, words: Dictionaries) -> 
             "role": _valid(rows["role"]),
             "estimated_us": rows["estimated_us"].astype(np.float64),
             "bytes": np.minimum(rows["bytes"], np.uint64(1 << 62)).astype(np.int64),
-            "reduce_op": hccl_worded(rows["reduce_op"], HCCL_REDUCE),
-            "data_type": hccl_worded(rows["data_type"], HCCL_DATA_TYPES),
-            "link": hccl_worded(rows["link"], HCCL_LINKS),
-            "transport": hccl_worded(rows["transport"], HCCL_TRANSPORTS),
-            "rdma_type": hccl_worded(rows["rdma"], HCCL_RDMA),
+            "reduce_op": hccl_code_names(rows["reduce_op"], HCCL_REDUCE),
+            "data_type": hccl_code_names(rows["data_type"], HCCL_DATA_TYPES),
+            "link": hccl_code_names(rows["link"], HCCL_LINKS),
+            "transport": hccl_code_names(rows["transport"], HCCL_TRANSPORTS),
+            "rdma_type": hccl_code_names(rows["rdma"], HCCL_RDMA),
         }
     )
     at = pl.DataFrame({"at": np.arange(len(number))})
-    return at.join(told, on="at", how="left", maintain_order="left").drop("at")
+    return at.join(described, on="at", how="left", maintain_order="left").drop("at")
 
 
 def _group(number: npt.NDArray[Any], words: Dictionaries) -> dict[str, pl.Series]:
@@ -120,13 +120,13 @@ def read_big_ops(
     host: Part | None, tree: HostTree, apis: Apis, operators: Operators, small: pl.DataFrame, words: Dictionaries
 ) -> tuple[pl.DataFrame, tuple[pl.DataFrame, ...]]:
     """One row per node call that has communication tasks, in the order of calls; `small` has their first tasks."""
-    told = attach(host, tree, HCCL_OP_INFO, NODE)
+    op_info = attach(host, tree, HCCL_OP_INFO, NODE)
     firsts = small.unique("node", keep="first", maintain_order=True).sort("node")
     node = firsts["node"].to_numpy()
     firsts = firsts.filter(~pl.Series(_same_end_before(apis, node)))
     node = firsts["node"].to_numpy()
-    info, basic = _first_of(told.call, node), _first_of(operators.basic_call, node)
-    rows, with_info = told.rows[info[info >= 0]], np.flatnonzero(info >= 0)
+    info, basic = _first_of(op_info.call, node), _first_of(operators.basic_call, node)
+    rows, with_info = op_info.rows[info[info >= 0]], np.flatnonzero(info >= 0)
     children, parents = tree.children(NODE)
     inner = pl.DataFrame({"node": parents, "inner": children + 1}).unique("node", keep="last", maintain_order=True)
     described = operators.basic[basic[basic >= 0]]
@@ -135,7 +135,7 @@ def read_big_ops(
             "at": with_info,
             "relay": rows["flags"] & 1 != 0,
             "retry": rows["flags"] & 2 != 0,
-            "data_type": hccl_worded(rows["data_type"], HCCL_DATA_TYPES),
+            "data_type": hccl_code_names(rows["data_type"], HCCL_DATA_TYPES),
             "alg_type": words.hashes.text(rows["algorithm"]),
             "count": np.minimum(rows["count"], np.uint64(1 << 62)).astype(np.int64),
             **_group(rows["group"], words),
@@ -158,7 +158,7 @@ def read_big_ops(
         .drop("at")
         .rename({"inner": "inner_connection_id"})
     )
-    return frame, told.lost
+    return frame, op_info.lost
 
 
 def _same_end_before(apis: Apis, node: Ints) -> npt.NDArray[np.bool_]:

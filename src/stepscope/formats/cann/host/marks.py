@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.host.codes import MARK_KINDS, worded
+from stepscope.formats.cann.host.codes import MARK_KINDS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.layouts import MSPROFTX
 from stepscope.formats.cann.records import read_records
@@ -45,7 +45,7 @@ def read_marks(host: Part | None, words: Dictionaries) -> tuple[pl.DataFrame, tu
             "end_ns": clock.ns(end) if clock else np.empty(0, np.int64),
             "message": pl.Series(messages, dtype=pl.String),
             "domain": domain.set((domain == _DEFAULT_DOMAIN).fill_null(False), None),
-            "kind": worded(rows["event"], MARK_KINDS),
+            "kind": code_names(rows["event"], MARK_KINDS),
             "category": pl.Series(rows["category"].astype(np.int64)).set(is_mstx, None),
             "payload_type": rows["payload_type"].astype(np.int64),
             "payload": np.ascontiguousarray(rows["payload"]),

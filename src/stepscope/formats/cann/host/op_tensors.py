@@ -87,8 +87,8 @@ def _texts(tensors: list[_Text]) -> tuple[str | None, ...]:
 
 def _distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """First place of each distinct row, and which one each row is."""
-    mixed = rows.astype(np.uint64) @ _FACTORS[: rows.shape[1]]
-    _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
-    if not np.array_equal(rows[first][which], rows):  # two rows with one mix: sort the rows themselves
+    hashes = rows.astype(np.uint64) @ _FACTORS[: rows.shape[1]]
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first][which], rows):  # two rows with the same hash: sort the rows themselves
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return np.asarray(first), np.asarray(which).reshape(-1)

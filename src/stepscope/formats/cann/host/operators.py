@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that the host described: name, type, core, blocks, tensors, contexts of their tasks (docs/formats/cann.md 3.3, 7.1).
 
-An operator is what one node call says about one name. A task of the call gets every operator of the call.
+An operator is what one node call records about one name. A task of the call gets every operator of the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import NODE, Ints
-from stepscope.formats.cann.host.codes import CORES, FFTS_GRAPH, worded
+from stepscope.formats.cann.host.codes import CORES, FFTS_GRAPH, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.host.op_tensors import TENSOR_COLUMNS, tensor_texts
 from stepscope.formats.cann.host.tree import HostTree
@@ -41,30 +41,30 @@ DESCRIPTION_SCHEMA: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True)
-class Menu:
-    """What each task of a call becomes: rows (operator, context) by call, sorted; -1 is none, and a row without
-    operator stands for the whole task of which the others are parts."""
+class CallOperators:
+    """What each task of a call becomes: rows (operator, context) by call, sorted; -1 where absent. A row without operator
+    is the whole task of which the others are parts."""
 
     call: Ints
     operator: Ints
     context: Ints
 
-    def serve(self, call: Ints) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]:
-        """For each call given: its place in the argument, operator, context, and whether it is a whole task."""
+    def expand(self, call: Ints) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]:
+        """For each call: its place in the argument, operator, context, and whether it is a whole task."""
         begin, end = np.searchsorted(self.call, call), np.searchsorted(self.call, call, "right")
-        count = np.where(self.refused(call), 0, end - begin)
-        served = np.maximum(count, 1)  # a call without operators still has its task
-        place = np.repeat(np.arange(len(call)), served)
-        step = np.arange(len(place)) - np.repeat(np.cumsum(served) - served, served)
-        found = np.repeat(count > 0, served)
-        row = np.where(found, np.repeat(begin, served) + step, 0)
+        count = np.where(self.exceeds_limit(call), 0, end - begin)
+        repeats = np.maximum(count, 1)  # a call without operators still has its task
+        place = np.repeat(np.arange(len(call)), repeats)
+        step = np.arange(len(place)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        found = np.repeat(count > 0, repeats)
+        row = np.where(found, np.repeat(begin, repeats) + step, 0)
         operator, context = (
             np.where(found, column[row], -1) if len(column) else np.full(len(row), -1) for column in (self.operator, self.context)
         )
         return place, operator, context, found & (operator < 0)
 
-    def refused(self, call: Ints) -> npt.NDArray[np.bool_]:
-        """Which of the calls given would make more rows than can be true."""
+    def exceeds_limit(self, call: Ints) -> npt.NDArray[np.bool_]:
+        """Which of the calls would become more rows than is plausible."""
         count = np.searchsorted(self.call, call, "right") - np.searchsorted(self.call, call)
         return np.asarray((int(count.sum()) > _MOST_ROWS) & (count * len(call) > _MOST_ROWS))
 
@@ -79,14 +79,14 @@ class Operators:
     of_basic: Ints
     core: Ints  # GE task type, -1 without basic information
     frame: pl.DataFrame  # DESCRIPTION_SCHEMA
-    with_contexts: Menu
-    without_contexts: Menu
-    basic_call: Ints  # call of each basic record, -1 is none
+    with_contexts: CallOperators
+    without_contexts: CallOperators
+    basic_call: Ints  # call of each basic record, -1 where absent
     lost: tuple[pl.DataFrame, ...]
 
 
 @dataclass(frozen=True)
-class Attached:
+class CallRecords:
     """Records of a kind by stamp, and the row of the call that each belongs to."""
 
     rows: npt.NDArray[Any]
@@ -97,7 +97,7 @@ class Attached:
 
 def attach(
     host: Part | None, tree: HostTree, layout: Layout, level: int, *, inner: bool = False, of_level: bool = False
-) -> Attached:
+) -> CallRecords:
     """Records of a kind that lie in a call of a level; the others are left out and counted."""
     records = read_records(host, layout)
     rows, aging = records.rows, np.arange(len(records)) < records.aging
@@ -114,11 +114,11 @@ def attach(
     if not found.all():
         losses.append(lost(layout.file, "records outside every call", int((~found).sum())))
         rows, call, aging = rows[found], call[found], aging[found]
-    return Attached(rows, call, aging, tuple(losses))
+    return CallRecords(rows, call, aging, tuple(losses))
 
 
-def read_operators(host: Part | None, tree: HostTree, words: Dictionaries, *, named_only: bool) -> Operators:
-    """All operators; at level 0 (`named_only`) nothing but their names counts."""
+def read_operators(host: Part | None, tree: HostTree, words: Dictionaries, *, names_only: bool) -> Operators:
+    """All operators; at level 0 (`names_only`) only their names count."""
     basic = attach(host, tree, NODE_BASIC_INFO, NODE, inner=True)
     attr = attach(host, tree, NODE_ATTR_INFO, NODE)
     tensor = attach(host, tree, TENSOR_INFO, NODE)
@@ -134,10 +134,13 @@ def read_operators(host: Part | None, tree: HostTree, words: Dictionaries, *, na
     core = np.full(len(keys), -1, np.int64)
     core[last[0] >= 0] = basic.rows["task_type"][last[0][last[0] >= 0]]
     wanted = core != FFTS_GRAPH  # such a record only marks a graph
-    frame = _frame(call, name, last, (basic, attr, tensor), of[2], words, named_only)
-    menus = (_menu(call, wanted, last[3], context), _menu(call, wanted & ~_only_contexts(last), None, context))
+    frame = _frame(call, name, last, (basic, attr, tensor), of[2], words, names_only)
+    expansions = (
+        _call_operators(call, wanted, last[3], context),
+        _call_operators(call, wanted & ~_only_contexts(last), None, context),
+    )
     losses = tuple(row for part in parts for row in part.lost)
-    return Operators(call, name, basic.rows, last[0], core, frame, *menus, basic.call, losses)
+    return Operators(call, name, basic.rows, last[0], core, frame, *expansions, basic.call, losses)
 
 
 def _last(numbers: Ints, count: int) -> Ints:
@@ -155,29 +158,29 @@ def _frame(
     call: Ints,
     name: npt.NDArray[np.uint64],
     last: list[Ints],
-    parts: tuple[Attached, Attached, Attached],
+    parts: tuple[CallRecords, CallRecords, CallRecords],
     of_tensor: Ints,
     words: Dictionaries,
-    named_only: bool,
+    names_only: bool,
 ) -> pl.DataFrame:
     frame = pl.DataFrame({"op_name": words.hashes.text(name), "node": call})
-    if named_only:
-        return conformed(frame)
+    if names_only:
+        return conform_descriptions(frame)
     basic, attr, tensor = parts
     rows = basic.rows[last[0][last[0] >= 0]]
     blocks = (rows["block_num"] & 0xFFFF).astype(np.int64)
-    told = pl.DataFrame(
+    described = pl.DataFrame(
         {
             "at": np.flatnonzero(last[0] >= 0),
             "op_type": words.hashes.text(rows["op_type"]),
-            "core": worded(rows["task_type"], CORES),
+            "core": code_names(rows["task_type"], CORES),
             "block_num": blocks,
             "mix_block_num": blocks * (rows["block_num"] >> 16).astype(np.int64),
             "op_state": pl.Series(basic.aging[last[0][last[0] >= 0]]).replace_strict({True: "dynamic", False: "static"}),
             "hf32": pl.Series(rows["flag"] != 0).replace_strict({True: "YES", False: "NO"}),
         }
     )
-    frame = _beside(frame, told)
+    frame = _beside(frame, described)
     with_attr = last[1][last[1] >= 0]
     if len(with_attr):
         attrs = words.hashes.text(attr.rows["attr"][with_attr])
@@ -188,7 +191,7 @@ def _frame(
         later = stamp == stamp[last[2][of_tensor]]
         records, owner = (tensor.rows, of_tensor) if later.all() else (tensor.rows[later], of_tensor[later])
         frame = pl.concat([frame, tensor_texts(records, owner, len(call))], how="horizontal")
-    return conformed(frame)
+    return conform_descriptions(frame)
 
 
 def _beside(frame: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
@@ -198,7 +201,7 @@ def _beside(frame: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
     return frame.with_row_index("at").cast({"at": pl.Int64}).join(columns, on="at", how="left", maintain_order="left").drop("at")
 
 
-def conformed(frame: pl.DataFrame) -> pl.DataFrame:
+def conform_descriptions(frame: pl.DataFrame) -> pl.DataFrame:
     """Exactly the columns of a description."""
     return frame.select(
         (pl.col(name) if name in frame.columns else pl.lit(None)).cast(dtype).alias(name)
@@ -206,7 +209,7 @@ def conformed(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _menu(call: Ints, wanted: npt.NDArray[np.bool_], of_context: Ints | None, context: Attached) -> Menu:
+def _call_operators(call: Ints, wanted: npt.NDArray[np.bool_], of_context: Ints | None, context: CallRecords) -> CallOperators:
     operator = np.flatnonzero(wanted)
     count = np.ones(len(operator), np.int64)
     ids = np.empty(0, np.int64)
@@ -223,9 +226,9 @@ def _menu(call: Ints, wanted: npt.NDArray[np.bool_], of_context: Ints | None, co
     whole = np.unique(context.call)
     calls = np.concatenate([np.repeat(call[operator], count), whole])
     order = np.argsort(calls, kind="stable")
-    nothing = np.full(len(whole), -1, np.int64)
-    return Menu(
+    absent = np.full(len(whole), -1, np.int64)
+    return CallOperators(
         calls[order],
-        np.concatenate([np.repeat(operator, count), nothing])[order],
-        np.concatenate([contexts, nothing])[order],
+        np.concatenate([np.repeat(operator, count), absent])[order],
+        np.concatenate([contexts, absent])[order],
     )

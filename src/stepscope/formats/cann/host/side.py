@@ -11,16 +11,8 @@ from stepscope.formats.cann.folder import Part, Prof
 from stepscope.formats.cann.host.api_events import api_frame, read_apis
 from stepscope.formats.cann.host.dictionaries import read_dictionaries
 from stepscope.formats.cann.host.hccl_records import read_big_ops, read_small_tasks, small_task_columns
-from stepscope.formats.cann.host.info import (
-    read_fusion_ops,
-    read_graph_ids,
-    read_logic_streams,
-    read_mc2_groups,
-    read_op_memory,
-    read_static_memory,
-    read_sub_threads,
-)
 from stepscope.formats.cann.host.marks import read_marks
+from stepscope.formats.cann.host.op_memory import read_op_memory
 from stepscope.formats.cann.host.operators import read_operators
 from stepscope.formats.cann.host.task_tracks import read_tracks
 from stepscope.formats.cann.host.tasks import join_tasks
@@ -29,14 +21,15 @@ from stepscope.formats.cann.layouts import EXPAND_STREAM_SPEC
 from stepscope.formats.cann.records import read_records
 from stepscope.tables import lost
 
-# Kinds of host files that `read_host` reads; the rest is somebody else's or unknown.
+# Kinds of host files that `read_host` reads, and those that hold nothing a table needs; others are sampled or unknown.
 HOST_FILES = (
     "api_event.data", "compact.node_basic_info", "compact.node_attr_info", "compact.task_track", "compact.task_track_v2",
     "compact.memcpy_info", "compact.expand_stream_spec", "compact.capture_stream_info", "compact.hccl_op_info",
-    "additional.tensor_info", "additional.context_id_info", "additional.fusion_op_info", "additional.task_memory_info",
-    "additional.static_op_mem", "additional.hccl_info", "additional.mc2_comm_info", "additional.Multi_Thread",
-    "additional.graph_id_map", "additional.logic_stream_info", "additional.msproftx", "additional.hash_dic",
-    "additional.type_info_dic",
+    "additional.tensor_info", "additional.context_id_info", "additional.task_memory_info", "additional.hccl_info",
+    "additional.msproftx", "additional.hash_dic", "additional.type_info_dic",
+    # Static memory, fused operators, models, streams and threads of compiled graphs.
+    "additional.static_op_mem", "additional.fusion_op_info", "additional.graph_id_map", "additional.logic_stream_info",
+    "additional.mc2_comm_info", "additional.Multi_Thread",
 )  # fmt: skip
 
 
@@ -65,8 +58,7 @@ class HostSide:
     marks: pid, tid, start_ns, end_ns, message, domain, kind, category, payload_type, payload, message_type, mark_id
         (joins the device's part; null for plain stamps). Sorted by start_ns.
     op_memory: columns of table `memory_events` and raw_device_type. Sorted by time_ns.
-    static_memory, fusion_ops, graph_ids (model_name, graph_id, model_id), logic_streams, mc2_groups, sub_threads.
-    wide: whether stream numbers of device records are wide (docs/formats/cann.md 4.3). level0: only names were recorded.
+    wide: whether stream numbers of device records are wide (docs/formats/cann.md 4.3).
     """
 
     apis: pl.DataFrame
@@ -76,14 +68,7 @@ class HostSide:
     hccl_tasks: pl.DataFrame
     marks: pl.DataFrame
     op_memory: pl.DataFrame
-    static_memory: pl.DataFrame
-    fusion_ops: pl.DataFrame
-    graph_ids: pl.DataFrame
-    logic_streams: pl.DataFrame
-    mc2_groups: pl.DataFrame
-    sub_threads: pl.DataFrame
     wide: bool
-    level0: bool
     lost: tuple[pl.DataFrame, ...]
 
 
@@ -94,37 +79,29 @@ def read_host(prof: Prof) -> HostSide:
     apis = read_apis(host)
     tree = HostTree(apis)
     level0 = is_level0(host)
-    operators = read_operators(host, tree, words, named_only=level0)
+    operators = read_operators(host, tree, words, names_only=level0)
     tracks = read_tracks(host, words)
     small = read_small_tasks(host, tree)
-    joined = join_tasks(host, tree, apis, words, tracks, operators, small, named_only=level0)
+    joined = join_tasks(host, tree, apis, words, tracks, operators, small, names_only=level0)
     calls = api_frame(apis, host, words)
     big_ops, big_lost = read_big_ops(host, tree, apis, operators, joined.small, words)
     columns = small_task_columns(small, joined.small["info"].to_numpy(), words)
     hccl_tasks = _hccl_tasks(joined.small, columns, big_ops, calls)
     marks, mark_lost = read_marks(host, words)
     op_memory, memory_lost = read_op_memory(host, words)
-    static_memory, static_lost = read_static_memory(host, words)
-    fusion_ops, fusion_lost = read_fusion_ops(host, tree, apis, words)
-    graph_ids, graph_lost = read_graph_ids(host, words)
-    logic_streams, stream_lost = read_logic_streams(host)
-    mc2_groups, mc2_lost = read_mc2_groups(host, words)
-    sub_threads, thread_lost = read_sub_threads(host)
     unnamed = [kind for kind in sorted(tracks.type.unique().to_list()) if kind.isdecimal()]
     nameless = (lost("task_track", "tasks of a type without a name", int((tracks.type == kind).sum()), kind) for kind in unnamed)
     losses = (
         *words.lost, *apis.lost, *operators.lost, *tracks.lost, *small.lost, *joined.lost, *big_lost, *mark_lost, *memory_lost,
-        *static_lost, *fusion_lost, *graph_lost, *stream_lost, *mc2_lost, *thread_lost,
         *nameless,
     )  # fmt: skip
     return HostSide(
-        calls, joined.tasks, joined.descriptions, big_ops, hccl_tasks, marks, op_memory, static_memory, fusion_ops, graph_ids,
-        logic_streams, mc2_groups, sub_threads, has_wide_streams(host), level0, losses,
+        calls, joined.tasks, joined.descriptions, big_ops, hccl_tasks, marks, op_memory, has_wide_streams(host), losses,
     )  # fmt: skip
 
 
 def is_level0(host: Part | None) -> bool:
-    """Whether the collection was told to record no more than names; spelt `level0` or `l0`."""
+    """Whether only names were recorded: level 0, spelt `level0` or `l0`."""
     return host is not None and host.setting("prof_level", "profLevel").lower() in ("level0", "l0")
 
 

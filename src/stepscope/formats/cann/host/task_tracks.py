@@ -13,7 +13,7 @@ import polars as pl
 from stepscope.formats import NONE32
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import RUNTIME, Ints
-from stepscope.formats.cann.host.codes import COPY_DIRECTIONS, worded
+from stepscope.formats.cann.host.codes import COPY_DIRECTIONS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, TASK_TRACK, TASK_TRACK_V2
 from stepscope.formats.cann.records import read_records
@@ -23,7 +23,7 @@ _FLIP, _STREAM_DESTROYED = 98, 6
 _STREAM_END = 0xFFFF  # flip number when a stream ends
 _DEVICE_BITS, _DPU = 0x0FFF, 1
 _WHOLE_RECORD = 40  # data length of records whose extension is filled
-_OLD_DRIVER = 0x072211  # drivers before it wrote no usable flips
+_OLD_DRIVER = 0x072211  # older drivers wrote no usable flips
 _MOST_DEVICES = 64
 _MEMCPY = "MEMCPY_ASYNC"
 
@@ -124,7 +124,7 @@ def kernel_sizes(tracks: Tracks) -> pl.DataFrame:
 
 
 def copies(host: Part | None, tracks: Tracks) -> tuple[pl.DataFrame, tuple[pl.DataFrame, ...]]:
-    """Bytes and direction of each copy; a copy is told by the thread and stamp of its task (docs/formats/cann.md 3.4)."""
+    """Bytes and direction of each copy; a copy is identified by the thread and stamp of its task (docs/formats/cann.md 3.4)."""
     empty = pl.DataFrame({"bytes": pl.repeat(None, len(tracks), dtype=pl.Int64, eager=True)}).with_columns(
         pl.lit(None, pl.String).alias("copy_direction")
     )
@@ -133,7 +133,7 @@ def copies(host: Part | None, tracks: Tracks) -> tuple[pl.DataFrame, tuple[pl.Da
     if not len(records) or not len(tasks):
         return empty, records.lost
     size, most, direction = _sizes(records.rows)
-    told = pl.DataFrame(
+    copy_info = pl.DataFrame(
         {"tid": records.rows["tid"], "stamp": records.rows["stamp"], "size": size, "most": most, "direction": direction}
     ).unique(["tid", "stamp"], keep="last", maintain_order=True)
     # A large copy is cut: the tasks of one stamp take their shares in the order of their numbers.
@@ -147,7 +147,7 @@ def copies(host: Part | None, tracks: Tracks) -> tuple[pl.DataFrame, tuple[pl.Da
         }
     ).sort("batch", "task", maintain_order=True)
     shares = cut.with_columns(pl.int_range(pl.len()).over("tid", "stamp").alias("before")).join(
-        told, on=["tid", "stamp"], how="left"
+        copy_info, on=["tid", "stamp"], how="left"
     )
     left = pl.col("size") - pl.col("before") * pl.col("most")
     shares = shares.filter((pl.col("before") == 0) | (left > 0)).select(
@@ -164,7 +164,7 @@ def _sizes(rows: npt.NDArray[Any]) -> tuple[Ints, Ints, pl.Series]:
     size = np.minimum(rows["bytes"], np.uint64(1 << 62)).astype(np.int64)
     direction = rows["direction_new"] if is_new else rows["direction"]
     most = np.minimum(rows["maximum"], np.uint64(1 << 40)).astype(np.int64)
-    return size, size if is_new else np.where(most > 0, most, size), worded(direction, COPY_DIRECTIONS, unknown=False)
+    return size, size if is_new else np.where(most > 0, most, size), code_names(direction, COPY_DIRECTIONS, unknown=False)
 
 
 def captured_models(host: Part | None, tracks: Tracks) -> tuple[Ints, tuple[pl.DataFrame, ...]]:

@@ -16,7 +16,7 @@ from stepscope.formats.cann.host.codes import AI_CORE, AI_CPU, CORES, HCCL_AI_CP
 from stepscope.formats.cann.host.codes import COMMUNICATION as COMMUNICATION_CORE
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.host.hccl_records import SmallTasks
-from stepscope.formats.cann.host.operators import Menu, Operators, conformed
+from stepscope.formats.cann.host.operators import CallOperators, Operators, conform_descriptions
 from stepscope.formats.cann.host.task_tracks import Tracks, captured_models, copies, kernel_sizes
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.tables import lost
@@ -33,7 +33,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class _Calls:
-    """Rows of `Apis` around each queued task; -1 is none."""
+    """Rows of `Apis` around each queued task; -1 where absent."""
 
     parent: Ints
     node: Ints
@@ -43,7 +43,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of the result: which queued task, operator and context each is; -1 is none."""
+    """Rows of the result: which queued task, operator and context each is; -1 where absent."""
 
     track: Ints
     operator: Ints
@@ -54,7 +54,7 @@ class _Rows:
         return _Rows(self.track[chosen], self.operator[chosen], self.context[chosen], self.whole[chosen])
 
     @classmethod
-    def joined(cls, parts: Sequence[_Rows]) -> _Rows:
+    def concat(cls, parts: Sequence[_Rows]) -> _Rows:
         return cls(
             np.concatenate([part.track for part in parts]),
             np.concatenate([part.operator for part in parts]),
@@ -80,30 +80,30 @@ def join_tasks(
     operators: Operators,
     small: SmallTasks,
     *,
-    named_only: bool,
+    names_only: bool,
 ) -> HostTasks:
     calls = _calls(tree, tracks)
     compute, communication = _roles(apis, words, tracks, calls)
     kinds = tracks.type
     computing = _computing(kinds, calls, operators, compute)
-    refused = int(operators.with_contexts.refused(calls.node[compute]).sum())
-    small_rows = _served(small.menu, calls.communication, np.flatnonzero(communication))
+    refused = int(operators.with_contexts.exceeds_limit(calls.node[compute]).sum())
+    small_rows = _expand(small.by_call, calls.communication, np.flatnonzero(communication))
     only_small = ~compute[small_rows.track]
     others = np.flatnonzero(~compute & ~communication)
     is_mix = kinds.is_in(_MIX).to_numpy()
-    nothing = np.full(len(others), -1, np.int64)
+    absent = np.full(len(others), -1, np.int64)
     parts = (
         computing,
         small_rows[only_small],
-        _Rows(others, nothing, np.where(is_mix[others], 0, -1), np.zeros(len(others), bool)),
+        _Rows(others, absent, np.where(is_mix[others], 0, -1), np.zeros(len(others), bool)),
     )
     role = np.repeat(np.array([0, 1, 2], np.int8), [len(part.track) for part in parts])
-    rows = _Rows.joined(parts)
+    rows = _Rows.concat(parts)
     order = np.argsort(rows.track, kind="stable")
     rows = rows[order]
     role = role[order]
     lone = (role == 2) & kinds.is_in(_LONE_KERNELS).to_numpy()[rows.track] & (tracks.rows["kernel"][rows.track] != 0)
-    description, descriptions = _descriptions(apis, words, tracks, operators, calls, rows, role, lone, named_only)
+    description, descriptions = _descriptions(apis, words, tracks, operators, calls, rows, role, lone, names_only)
     roles = pl.Series(np.where(rows.whole, 4, np.where(lone, 3, role))).replace_strict(
         {0: "compute", 1: "hccl", 2: "plain", 3: "other_op", 4: "placeholder"}, return_dtype=pl.String
     )
@@ -142,13 +142,13 @@ def _roles(apis: Apis, words: Dictionaries, tracks: Tracks, calls: _Calls) -> tu
 
 def _computing(kinds: pl.Series, calls: _Calls, operators: Operators, compute: Bools) -> _Rows:
     with_contexts = kinds.is_in(_WITH_CONTEXTS).to_numpy()
-    one = _served(operators.with_contexts, calls.node, np.flatnonzero(compute & with_contexts))
-    two = _served(operators.without_contexts, calls.node, np.flatnonzero(compute & ~with_contexts))
-    return _Rows.joined((one, two))
+    one = _expand(operators.with_contexts, calls.node, np.flatnonzero(compute & with_contexts))
+    two = _expand(operators.without_contexts, calls.node, np.flatnonzero(compute & ~with_contexts))
+    return _Rows.concat((one, two))
 
 
-def _served(menu: Menu, call: Ints, tracks: Ints) -> _Rows:
-    place, operator, context, whole = menu.serve(call[tracks])
+def _expand(by_call: CallOperators, call: Ints, tracks: Ints) -> _Rows:
+    place, operator, context, whole = by_call.expand(call[tracks])
     return _Rows(tracks[place], operator, context, whole)
 
 
@@ -161,7 +161,7 @@ def _descriptions(
     rows: _Rows,
     role: npt.NDArray[np.int8],
     lone: Bools,
-    named_only: bool,
+    names_only: bool,
 ) -> tuple[Ints, pl.DataFrame]:
     """Row of each task's description, and the descriptions: the operators, then what tasks make of them."""
     description = np.where((role == 0) & (rows.operator >= 0), rows.operator, -1)
@@ -176,11 +176,11 @@ def _descriptions(
     core = core_of.copy()
     node, communication = calls.node[rows.track], calls.communication[rows.track]
     name = np.zeros(len(role), np.uint64)
-    if named_only:
+    if names_only:
         changed = alone.copy()
         name[alone] = apis.item[np.where(inside, communication, node)[alone]]
     else:
-        # Inside communication: the small task's name, and cores that say so.
+        # Inside communication: the small task's name, and cores of communication.
         within = compute & inside
         name[within] = apis.item[communication[within]]
         core[within & (core < 0)] = AI_CORE
@@ -190,7 +190,7 @@ def _descriptions(
         core[helper] = AI_CPU
         name[helper] = operators.name[rows.operator[helper]]
         changed = within | helper
-        description[compute & ~changed & (core_of < 0)] = -1  # above level 0 an operator without basic information is none
+        description[compute & ~changed & (core_of < 0)] = -1  # above level 0 an operator needs basic information
     name[lone] = tracks.rows["kernel"][rows.track[lone]]
     lone_core = kinds.replace_strict(RUNTIME_CORES, default=-1, return_dtype=pl.Int64).to_numpy()
     changed |= lone
@@ -214,13 +214,13 @@ def _descriptions(
     description[numbered["row"].to_numpy()] = numbered["number"].to_numpy()
     if not distinct.height:
         return description, operators.frame
-    return description, pl.concat([operators.frame, _variants(distinct, operators, words, named_only)])
+    return description, pl.concat([operators.frame, _variants(distinct, operators, words, names_only)])
 
 
-def _variants(distinct: pl.DataFrame, operators: Operators, words: Dictionaries, named_only: bool) -> pl.DataFrame:
+def _variants(distinct: pl.DataFrame, operators: Operators, words: Dictionaries, names_only: bool) -> pl.DataFrame:
     names = words.hashes.text(distinct["name"].to_numpy())
-    if named_only:
-        return conformed(pl.DataFrame({"op_name": names, "node": distinct["node"].set(distinct["node"] < 0, None)}))
+    if names_only:
+        return conform_descriptions(pl.DataFrame({"op_name": names, "node": distinct["node"].set(distinct["node"] < 0, None)}))
     base = distinct["base"].set(distinct["base"] < 0, None)
     lone = distinct["base"] == -2
     bare = base.is_null() & ~lone  # the vendor's tool takes such a task for a static operator
@@ -234,7 +234,7 @@ def _variants(distinct: pl.DataFrame, operators: Operators, words: Dictionaries,
         pl.when(bare).then(pl.lit("NO")).otherwise("hf32").alias("hf32"),
         distinct["node"].set(distinct["node"] < 0, None).alias("node"),
     )
-    return conformed(changed)
+    return conform_descriptions(changed)
 
 
 def _frame(

@@ -16,17 +16,17 @@ import numpy.typing as npt
 from stepscope.formats.cann.host.api_events import ACL, COMMUNICATION, MODEL, NODE, Apis, Ints
 
 _FLAT_LEVELS = (ACL, MODEL, COMMUNICATION)  # calls of these levels do not nest inside their own level
-_MAX_DEPTH = 20  # deeper nesting is not believed
+_MAX_DEPTH = 20  # deeper calls are not searched
 
 
 @dataclass(frozen=True)
 class Line:
-    """All threads' times one behind the other on one line of whole numbers."""
+    """The times of all threads on one line of whole numbers, one thread after the other."""
 
     threads: npt.NDArray[np.uint32]
     zero: int
     span: int
-    edges: npt.NDArray[np.uint64] | None  # known times, where the times themselves are too far apart to be used
+    edges: npt.NDArray[np.uint64] | None  # all times that occur, where they are too far apart to be used as they are
 
     @classmethod
     def of(cls, tid: npt.NDArray[Any], begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> Line:
@@ -40,8 +40,8 @@ class Line:
     def at(self, tid: npt.NDArray[Any], stamp: npt.NDArray[Any]) -> Ints:
         """Place of each time on the line; -1 for a thread without calls."""
         thread = np.minimum(np.searchsorted(self.threads, tid), max(len(self.threads) - 1, 0))
-        known = self.threads[thread] == tid if len(self.threads) else np.zeros(len(tid), bool)
-        return np.where(known, thread * self.span + self._place(stamp), -1)
+        has_calls = self.threads[thread] == tid if len(self.threads) else np.zeros(len(tid), bool)
+        return np.where(has_calls, thread * self.span + self._place(stamp), -1)
 
     def _place(self, stamp: npt.NDArray[Any]) -> Ints:
         if self.edges is None:
@@ -72,7 +72,7 @@ class _Level:
 
 
 class HostTree:
-    """The nested calls; rows are those of `Apis`, -1 is none."""
+    """The nested calls; rows are those of `Apis`, -1 where there is no call."""
 
     def __init__(self, apis: Apis) -> None:
         rows = _in_tree(apis)
@@ -117,7 +117,7 @@ class HostTree:
         return _pick(self._rows, _pick(calls.rows, _first_around(calls.begin, calls.reach, at)))
 
     def inner(self, level: int, tid: npt.NDArray[Any], stamp: npt.NDArray[Any]) -> Ints:
-        """As `outermost`, but of calls of a level that nest the second; its begin counts as inside."""
+        """As `outermost`, but where calls of the level nest, the second one; its begin counts as inside."""
         at, calls = self._line.at(tid, stamp), self._levels[level]
         outer = _first_around(calls.begin, calls.reach, at)
         second = _pick(calls.inner, _first_around(calls.begin[calls.inner], calls.inner_reach, at, inclusive=True))
@@ -148,7 +148,7 @@ class HostTree:
 
 def _in_tree(apis: Apis) -> Ints:
     node = apis.level == NODE
-    flat = np.isin(apis.level, _FLAT_LEVELS) & (apis.begin > 0)  # begin 0: the call began before anyone counted
+    flat = np.isin(apis.level, _FLAT_LEVELS) & (apis.begin > 0)  # begin 0: the call began before the recording
     return np.flatnonzero((node | flat) & (apis.begin < apis.end))
 
 

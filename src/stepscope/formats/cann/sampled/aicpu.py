@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.cann.device.stars import task_ids
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import Column, Found, chosen
+from stepscope.formats.cann.sampled.series import Column, Found, select_records
 from stepscope.tables import lost
 
 _NODE, _AI_CPU_SQE = 0, 1
@@ -27,7 +27,7 @@ def aicpu(part: Part, rows: Column, *, wide: bool) -> Found:
         lost("aicpu.data", "records not read", int(count), f"type {kind}: {_OTHER_TYPES.get(int(kind), 'unknown')}")
         for kind, count in zip(kinds[:50], counts[:50], strict=True)
     ]
-    return _tasks(part, chosen(rows, types == _NODE), "aicpu.data", losses, wide)
+    return _tasks(part, select_records(rows, types == _NODE), "aicpu.data", losses, wide)
 
 
 def aicpu_old(part: Part, rows: Column) -> Found:
@@ -38,7 +38,7 @@ def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide
     """`wide` says how stream and task are coded; None for records that hold them plain."""
     complete = (rows["run_start_tick"] != 0) & (rows["run_end_tick"] != 0)
     losses.append(lost(file, "tasks without start or end", int((~complete).sum())))
-    rows = chosen(rows, complete)
+    rows = select_records(rows, complete)
     start, end = part.clock.ns(rows["run_start_tick"]), part.clock.ns(rows["run_end_tick"])
     stream, task = rows["stream"].astype(np.int64), rows["task"].astype(np.int64)
     if wide is not None:
@@ -59,5 +59,5 @@ def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide
 
 
 def _distance(before: Column, after: Column) -> npt.NDArray[np.float64]:
-    """Counters have no sign, their distance has."""
+    """Counters are unsigned, their distance is signed."""
     return (after.astype(np.uint64) - before.astype(np.uint64)).astype(np.int64).astype(np.float64)

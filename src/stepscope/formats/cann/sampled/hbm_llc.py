@@ -28,7 +28,7 @@ from stepscope.tables import lost
 
 _HBM_ACCESS = 32  # bytes
 _LLC_ACCESS = 64 * 64  # the vendor's tool multiplies by 64 twice; so do the values in real captures
-# Events of the cache in the order e0 to e7, by what was asked for.
+# Events of the cache in the order e0 to e7, by the setting `llc_profiling`.
 _LLC_EVENTS = {
     "read": (0x00, 0x01, 0x02, 0x13, 0x20, 0x22, 0x34, 0x36),
     "write": (0x00, 0x01, 0x03, 0x14, 0x21, 0x23, 0x35, 0x37),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host's sampler took from /proc and iotop: processors, memory, disk, network.
 
-Stamps are nanoseconds of the host's monotonic clock. A value stands at the start of the time it speaks of, so the
-vendor's tool shows it at the stamp of the sample before. Evidence: P, the public parser; no real file was seen.
+Stamps are nanoseconds of the host's monotonic clock. A value belongs to the time since the previous sample, so the vendor's
+tool shows it at the stamp of that sample (docs/formats/cann.md 5.4; no real file was seen).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _kb(fields: Sequence[str], at: int) -> float | None:
 
 
 def host_network(part: Part, lines: Sequence[str]) -> Found:
-    """Growth of the byte totals in /proc/net/dev, of the cards whose speed the settings tell."""
+    """Growth of the byte totals in /proc/net/dev, of the cards whose speed the settings give."""
     cards = part.info.get("netCard")
     speeds = {
         str(card.get("netCardName")): float(card["speed"]) * _MEGABIT
@@ -150,13 +150,13 @@ def host_network(part: Part, lines: Sequence[str]) -> Found:
     for stamp, block in _blocks(lines):
         totals = {card: totals for card, totals in map(_card_totals, block) if totals is not None and card in speeds}
         if last is not None and stamp > last[0]:
-            grown = {card: _growth(last[1].get(card), now) for card, now in totals.items()}
-            known = {card: growth for card, growth in grown.items() if growth is not None}
-            if known:
+            growths = {card: _growth(last[1].get(card), now) for card, now in totals.items()}
+            measured = {card: growth for card, growth in growths.items() if growth is not None}
+            if measured:
                 seconds = (stamp - last[0]) / SECOND
-                mean = sum(known.values()) / len(known) / seconds
+                mean = sum(measured.values()) / len(measured) / seconds
                 card = next(reversed(totals))
-                rows.append((last[0], round(mean * 100 / speeds[card], _DECIMALS), sum(known.values()) / seconds / 1024))
+                rows.append((last[0], round(mean * 100 / speeds[card], _DECIMALS), sum(measured.values()) / seconds / 1024))
         last = (stamp, totals)
     frame = _frame(part, [(stamp, usage) for stamp, usage, _ in rows]).with_columns(
         pl.Series("speed", [speed for _, _, speed in rows], pl.Float64)
@@ -208,5 +208,5 @@ def _frame(part: Part, samples: Sequence[tuple[int, float]]) -> pl.DataFrame:
 
 
 def _info(part: Part, name: str) -> float:
-    """A number of info.json; 0 when it is none."""
+    """A number of info.json; 0 when it is missing or not a number."""
     return number(str(part.info.get(name, ""))) or 0.0

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import Column, Found, chosen
+from stepscope.formats.cann.sampled.series import Column, Found, select_records
 from stepscope.tables import lost
 
-L2, TLB, PAGE_FAULT = 1, 2, 4  # what a record of socpmu.data holds
+L2, TLB = 1, 2  # what a record of socpmu.data holds; 4 is page faults
 
 
 @dataclass(frozen=True)
 class Events:
-    """Which events of the eight make a rate; those after a minus are taken off."""
+    """Which events of the eight make a rate; `minus_hits` are subtracted from the hits."""
 
     requests: tuple[int, ...]
     hits: tuple[int, ...]
@@ -31,7 +31,7 @@ _STARS = Events((0xFB, 0xFC), (0x90, 0x91), (0x9C,))
 _NEXT = Events((0x00,), (0x00,), (0x74, 0x75), minus_hits=(0x81, 0x82, 0x83, 0x74, 0x75))
 L2_EVENTS = {1: _OLD, 2: _MIDDLE, 3: _MIDDLE, 4: _MIDDLE, 5: _STARS, 7: _STARS, 8: _STARS, 11: _STARS, 15: _NEXT, 16: _NEXT}
 TLB_EVENTS = Events((0x8A,), (0x8C, 0x8D), (0x02,))
-_HITS_SHOWN = (1, 2, 3, 4)  # on later chips hits are not to be told; the vendor's tool says N/A
+_HITS_SHOWN = (1, 2, 3, 4)  # on later chips hits cannot be determined; the vendor's tool shows N/A
 
 
 def l2_cache(part: Part, rows: Column) -> Found:
@@ -40,8 +40,8 @@ def l2_cache(part: Part, rows: Column) -> Found:
 
 def soc_pmu(part: Part, rows: Column) -> Found:
     kinds = rows["data_type"]
-    cache = _l2_rates(part, chosen(rows, kinds == L2), "socpmu.data")
-    translation = _rates(part, chosen(rows, kinds == TLB), "tlb", TLB_EVENTS, _smmu_events(part), "socpmu.data")
+    cache = _l2_rates(part, select_records(rows, kinds == L2), "socpmu.data")
+    translation = _rates(part, select_records(rows, kinds == TLB), "tlb", TLB_EVENTS, _smmu_events(part), "socpmu.data")
     unread = lost("socpmu.data", "records not read", int((~np.isin(kinds, (L2, TLB))).sum()), "neither cache nor translation")
     found = [frame for part_found in (cache, translation) for frame in part_found.rows.get("cache_rates", ())]
     return Found({"cache_rates": found}, (*cache.lost, *translation.lost, unread))
@@ -81,7 +81,7 @@ def _rates(part: Part, rows: Column, kind: str, events: Events, collected: list[
 
 
 def _codes(text: str) -> list[int]:
-    """`0xF6,0xFB` as numbers; what is no number keeps its place as -1."""
+    """`0xF6,0xFB` as numbers; what is not a number becomes -1."""
     return [_code(piece.strip()) for piece in text.split(",")]
 
 

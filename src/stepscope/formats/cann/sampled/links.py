@@ -13,7 +13,18 @@ import polars as pl
 
 from stepscope.formats.ascend.db.schema import PROFILER_DB
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, chosen, counters, integer, number, numbers, series
+from stepscope.formats.cann.sampled.series import (
+    MB,
+    SECOND,
+    Column,
+    Found,
+    counters,
+    integer,
+    number,
+    numbers,
+    select_records,
+    series,
+)
 from stepscope.tables import lost
 
 _NO_MINIMUM = 0xFFFFF  # a minimum that was never set (docs/formats/enums.md 8)
@@ -46,7 +57,7 @@ def pcie(part: Part, rows: Column) -> Found:
     """Least, most and mean of each counter over the time of one sample."""
     values = rows["values"].astype(np.float64)
     usable = values[:, 1] >= values[:, 0]  # otherwise nothing was counted
-    rows, values = chosen(rows, usable), values[usable]
+    rows, values = select_records(rows, usable), values[usable]
     times = _device_ns(part, rows["counter"])
     frames, summary = [], []
     for at, (name, way, mode, unit) in enumerate(_PCIE):
@@ -126,13 +137,13 @@ def netdev_stats(part: Part, lines: Sequence[str]) -> Found:
     samples, bad = _table(lines, len(_NET_DEVICE), None)
     cut = [(time, values[: len(_NET_DEVICE)]) for time, values in samples]
     frame = _in_time(part, cut, _NET_DEVICE, part.clock.epoch_offset_ns).unique("time_ns", keep="first", maintain_order=True)
-    grown = frame.select(
+    growth = frame.select(
         "time_ns", (pl.col("time_ns").diff() / SECOND).alias("seconds"), pl.col(_NET_DEVICE).diff().clip(lower_bound=0.0)
     ).drop_nulls("seconds")
-    grown = grown.with_columns((pl.col(total) / pl.col("seconds")).alias(rate) for rate, total in _NET_RATES.items())
+    growth = growth.with_columns((pl.col(total) / pl.col("seconds")).alias(rate) for rate, total in _NET_RATES.items())
     shown = PROFILER_DB["NETDEV_STATS"].names[2:]
     return counters(
-        [series(grown, part, "Net Device", "Net Device", name, name) for name in shown],
+        [series(growth, part, "Net Device", "Net Device", name, name) for name in shown],
         lost("netdev_stats.data", "lines not understood", bad),
     )
 
@@ -143,7 +154,7 @@ def _device_ns(part: Part, stamps: Column) -> Column:
 
 
 def _table(lines: Sequence[str], least: int, most: int | None) -> tuple[list[tuple[int, list[float]]], int]:
-    """`<time>[:] <value> …` lines, and how many others there were; heads begin with a letter and are no loss."""
+    """`<time>[:] <value> …` lines, and how many others there were; header lines begin with a letter and do not count."""
     samples: list[tuple[int, list[float]]] = []
     bad = 0
     for line in lines:

@@ -13,7 +13,7 @@ from stepscope.tables import lost
 KB = 1024.0
 _OWNERS = {0: "APP", 1: "Device"}
 _MODULES = {**OLD_ENUMS["ENUM_MODULE"], **ENUMS["ENUM_MODULE"]}
-_NEGATIVE = 1 << 63  # sizes from here on are negative: more was given back than was seen to be taken
+_NEGATIVE = 1 << 63  # sizes from here on are negative: more was freed than was seen to be allocated
 
 
 def npu_mem(part: Part, rows: Column) -> Found:
@@ -33,6 +33,6 @@ def npu_module_mem(part: Part, rows: Column) -> Found:
     module = pl.col("module")
     name = module.replace_strict(_MODULES, default=None, return_dtype=pl.String).fill_null(pl.format("module {}", module))
     size = pl.col("bytes")
-    # So does the vendor's tool: -1 stands for a size below zero.
+    # As in the vendor's tool, -1 stands for a negative size.
     kilobytes = pl.when(size >= _NEGATIVE).then(-1.0).otherwise(size.cast(pl.Float64) / KB)
     return counters([series(samples, part, "NPU Module Mem", name, "Total Reserved(KB)", kilobytes)])

@@ -18,7 +18,7 @@ Column = npt.NDArray[Any]
 
 MB = 1024.0**2
 SECOND = 1e9  # nanoseconds
-_LONGEST_US = 1 << 52  # 142 years; more is no time, and would not fit as nanoseconds
+_LONGEST_US = 1 << 52  # 142 years; a larger stamp is damaged, and would not fit as nanoseconds
 _EPOCH_NS = 10**17  # a stamp this large counts nanoseconds since 1970, not microseconds since the start
 
 
@@ -34,7 +34,7 @@ def counters(frames: Iterable[pl.DataFrame], *lost: pl.DataFrame) -> Found:
     return Found({"counters": list(frames)}, lost)
 
 
-def chosen(rows: Column, mask: Column) -> Column:
+def select_records(rows: Column, mask: Column) -> Column:
     """Some of the records; as bytes, so that numpy does not copy field by field."""
     if not len(rows):
         return rows
@@ -42,7 +42,7 @@ def chosen(rows: Column, mask: Column) -> Column:
 
 
 def columns(rows: Column, *names: str, **renamed: Column) -> pl.DataFrame:
-    """Fields of records, and further columns, as a frame; numbers without sign stay so."""
+    """Fields of records, and further columns, as a frame; unsigned numbers stay unsigned."""
     return pl.DataFrame({**{name: np.ascontiguousarray(rows[name]) for name in names}, **renamed})
 
 
@@ -85,7 +85,7 @@ def since_previous(times: pl.Series) -> pl.DataFrame:
 
 
 def start_ns(part: Part) -> int:
-    """Epoch time at which the collection began; samples from before do not count. 0 when the folder does not say."""
+    """Epoch time at which the recording began; earlier samples do not count. 0 when the folder does not say."""
     begin = integer(str(part.start.get("collectionTimeBegin", "")))
     return begin * 1000 if begin is not None else 0
 
@@ -106,7 +106,7 @@ def number(text: str) -> float | None:
 
 
 def numbers(texts: Iterable[str]) -> list[float] | None:
-    """All of the numbers, or None when one of them is none."""
+    """All of the numbers, or None when one of the texts is not a number."""
     found = [number(text) for text in texts]
     known = [value for value in found if value is not None]
     return known if len(known) == len(found) else None

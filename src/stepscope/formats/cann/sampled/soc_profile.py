@@ -13,20 +13,21 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.hbm_llc import qos_series
-from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, chosen, columns, counters, series
+from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, columns, counters, select_records, series
 from stepscope.tables import lost
 
 _NEXT_CHIPS = (15, 16)
 _PA_LINK, _PCIE = 0b111111, 0b100010  # what a record of chip transfers is about, in the head's upper bits
 _SIO = tuple(f"{part}_{way}" for way in ("rx", "tx") for part in ("req", "rsp", "snp", "dat"))
-_NEXT_DIES = {0: "D-DIE0", 2: "U-DIE0", 3: "U-DIE1"}
 _AI_CORE_FREQUENCY = 11  # place among the 20 numbers of a low-power record
 
 
 def soc_profile(part: Part, rows: Column) -> Found:
     functions = rows["head"] & 0x3F
     parts = [
-        read(part, chosen(rows, functions == function)) for function, read in FUNCTIONS.items() if (functions == function).any()
+        read(part, select_records(rows, functions == function))
+        for function, read in FUNCTIONS.items()
+        if (functions == function).any()
     ]
     unread = int((~np.isin(functions, list(FUNCTIONS))).sum())
     names = ", ".join(str(function) for function in np.unique(functions[~np.isin(functions, list(FUNCTIONS))])[:8])
@@ -47,7 +48,7 @@ def _dies(part: Part, rows: Column) -> Found:
         return _unread(rows, 25, "records of this chip are laid out differently")
     sizes = {name: rows["sizes"][:, at].astype(np.float64) for at, name in enumerate(_SIO)}
     samples = columns(rows, "instance", time_ns=part.clock.ns(rows["counter"]), **sizes)
-    # A sample that is not later than the one before is left out: no rate can be told.
+    # A sample that is not later than the one before is left out: it has no rate.
     samples = samples.sort("instance", "time_ns", maintain_order=True).unique(
         ["instance", "time_ns"], keep="first", maintain_order=True
     )
@@ -63,7 +64,7 @@ def _transfers(part: Part, rows: Column) -> Found:
     about = rows["head"] >> 10
     frames = []
     for kind, names in ((_PA_LINK, ("PA Link Rx", "PA Link Tx")), (_PCIE, ("PCIE Write Bandwidth", "PCIE Read Bandwidth"))):
-        some = chosen(rows, about == kind)
+        some = select_records(rows, about == kind)
         samples = columns(some, "first", "second", time_ns=part.clock.ns(some["counter"]), link=some["instance"] & 0x3F)
         frames += [
             series(samples, part, "Stars Chip Trans", name, name, at, "link")
@@ -90,7 +91,7 @@ def _quality_of_service(part: Part, rows: Column) -> Found:
 
 
 def _low_power(part: Part, rows: Column) -> Found:
-    """Frequency of the AI cores by die; of the other numbers nothing is shown."""
+    """Frequency of the AI cores by die; the other numbers are not shown."""
     if part.chip not in _NEXT_CHIPS:
         return _unread(rows, 29, "low power")
     frequency = rows["low_power"][:, _AI_CORE_FREQUENCY]

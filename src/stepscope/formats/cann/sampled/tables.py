@@ -88,7 +88,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
     losses: list[pl.DataFrame] = []
     for part in prof.parts:
         begin = start_ns(part)
-        for found in _found(part, wide):
+        for found in _read_part(part, wide):
             losses += found.lost
             for table, frames in found.rows.items():
                 for frame in frames:
@@ -99,7 +99,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
     return Tables(tables).with_quality(*(row for row in losses if row.height))
 
 
-def _found(part: Part, wide: bool) -> Iterator[Found]:
+def _read_part(part: Part, wide: bool) -> Iterator[Found]:
     if part.device is None:
         texts: tuple[TextKind, ...] = HOST_TEXTS
     else:
@@ -118,7 +118,7 @@ def _found(part: Part, wide: bool) -> Iterator[Found]:
 
 
 def _from_start(frame: pl.DataFrame, time: str | None, begin: int) -> tuple[pl.DataFrame, int]:
-    """As in the vendor's tool, the rows that lie in the collection."""
+    """As in the vendor's tool, the rows that lie in the recording."""
     if time is None or not frame.height:
         return frame, 0
     kept = frame.filter(pl.col(time) >= begin)
@@ -132,8 +132,8 @@ def _wide(prof: Prof) -> bool:
 def with_op_names(tables: Tables, kernels: pl.DataFrame) -> Tables:
     """The tables with names of operators from `kernels`: rates of caches and AI CPU tasks.
 
-    A rate tells stream and task, not which of several runs of that number, so the last operator of the number
-    gives the name. An AI CPU task belongs to the run in which it ended.
+    A rate names stream and task but not which of several runs, so the last operator with that number gives the
+    name. An AI CPU task belongs to the run in which it ended.
     """
     operators = kernels.filter(pl.col("kind") == "compute").select(
         "device", "stream", "task_id", "start_ns", "end_ns", pl.col("name").alias("operator")

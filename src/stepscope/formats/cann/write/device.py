@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.layouts import Layout
-from stepscope.formats.cann.write.folder import ProfWriter, in_order, rows
-from stepscope.formats.cann.write.task_ids import Flips, SeenBatches
+from stepscope.formats.cann.write.folder import ProfWriter, reorder, rows
+from stepscope.formats.cann.write.task_ids import FlipFinder, Flips
 from stepscope.formats.cann.write.type_names import AICPU, FLIP_TASK
 
 MIX_AIC, MIX_AIV = 6, 7  # sub task types of MIX kernels (docs/formats/cann.md 4.1)
@@ -22,7 +22,7 @@ _START, _END, _SUB_START, _SUB_END, _TASK_PMU, _BLOCK_PMU = 0, 1, 34, 35, 40, 41
 _STEP_TRACE, _FLIP = 10, 14
 
 
-def coded(stream: Any, task: Any, *, wide: bool = True, swapped: Any = False) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def encode_ids(stream: Any, task: Any, *, wide: bool = True, swapped: Any = False) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """The two 16-bit fields that hold a stream and a task; MIX kernels have them swapped (docs/formats/cann.md 4.3)."""
     stream, task, swapped = np.asarray(stream, np.int64), np.asarray(task, np.int64), np.asarray(swapped, bool)
     low, mark = (0x7FFF, 0x8000) if wide else (0x0FFF, 0x2000)
@@ -38,7 +38,7 @@ class DeviceWriter:
         self._writer, self._device, self._wide = writer, device, wide
         self._clock = writer.clock(device)
         self._host_clock = writer.clock()
-        self._batches = SeenBatches()
+        self._flip_finder = FlipFinder()
         self._running: dict[str, int] = {}
 
     def ticks(self, ns: Any) -> npt.NDArray[np.uint64]:
@@ -50,15 +50,15 @@ class DeviceWriter:
     def tasks(self, *, stream: Any, task: Any, start_ns: Any, end_ns: Any, batch: Any = 0, sqe: Any = 0, mix: Any = 0) -> None:
         """Start and end of tasks, with flips where a stream's batch rises; `mix` is MIX_AIC or MIX_AIV for such kernels.
 
-        Tasks of a stream must not overlap, or flips cannot be told from their times.
+        Tasks of a stream must not overlap, or flips cannot be derived from their times.
         """
         stream, task, start, end, batch, sqe, mix = np.broadcast_arrays(
             stream, task, np.atleast_1d(self.ticks(start_ns)), self.ticks(end_ns), batch, sqe, mix
         )
         end = np.maximum(end, start + np.uint64(1))
-        first, second = coded(stream, task, wide=self._wide, swapped=mix != 0)
+        first, second = encode_ids(stream, task, wide=self._wide, swapped=mix != 0)
         whole = {"stream": first, "task": second}
-        made = [
+        records = [
             rows(layouts.STARS, head=sqe << 10 | _START, counter=start, **whole),
             rows(layouts.STARS, head=sqe << 10 | _END, counter=end, **whole),
         ]
@@ -66,11 +66,11 @@ class DeviceWriter:
         if len(inner):
             sub = {"stream": first[inner], "task": second[inner], "sub_type": mix[inner], "ffts": _FFTS_PLUS << 13}
             inner_end = np.maximum(end[inner] - np.uint64(1), start[inner] + np.uint64(1))
-            made.append(rows(layouts.STARS, head=_SUB_START, counter=start[inner], **sub))
-            made.append(rows(layouts.STARS, head=_SUB_END, counter=inner_end, **sub))
+            records.append(rows(layouts.STARS, head=_SUB_START, counter=start[inner], **sub))
+            records.append(rows(layouts.STARS, head=_SUB_END, counter=inner_end, **sub))
         # Of one moment, an end comes before the next start, a sub task inside its task: by time, then as built.
-        self._numbered(layouts.STARS, made, "counter")
-        self._flips(self._batches.flips(stream, batch, start))
+        self._append_numbered(layouts.STARS, records, "counter")
+        self._flips(self._flip_finder.flips(stream, batch, start))
 
     def _flips(self, flips: Flips) -> None:
         self.append(
@@ -83,11 +83,11 @@ class DeviceWriter:
 
     def steps(self, *, index: Any, model: Any, stream: Any, task: Any, tag: Any, at_ns: Any) -> None:
         """Step-trace records; tag 11 is a mark, 12 a range (docs/formats/cann.md 4.5), then the index is the mark's number."""
-        made = rows(
+        records = rows(
             layouts.TS_TRACK, mode=1, kind=_STEP_TRACE, size=40, counter=np.atleast_1d(self.ticks(at_ns)), index=index, model=model,
             step_stream=stream, step_task=task, step_tag=tag,
         )  # fmt: skip
-        self.append(layouts.TS_TRACK, made)
+        self.append(layouts.TS_TRACK, records)
 
     def counters(
         self, *, stream: Any, task: Any, core: str, cycles: Any, counters: Any, start_ns: Any, end_ns: Any, context: Any = 0
@@ -95,11 +95,11 @@ class DeviceWriter:
         """Counters of whole tasks on cores of one kind: AIC, AIV, MIX_AIC or MIX_AIV; times are the task's."""
         ffts, sub_type = _CORES[core]
         fields = self._pmu(stream, task, core, start_ns, end_ns)
-        made = rows(
+        records = rows(
             layouts.PMU, head=_TASK_PMU, sub_type=sub_type, sub_task=context, ffts=ffts << 13, cycles=cycles,
             counters=_eight(counters), **fields,
         )  # fmt: skip
-        self._numbered(layouts.PMU, [made], "end")
+        self._append_numbered(layouts.PMU, [records], "end")
 
     def block_counters(
         self, *, stream: Any, task: Any, core: str, vector: Any, core_id: Any, block: Any, cycles: Any, counters: Any,
@@ -109,23 +109,23 @@ class DeviceWriter:
         ffts, sub_type = _CORES[core]
         fields = self._pmu(stream, task, core, start_ns, end_ns)
         where = np.asarray(core_id, np.uint8) << 1 | np.asarray(vector, np.uint8)
-        made = rows(
+        records = rows(
             layouts.PMU, head=_BLOCK_PMU, sub_type=sub_type, sub_task=context, core=where, block_ffts=ffts << 5, block=block,
             sub_block=sub_block, cycles=cycles, counters=_eight(counters), **fields,
         )  # fmt: skip
-        self._numbered(layouts.PMU, [made], "end")
+        self._append_numbered(layouts.PMU, [records], "end")
 
     def _pmu(self, stream: Any, task: Any, core: str, start_ns: Any, end_ns: Any) -> dict[str, Any]:
-        first, second = coded(stream, task, wide=self._wide, swapped=core.startswith("MIX"))
+        first, second = encode_ids(stream, task, wide=self._wide, swapped=core.startswith("MIX"))
         start = np.atleast_1d(self.ticks(start_ns))
-        # A tick before the task's end: batches are told by it, and the next task may begin in the same tick.
+        # A tick before the task's end: batches are derived from it, and the next task may begin in the same tick.
         end = np.maximum(np.atleast_1d(self.ticks(end_ns)) - np.uint64(1), start)
         return {"stream": first, "task": second, "start": start, "end": end}
 
-    def _numbered(self, layout: Layout, made: list[npt.NDArray[Any]], time: str) -> None:
+    def _append_numbered(self, layout: Layout, parts: list[npt.NDArray[Any]], time: str) -> None:
         """In order of time, with the running 4-bit number by which readers notice losses."""
-        records = np.concatenate([part.view(np.uint8) for part in made]).view(layout.dtype)
-        records = in_order(records, np.argsort(records[time], kind="stable"))
+        records = np.concatenate([part.view(np.uint8) for part in parts]).view(layout.dtype)
+        records = reorder(records, np.argsort(records[time], kind="stable"))
         running = self._running.get(layout.file, 0)
         records["head"] |= ((np.arange(len(records)) + running) % 16 << 6).astype(np.uint16)
         self._running[layout.file] = running + len(records)
@@ -167,8 +167,8 @@ class DeviceWriter:
 
     def pcie(self, *, raw_ns: Any, values: Any) -> None:
         """Samples of PCIe: least, most and mean of seven counters each, stamped by the device's monotonic clock."""
-        made = rows(layouts.PCIE, counter=np.asarray(raw_ns, np.uint64), device=self._device, values=values)
-        self.append(layouts.PCIE, made)
+        records = rows(layouts.PCIE, counter=np.asarray(raw_ns, np.uint64), device=self._device, values=values)
+        self.append(layouts.PCIE, records)
 
     def text(self, file: str, lines: str) -> None:
         """Lines of a file that holds text, such as hccs.data."""
@@ -180,20 +180,20 @@ class DeviceWriter:
         self.append(layouts.L2_CACHE, rows(layouts.L2_CACHE, events=_eight(events), **fields))
 
     def ai_cpu(self, *, stream: Any, task: Any, start_ns: Any, end_ns: Any, dispatch_us: Any = 0, thread: int = 0) -> None:
-        """Operators that ran on the device's CPU; no copy is told from the computing."""
+        """Operators that ran on the device's CPU; copies are not separated from computing."""
         start, end = np.atleast_1d(self.ticks(start_ns)), np.atleast_1d(self.ticks(end_ns))
         offset = self._clock.epoch_offset_ns
         begin_us, end_us = (np.atleast_1d(start_ns) - offset) // 1000, (np.atleast_1d(end_ns) - offset) // 1000
-        made = rows(
+        records = rows(
             layouts.AICPU, level=AICPU, type=0, length=232, tid=thread, stamp=start, stream=stream, task=task, device=self._device,
             run_start=begin_us, run_start_tick=start, compute_start=begin_us, memcpy_start=end_us, memcpy_end=end_us,
             run_end=end_us, run_end_tick=end, thread=thread, submit_tick=start, schedule_tick=start, before_run_tick=start,
             after_run_tick=end, dispatch_us=dispatch_us, total_us=end_us - begin_us,
         )  # fmt: skip
-        self.append(layouts.AICPU, made)
+        self.append(layouts.AICPU, records)
 
 
 def _eight(counters: Any) -> npt.NDArray[np.uint64]:
     """Up to eight counters per row; the rest are 0."""
-    given = np.atleast_2d(np.asarray(counters, np.uint64))
-    return np.pad(given, ((0, 0), (0, 8 - given.shape[1])))
+    values = np.atleast_2d(np.asarray(counters, np.uint64))
+    return np.pad(values, ((0, 0), (0, 8 - values.shape[1])))

@@ -24,27 +24,32 @@ from stepscope.formats.cann.clock import CounterClock
 from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.write.hash import HashDictionary
 from stepscope.formats.cann.write.settings import Session, end_file, start_files
-from stepscope.formats.cann.write.type_names import ACL, ACL_GROUPS, WRITTEN
+from stepscope.formats.cann.write.type_names import ACL, ACL_GROUPS, TYPE_NAMES
 
 SLICE_BYTES = 256 << 20
 # Kinds that the vendor's collector never lets age: they describe the whole session.
-_KEPT = ("additional.context_id_info", "compact.expand_stream_spec", "additional.graph_id_map", "additional.logic_stream_info")
+_NEVER_AGING = (
+    "additional.context_id_info",
+    "compact.expand_stream_spec",
+    "additional.graph_id_map",
+    "additional.logic_stream_info",
+)
 
 Texts = str | Sequence[str] | pl.Series | npt.NDArray[Any]
 
 
 def rows(layout: Layout, /, **columns: Any) -> npt.NDArray[Any]:
-    """Records of a kind from columns; a single value stands for all rows. The magic is set, other bytes are 0."""
+    """Records of a kind from columns; a single value holds for all rows. The magic is set, other bytes are 0."""
     count = max((len(value) for value in columns.values() if np.ndim(value)), default=1)
-    made = np.zeros(count, layout.dtype)
+    records = np.zeros(count, layout.dtype)
     if layout.magic is not None:
-        made["magic"] = layout.magic
+        records["magic"] = layout.magic
     for name, value in columns.items():
-        made[name] = value
-    return made
+        records[name] = value
+    return records
 
 
-def in_order(records: npt.NDArray[Any], order: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def reorder(records: npt.NDArray[Any], order: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The records in another order, all their bytes with them (a struct copy would leave out the gaps)."""
     moved: npt.NDArray[Any] = records.view(f"V{records.dtype.itemsize}")[order]
     return moved.view(records.dtype)
@@ -67,7 +72,7 @@ class ProfWriter:
         self.path.mkdir(mode=0o750)
         for device in (None, *session.devices):
             self._begin_part(device)
-        lines = (f"{level}_{number}:{name}\n" for level, types in WRITTEN.items() for number, name in types.items())
+        lines = (f"{level}_{number}:{name}\n" for level, types in TYPE_NAMES.items() for number, name in types.items())
         self._text("type_info_dic", "".join(lines))
 
     def __enter__(self) -> ProfWriter:
@@ -77,7 +82,7 @@ class ProfWriter:
         self.close()
 
     def add_device(self, device: int) -> None:
-        """Make the folder of a device that joins later; nothing when it is there."""
+        """Create the folder of a device that joins later, unless it exists."""
         with self._lock:
             if device not in self.session.devices:
                 self.session = replace(self.session, devices=(*self.session.devices, device))
@@ -94,7 +99,7 @@ class ProfWriter:
         if not len(records):
             return
         if device is None:
-            kept = layout.file in _KEPT if aging is None else not aging
+            kept = layout.file in _NEVER_AGING if aging is None else not aging
             name = f"{'unaging' if kept else 'aging'}.{layout.file}"
         else:
             name = f"{layout.file}.{device}"
@@ -200,7 +205,7 @@ class _SliceFile:
 
     def _put(self, data: memoryview) -> None:
         if self._open is None:
-            self._open = _created(self._slice)
+            self._open = _create(self._slice)
         _write(self._open, data)
         self._size += len(data)
 
@@ -209,7 +214,7 @@ class _SliceFile:
         if self._open is None:
             return
         self._open.close()
-        _done(self._slice, f"filesize:{self._size}\nstarttime:0\nendtime  :0\n")
+        _write_done_file(self._slice, f"filesize:{self._size}\nstarttime:0\nendtime  :0\n")
         self._open, self._number, self._size = None, self._number + 1, 0
 
     @property
@@ -218,17 +223,17 @@ class _SliceFile:
 
 
 def _put(path: Path, data: bytes) -> None:
-    with _created(path) as file:
+    with _create(path) as file:
         _write(file, memoryview(data))
-    _done(path, f"filesize:{len(data)}\n")
+    _write_done_file(path, f"filesize:{len(data)}\n")
 
 
-def _done(path: Path, text: str) -> None:
-    with _created(path.with_name(f"{path.name}.done")) as file:
+def _write_done_file(path: Path, text: str) -> None:
+    with _create(path.with_name(f"{path.name}.done")) as file:
         _write(file, memoryview(text.encode()))
 
 
-def _created(path: Path) -> IO[bytes]:
+def _create(path: Path) -> IO[bytes]:
     """Mode 0640, and no buffer: a forked child must not write it out a second time, a killed process loses nothing."""
     return open(path, "wb", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o640))
 

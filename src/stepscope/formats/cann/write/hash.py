@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that stand for texts in records, made as the vendor's runtime makes them (docs/formats/cann.md 3.2)."""
+"""Numbers that stand for texts in records, computed as by the vendor's runtime (docs/formats/cann.md 3.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MASK = 0xFFFF_FFFF
 
 
 def text_hash(text: str) -> int:
-    """The number of one text; 0 for none."""
+    """The number of one text; 0 for an empty one."""
     upper = lower = 0
     for byte in text.encode("utf-8", "replace"):
         upper = (upper * _STEPS[0] + byte) & _MASK
@@ -58,7 +58,7 @@ class HashDictionary:
         return "".join(lines)
 
     def _enter(self, text: str, number: int) -> int:
-        while self._texts.get(number, text) != text or not number:  # readers need one text per number, not this very one
+        while self._texts.get(number, text) != text or not number:  # readers need one text per number, not this number
             number = (number + 1) & 0xFFFF_FFFF_FFFF_FFFF
         self._texts[number], self._numbers[text] = text, number
         shown = text.replace("\r", " ").replace("\n", " ")  # an entry is one line

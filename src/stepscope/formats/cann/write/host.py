@@ -16,7 +16,7 @@ import numpy.typing as npt
 from stepscope.formats import NONE32
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.layouts import EVENT_END, HOST_MAGIC, Layout
-from stepscope.formats.cann.write.folder import ProfWriter, Texts, in_order, rows
+from stepscope.formats.cann.write.folder import ProfWriter, Texts, reorder, rows
 from stepscope.formats.cann.write.task_ids import Numbers, TaskIds
 from stepscope.formats.cann.write.type_names import COMMUNICATION, FLIP_TASK, MODEL, MSPROFTX, NODE, RUNTIME
 
@@ -46,7 +46,7 @@ _MESSAGE_BYTES = 155  # of one msproftx record, which ends with a zero
 
 
 class HostWriter:
-    """The host's part of a folder. Gives out task numbers, so all tasks of a session go through one of these."""
+    """The host's part of a folder. It assigns task numbers, so all tasks of a session must go through one writer."""
 
     def __init__(self, writer: ProfWriter) -> None:
         self._writer = writer
@@ -61,8 +61,8 @@ class HostWriter:
         if self._writer.session.level or layout in _LEVEL_0:
             level, kind = _HEADS[layout.file]
             head: dict[str, Any] = {"level": level, "type": kind, "length": layout.size - 24}
-            made = rows(layout, **{**head, **fields}, tid=tid, stamp=self.ticks(at_ns))
-            self._writer.append(layout, made, aging=aging)
+            records = rows(layout, **{**head, **fields}, tid=tid, stamp=self.ticks(at_ns))
+            self._writer.append(layout, records, aging=aging)
 
     def calls(
         self, *, level: Any, type: Any, tid: Any, start_ns: Any, end_ns: Any, item: Any = 0, request: Any = 0, aging: bool = True
@@ -113,48 +113,48 @@ class HostWriter:
         place = np.arange(len(op)) - (np.cumsum(count) - count)[op]  # within the operator
         records = -(-count // 5)
         first = np.cumsum(records) - records
-        made = np.zeros((int(records.sum()), 5), layouts.TENSOR)
+        tensors = np.zeros((int(records.sum()), 5), layouts.TENSOR)
         at = (first[op] + place // 5, place % 5)
         for field, value in (("kind", kind), ("format", format), ("dtype", dtype), ("shape", shape)):
-            made[field][at] = value
+            tensors[field][at] = value
         of = np.repeat(np.arange(len(count)), records)  # operator of each record
-        held = np.bincount(at[0], minlength=len(made)) if len(made) else np.zeros(0, np.int64)
+        filled = np.bincount(at[0], minlength=len(tensors)) if len(tensors) else np.zeros(0, np.int64)
         self.info(
-            layouts.TENSOR_INFO, tid=_picked(tid, of), at_ns=_picked(at_ns, of), op_name=_picked(self._writer.ids(name), of),
-            count=held, tensors=made, aging=not static,
+            layouts.TENSOR_INFO, tid=_pick(tid, of), at_ns=_pick(at_ns, of), op_name=_pick(self._writer.ids(name), of),
+            count=filled, tensors=tensors, aging=not static,
         )  # fmt: skip
 
     def contexts(self, *, tid: Any, at_ns: Any, name: Texts, ids: Any = 0, count: Any = 1, communication: bool = False) -> None:
         """context_id_info: the FFTS+ contexts of an operator; of a communication task the first and the last."""
         places = np.zeros((len(np.atleast_1d(at_ns)), 55), np.uint32)
-        given = np.atleast_2d(np.asarray(ids))
-        places[:, : given.shape[1]] = given
+        values = np.atleast_2d(np.asarray(ids))
+        places[:, : values.shape[1]] = values
         self.info(
             layouts.CONTEXT_ID_INFO, tid=tid, at_ns=np.atleast_1d(at_ns), op_name=self._writer.ids(name), count=count,
             ids=places, level=COMMUNICATION if communication else NODE,
         )  # fmt: skip
 
     def tasks(self, *, device: int, stream: Any, tid: Any, at_ns: Any, task_type: Any, kernel: Texts = "") -> Numbers:
-        """Tasks queued on one device, in order of time; numbers are given here, with a flip when they begin anew."""
+        """Tasks queued on one device, in order of time; their numbers are assigned here, with a flip when they restart."""
         stream, stamp = np.atleast_1d(np.asarray(stream)), np.atleast_1d(self.ticks(at_ns))
         stream, stamp = np.broadcast_arrays(stream, stamp)
-        numbers = self._numbers.setdefault(device, TaskIds()).give(stream, stamp)
+        numbers = self._numbers.setdefault(device, TaskIds()).assign(stream, stamp)
         level, kind = _HEADS[layouts.TASK_TRACK.file]
         head = {"level": level, "type": kind, "length": 24, "device": device}
-        made = rows(
+        records = rows(
             layouts.TASK_TRACK, **head, stamp=stamp, tid=tid, stream=stream, task=numbers.task, task_type=task_type,
             kernel=self._writer.ids(kernel),
         )  # fmt: skip
         flips = numbers.flips
         if len(flips):
             first_tid = np.atleast_1d(np.asarray(tid))[0]
-            turned = rows(
+            flip_records = rows(
                 layouts.TASK_TRACK, **head, stamp=flips.stamp, tid=first_tid, stream=flips.stream, flip=flips.number,
                 task_type=FLIP_TASK,
             )  # fmt: skip
-            made = np.concatenate([made.view(np.uint8), turned.view(np.uint8)]).view(made.dtype)
-            made = in_order(made, np.argsort(made["stamp"], kind="stable"))
-        self._writer.append(layouts.TASK_TRACK, made)
+            records = np.concatenate([records.view(np.uint8), flip_records.view(np.uint8)]).view(records.dtype)
+            records = reorder(records, np.argsort(records["stamp"], kind="stable"))
+        self._writer.append(layouts.TASK_TRACK, records)
         return numbers
 
     def copies(self, *, tid: Any, at_ns: Any, bytes: Any, direction: Any, maximum: int = 1 << 30) -> None:
@@ -178,13 +178,13 @@ class HostWriter:
         )  # fmt: skip
 
     def transfers(self, *, tid: Any, at_ns: Any, name: Texts, group: Texts, tag: Texts = "", **fields: Any) -> None:
-        """hccl_info of the tasks of a collective; fields that are not given are "not valid"."""
+        """hccl_info of the tasks of a collective; fields that are left out are "not valid"."""
         ids = self._writer.ids
-        nothing: dict[str, Any] = dict.fromkeys(
+        unset: dict[str, Any] = dict.fromkeys(
             ("local_rank", "remote_rank", "context", "stage", "role", "reduce_op", "data_type", "link", "transport", "rdma"), NONE32
         )
         texts = {"task_name": ids(name), "group": ids(group), "tag": ids(tag)}
-        self.info(layouts.HCCL_INFO, tid=tid, at_ns=at_ns, **{**nothing, **texts, **fields})
+        self.info(layouts.HCCL_INFO, tid=tid, at_ns=at_ns, **{**unset, **texts, **fields})
 
     def marks(
         self, *, pid: int, tid: int, start_ns: int, end_ns: int, mark: int, message: str, domain: str = "default", event: int = 2,
@@ -226,6 +226,6 @@ def _messages(text: bytes) -> Iterator[bytes]:
     yield text
 
 
-def _picked(column: Any, of: npt.NDArray[Any]) -> Any:
+def _pick(column: Any, of: npt.NDArray[Any]) -> Any:
     values = np.asarray(column)
     return values[of] if values.ndim else np.full(len(of), values)

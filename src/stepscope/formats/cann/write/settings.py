@@ -30,7 +30,7 @@ _AI_CORE_NAMES = {"PipeUtilization": "PipeUtilizationExct"}  # the set that AI c
 
 @dataclass(frozen=True)
 class Chip:
-    """What info.json tells about a device; the default is an Atlas A2."""
+    """What info.json says about a device; the default is an Atlas A2."""
 
     platform: int = 5
     counter_mhz: float = 50.0  # of the device counter that stamps its records
@@ -42,7 +42,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Session:
-    """One collection of one process."""
+    """One recording of one process."""
 
     pid: int
     started_ns: int  # since 1970
@@ -147,7 +147,7 @@ def _log_text(log: Mapping[str, int]) -> str:
 
 
 def _info(session: Session, device: int | None) -> dict[str, Any]:
-    """All keys without which the reference parser refuses a folder, and those that tables are made of."""
+    """All keys without which the reference parser refuses a folder, and those that tables need."""
     frequency = "" if session.host_mhz is None else f"{session.host_mhz:.6f}"
     cpu = {"Id": 0, "Name": "", "Type": "", "Frequency": frequency, "Logical_CPU_Count": str(session.cpus)}
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task numbers of a stream as the runtime gives them out: 16 bits that begin anew with a flip record (docs/formats/cann.md 4.5)."""
+"""Task numbers of a stream as the runtime assigns them: 16 bits that restart with a flip record (docs/formats/cann.md 4.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERIOD = 65_535  # numbers 0 to 65 534; 0xFFFF marks the end of a stream
 
 @dataclass(frozen=True)
 class Flips:
-    """Where streams began their numbers anew: between two tasks, which belong to different batches."""
+    """Where streams restarted their numbers: between two tasks, which belong to different batches."""
 
     stream: npt.NDArray[np.int64]
     number: npt.NDArray[np.int64]  # 1 for the first flip of a stream
@@ -38,30 +38,30 @@ class Numbers:
 
 
 class TaskIds:
-    """Gives numbers to the tasks of one device, in calls that follow each other in time."""
+    """Assigns numbers to the tasks of one device, in calls that follow each other in time."""
 
     def __init__(self) -> None:
-        self._given: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
-    def give(self, stream: npt.NDArray[Any], stamp: npt.NDArray[np.uint64]) -> Numbers:
-        """Numbers for tasks given in the order in which they were queued."""
+    def assign(self, stream: npt.NDArray[Any], stamp: npt.NDArray[np.uint64]) -> Numbers:
+        """Numbers for tasks in the order in which they were queued."""
         sequence = np.empty(len(stream), np.int64)
         after = np.zeros(len(stream), np.uint64)
         for one in np.unique(stream).tolist():
             rows = np.flatnonzero(stream == one)
-            given = self._given.get(one, 0)
-            sequence[rows] = given + np.arange(len(rows))
+            count = self._counts.get(one, 0)
+            sequence[rows] = count + np.arange(len(rows))
             after[rows[1:]] = stamp[rows[:-1]]
             after[rows[0]] = self._last.get(one, 0)
-            self._given[one], self._last[one] = given + len(rows), int(stamp[rows[-1]])
+            self._counts[one], self._last[one] = count + len(rows), int(stamp[rows[-1]])
         task, batch = sequence % PERIOD, sequence // PERIOD
         first = np.flatnonzero((task == 0) & (batch > 0))
         flips = Flips(stream[first].astype(np.int64), batch[first], after[first], stamp[first])
         return Numbers(task, batch, flips)
 
 
-class SeenBatches:
+class FlipFinder:
     """Finds the flips of a device's tasks from the batches that their numbers belong to."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ _MODEL_TYPES = {
     0: "graph_id_map", 1: "ModelExecute", 2: "ModelLoad", 3: "InputCopy", 4: "OutputCopy", 7: "logic_stream_info",
 }  # fmt: skip
 
-WRITTEN: Mapping[int, Mapping[int, str]] = {
+TYPE_NAMES: Mapping[int, Mapping[int, str]] = {
     RUNTIME: {**TASK_TYPES, **_RUNTIME_CALLS},
     COMMUNICATION: {0: "hccl_info", 4: "context_id_info", MASTER: "master", SLAVE: "slave"},
     NODE: _NODE_TYPES,

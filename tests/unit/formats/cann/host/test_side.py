@@ -9,7 +9,7 @@ from cann_host_folder import ACL, HCCL, LAUNCH, MASTER, MODEL, NODE, RUNTIME, ST
 
 from stepscope.analysis.statistics import api_statistic
 from stepscope.formats import NONE32
-from stepscope.formats.cann.beginning import beginning, calls_of, since
+from stepscope.formats.cann.beginning import recording_start, split_calls, without_early_tasks
 from stepscope.formats.cann.folder import Prof
 from stepscope.formats.cann.host import operators
 from stepscope.formats.cann.host.side import read_host
@@ -24,7 +24,7 @@ from stepscope.formats.cann.layouts import (
     TASK_MEMORY_INFO,
     TENSOR_INFO,
 )
-from stepscope.formats.cann.tasks import Joined
+from stepscope.formats.cann.tasks import JoinedTasks
 from stepscope.tables import Tables
 
 
@@ -109,12 +109,12 @@ def test_what_was_over_before_the_collection_is_left_out(folder):
         (NODE, LAUNCH, 50, 60, "over"), (MODEL, execute, 90, 100, 4), (NODE, LAUNCH, 70, 500, "goes on"),
     ).apis((NODE, LAUNCH, 20, 30, "other thread"), tid=2).read()  # fmt: skip
     tasks = pl.DataFrame({"end_ns": [99, 100, 2000]})
-    begin = beginning(host.apis, tasks, 100)
-    calls = calls_of(host.apis, begin)
+    begin = recording_start(host.apis, tasks, 100)
+    calls = split_calls(host.apis, begin)
     assert (begin, calls.over) == (100, 2)
     assert column(calls.whole, "item_id") == ["4", "inside a load", "goes on", "4"]
     assert column(calls.early, "name", "zero_ns", "end_ns") == [("aclnnAdd", 0, 1000)]
-    kept = since(Joined(tasks, ()), begin)
+    kept = without_early_tasks(JoinedTasks(tasks, ()), begin)
     assert column(kept.rows, "end_ns") == [100, 2000]
     assert [frame["count"].sum() for frame in kept.quality] == [1]
     # Statistics count it from the counter's zero, as the vendor's do.
@@ -124,9 +124,9 @@ def test_what_was_over_before_the_collection_is_left_out(folder):
 
 def test_a_beginning_after_everything_is_not_believed(folder):
     host = folder.apis((NODE, LAUNCH, 20, 30, "A")).read()
-    assert calls_of(host.apis, beginning(host.apis, host.apis.clear(), 31)).whole.height == 1
-    assert beginning(host.apis, host.apis.clear(), 30) == 30
-    assert beginning(host.apis.clear(), host.apis.clear(), 5) < 0
+    assert split_calls(host.apis, recording_start(host.apis, host.apis.clear(), 31)).whole.height == 1
+    assert recording_start(host.apis, host.apis.clear(), 30) == 30
+    assert recording_start(host.apis.clear(), host.apis.clear(), 5) < 0
 
 
 def test_threads_do_not_see_each_other(folder):

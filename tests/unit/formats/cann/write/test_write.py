@@ -23,8 +23,8 @@ from stepscope.formats.cann.host.dictionaries import read_dictionaries
 from stepscope.formats.cann.host.side import read_host
 from stepscope.formats.cann.layouts import LAYOUTS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
-from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter, coded
-from stepscope.formats.cann.write.folder import ProfWriter, in_order, rows
+from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter, encode_ids
+from stepscope.formats.cann.write.folder import ProfWriter, reorder, rows
 from stepscope.formats.cann.write.host import HostWriter
 from stepscope.formats.cann.write.settings import METRIC_EVENTS, Session
 from stepscope.formats.cann.write.task_ids import PERIOD, TaskIds
@@ -183,7 +183,7 @@ def test_threads_may_share_a_writer(tmp_path: Path):
 
 @given(st.integers(0, 0x7FFF), st.integers(0, 0xFFFF), st.booleans())
 def test_wide_numbers_come_back_from_their_code(stream: int, task: int, swapped: bool):
-    first, second = (int(field) for field in coded(stream, task, swapped=swapped))
+    first, second = (int(field) for field in encode_ids(stream, task, swapped=swapped))
     if first & 0x8000:  # docs/formats/cann.md 4.3
         assert (second & 0x7FFF, second & 0x8000 | first & 0x7FFF) == (stream, task)
     else:
@@ -192,7 +192,7 @@ def test_wide_numbers_come_back_from_their_code(stream: int, task: int, swapped:
 
 @given(st.integers(0, 2047), st.integers(0, 0xFFFF), st.booleans())
 def test_narrow_numbers_come_back_from_their_code(stream: int, task: int, swapped: bool):
-    first, second = (int(field) for field in coded(stream, task, wide=False, swapped=swapped))
+    first, second = (int(field) for field in encode_ids(stream, task, wide=False, swapped=swapped))
     assert not first & 0x1000 or first & 0x2000
     if first & 0x2000 and not first & 0x1000:
         assert ((second & 0xFFF) % 2048, first & 0xFFF | second & 0xF000) == (stream, task)
@@ -200,9 +200,9 @@ def test_narrow_numbers_come_back_from_their_code(stream: int, task: int, swappe
 
 def test_task_numbers_begin_anew_after_65535():
     ids = TaskIds()
-    first = ids.give(np.full(PERIOD - 1, 5), np.arange(PERIOD - 1, dtype=np.uint64))
+    first = ids.assign(np.full(PERIOD - 1, 5), np.arange(PERIOD - 1, dtype=np.uint64))
     assert (first.task[-1], len(first.flips)) == (65533, 0)
-    then = ids.give(np.array([5, 6, 5, 5]), np.array([70000, 70001, 70010, 70020], np.uint64))
+    then = ids.assign(np.array([5, 6, 5, 5]), np.array([70000, 70001, 70010, 70020], np.uint64))
     assert then.task.tolist() == [65534, 0, 0, 1]
     assert then.batch.tolist() == [0, 0, 1, 1]
     assert (then.flips.stream.tolist(), then.flips.number.tolist(), then.flips.stamp.tolist()) == ([5], [1], [70009])
@@ -251,7 +251,7 @@ def test_running_numbers_of_stars_go_round(tmp_path: Path):
 
 def test_gaps_between_fields_move_with_their_record():
     made = np.arange(3 * 64, dtype=np.uint8).view(layouts.STARS.dtype)
-    assert in_order(made, np.array([2, 0])).tobytes() == made.tobytes()[128:] + made.tobytes()[:64]
+    assert reorder(made, np.array([2, 0])).tobytes() == made.tobytes()[128:] + made.tobytes()[:64]
 
 
 def test_a_session_of_now_has_a_folder_of_its_own():
