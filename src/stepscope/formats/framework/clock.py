@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How raw host times become nanoseconds since 1970.
 
-A raw time is a tick of the CPU's counter or a monotonic nanosecond, which one is a fact of the capture
+A raw time is a tick of the CPU's counter or a monotonic nanosecond; which of them is a property of the capture
 (docs/formats/framework.md 2).
 """
 
@@ -19,7 +19,7 @@ import polars as pl
 
 from stepscope.tables import ALL_TABLES, lost
 
-_LIMIT = 1 << 62  # larger numbers are no times, and sums of smaller ones fit 64 bits
+_LIMIT = 1 << 62  # larger numbers are not times, and sums of smaller ones fit 64 bits
 _SLOWEST_MHZ = 1e-15
 _FLOAT_LIMIT = float(1 << 62)
 
@@ -36,7 +36,7 @@ class FrameworkClock:
     quality: pl.DataFrame = field(default_factory=ALL_TABLES["quality"].empty, compare=False, repr=False)
 
     def to_epoch_ns(self, raw: pl.Series) -> pl.Series:
-        """Raw times as epoch nanoseconds; exact, except where a tick is no whole number of nanoseconds."""
+        """Raw times as epoch nanoseconds; exact, except where a tick is not a whole number of nanoseconds."""
         if not self.counts_ticks:
             return raw + self.epoch_offset_ns if self.epoch_offset_ns else raw
         passed = raw.to_numpy() - np.int64(self.tick_zero)

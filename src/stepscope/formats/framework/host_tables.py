@@ -22,13 +22,13 @@ Part = tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]  # tables by name, and
 
 _STEP_NAME = "ProfilerStep#"
 _INPUTS = ("tensors", "tensor_lists", "scalars")
-_UNNAMED = "N/A"  # docs/formats/framework.md 3.3: what a name that is no text is shown as
+_UNNAMED = "N/A"  # shown for a name that is not text (docs/formats/framework.md 3.3)
 
 
 def read(folder: Path, clock: FrameworkClock, *, parallel: bool = True) -> Tables:
     """Everything in a FRAMEWORK folder; what is not there is an empty table, what is broken is counted in `quality`."""
-    # The operators are nearly half of it.
-    parts = side_by_side(lambda: _operators(folder, clock), lambda: _around_them(folder, clock), parallel=parallel)
+    # Operators are nearly half of the work.
+    parts = side_by_side(lambda: _operators(folder, clock), lambda: _other_tables(folder, clock), parallel=parallel)
     frames = {name: frame for part, _ in parts for name, frame in part.items()}
     return Tables({**frames, "quality": pl.concat([clock.quality, *(losses for _, quality in parts for losses in quality)])})
 
@@ -39,7 +39,7 @@ def _operators(folder: Path, clock: FrameworkClock) -> Part:
     return {"ops": ops, "op_inputs": inputs, "steps": _steps(ops)}, [losses]
 
 
-def _around_them(folder: Path, clock: FrameworkClock) -> Part:
+def _other_tables(folder: Path, clock: FrameworkClock) -> Part:
     frames: dict[str, pl.DataFrame] = {}
     quality: list[pl.DataFrame] = []
 
@@ -80,8 +80,8 @@ def _ops(raw: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, pl.Dat
         pl.col("flops").cast(pl.Int64, strict=False),
     )[order]
     ops = ALL_TABLES["ops"].conform(frame.with_columns(pl.col("start_ns").set_sorted(), pl.col("name").fill_null(_UNNAMED)))
-    given = pl.any_horizontal(pl.col(name).is_not_null() for name in _INPUTS)
-    inputs = raw.select(_INPUTS)[order].with_row_index("op").filter(given)
+    has_inputs = pl.any_horizontal(pl.col(name).is_not_null() for name in _INPUTS)
+    inputs = raw.select(_INPUTS)[order].with_row_index("op").filter(has_inputs)
     return ops, ALL_TABLES["op_inputs"].conform(inputs)
 
 
@@ -105,7 +105,7 @@ def _steps(ops: pl.DataFrame) -> pl.DataFrame:
 
 def _memory_events(raw: pl.DataFrame, clock: FrameworkClock) -> pl.DataFrame:
     on_host = pl.col("device_type") == 0
-    # REF writers leave the data type of host records at malloc in both directions (docs/formats/framework.md 4.3).
+    # The reference's writers leave the data type of host records at malloc in both directions (docs/formats/framework.md 4.3).
     action = pl.when(on_host).then((pl.col("alloc_size") < 0).cast(pl.UInt8)).otherwise("data_type")
     time = clock.to_epoch_ns(raw["time"])
     order = np.argsort(time.to_numpy(), kind="stable")

@@ -3,7 +3,7 @@
 
 The fixed part of a record is a packed little-endian struct, declared as a numpy dtype; text fields
 follow it as inner TLVs (docs/formats/framework.md 3, 4, 11). Ids that the writer stores unsigned are declared
-signed, because no real one has the top bit and a signed column needs no conversion later; keys are hashes
+signed, because no real one has the top bit set, and a signed column needs no conversion later; keys are hashes
 and stay unsigned.
 """
 
@@ -68,7 +68,7 @@ _RANGE_HEAD = dict.fromkeys(
 
 OP_RANGE = RecordKind(
     name="op_range",
-    doc="One finished host range: operator, autograd node, user range, step marker (4.1).",
+    doc="One finished host range: operator, autograd node, user range, step marker (docs/formats/framework.md 4.1).",
     columns={
         "start": "Start, tick.",
         "end": "End, tick.",
@@ -82,8 +82,8 @@ OP_RANGE = RecordKind(
         "name": "Name.",
         "dtypes": "Input types, `;` between.",
         "shapes": "Input shapes, `,` inside, `;` between.",
-        "tensors": "Input tensors (5.3).",
-        "tensor_lists": "Input tensor lists (5.3).",
+        "tensors": "Input tensors (docs/formats/framework.md 5.3).",
+        "tensor_lists": "Input tensor lists (docs/formats/framework.md 5.3).",
         "scalars": "Type words of scalar inputs, `;` between.",
         "stack": "Call stack, innermost first, `;` between.",
         "modules": "Module hierarchy, `;` between.",
@@ -124,7 +124,7 @@ _MARK = _packed(time="q", category="q", correlation_id="q", thread_id="q", proce
 
 OP_MARK = RecordKind(
     name="op_mark",
-    doc="One moment of a task on its way through the host task queue (4.2).",
+    doc="One moment of a task on its way through the host task queue (docs/formats/framework.md 4.2).",
     columns={
         "time": "Moment, tick.",
         "category": "0 enqueue start, 1 enqueue end, 2 dequeue start, 3 dequeue end.",
@@ -147,7 +147,7 @@ _OWNER = {"thread_id": "q", "process_id": "q"}
 
 MEMORY_USAGE = RecordKind(
     name="memory_usage",
-    doc="One allocator event (4.3).",
+    doc="One allocator event (docs/formats/framework.md 4.3).",
     columns={
         "ptr": "Block address.",
         "time": "Moment, tick.",
@@ -176,7 +176,7 @@ MEMORY_USAGE = RecordKind(
 
 PYTHON_TRACER_FUNC = RecordKind(
     name="python_tracer_func",
-    doc="One call or return of the Python tracer (4.4).",
+    doc="One call or return of the Python tracer (docs/formats/framework.md 4.4).",
     columns={
         "time": "Moment, tick.",
         "thread_id": "OS thread.",
@@ -190,7 +190,7 @@ PYTHON_TRACER_FUNC = RecordKind(
 
 PYTHON_TRACER_HASH = RecordKind(
     name="python_tracer_hash",
-    doc="Text of a key of the Python tracer (4.5).",
+    doc="Text of a key of the Python tracer (docs/formats/framework.md 4.5).",
     columns={"key": "Hash of the callee.", "value": "Text of the callee."},
     layouts=(Layout(_packed(key="Q"), {1: "value"}),),
     outer_type=4,
@@ -199,11 +199,11 @@ PYTHON_TRACER_HASH = RecordKind(
 
 PARAM_TENSOR_INFO = RecordKind(
     name="param_tensor_info",
-    doc="Parameter tensors of a module or an optimizer (4.6).",
+    doc="Parameter tensors of a module or an optimizer (docs/formats/framework.md 4.6).",
     columns={
         "key": "Key of the call in python_tracer_func.",
-        "module_params": "Parameters of a module (5.3).",
-        "optimizer_params": "Parameters, gradients and state of an optimizer (5.3).",
+        "module_params": "Parameters of a module (docs/formats/framework.md 5.3).",
+        "optimizer_params": "Parameters, gradients and state of an optimizer (docs/formats/framework.md 5.3).",
     },
     layouts=(Layout(_packed(key="Q"), {1: "module_params", 2: "optimizer_params"}),),
     outer_type=5,
@@ -212,7 +212,7 @@ PARAM_TENSOR_INFO = RecordKind(
 
 GC_RECORD = RecordKind(
     name="gc_record",
-    doc="One Python garbage collection over the threshold (4.7).",
+    doc="One Python garbage collection over the threshold (docs/formats/framework.md 4.7).",
     columns={"process_id": "OS process.", "start": "Start, tick.", "end": "End, tick."},
     layouts=(Layout(_packed(process_id="q", start="q", end="q")),),
     prefixes=("torch.gc_record",),
@@ -234,7 +234,7 @@ PYTHON_FUNC_CALL = RecordKind(
 )
 PYTHON_MODULE_CALL = RecordKind(
     name="python_module_call",
-    doc="Tells which call of its thread was a module's.",
+    doc="Which call of its thread was a call of a module.",
     columns={"index": "", "thread_id": "", "process_id": "", "uid": "", "module": ""},
     layouts=(Layout(_packed(index="q", thread_id="q", process_id="q"), {2: "uid", 3: "module"}),),
     outer_type=1,
@@ -243,7 +243,7 @@ PYTHON_MODULE_CALL = RecordKind(
 
 
 def detect(kind: RecordKind, payload: memoryview) -> Layout | None:
-    """The generation a record's payload belongs to, or None when it does not tell (docs/formats/framework.md 11)."""
+    """The generation a record's payload belongs to, or None when it does not show it (docs/formats/framework.md 11)."""
     if len(kind.layouts) == 1:
         return kind.layouts[0]
     for layout in kind.layouts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Python calls ran when, and who called whom: the tracer's stream of calls and returns, replayed.
 
-Returns carry no identity, so the replay is that of a stack per thread (docs/formats/framework.md 6.5). It needs no
+Returns do not name their call, so the replay is that of a stack per thread (docs/formats/framework.md 6.5). It needs no
 loop: the depth after each event is a running sum, and calls and returns of one depth alternate.
 """
 
@@ -40,10 +40,10 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Framewo
     rows = np.flatnonzero(calls)
     end = np.where(stack.close >= 0, time[stack.close], time[_last_of_thread(first)])[rows]
     parent = stack.parent[rows]
-    called = events[rows].select(
+    call_rows = events[rows].select(
         pl.col("process_id").alias("pid"), pl.col("thread_id").alias("tid"), "key", (pl.col("tag") == _C_CALL).alias("is_c")
     )
-    frame = called.with_columns(
+    frame = call_rows.with_columns(
         pl.Series("start_ns", time[rows]),
         pl.Series("end_ns", end),
         pl.Series("call_id", rows - first[rows]),
@@ -53,7 +53,7 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Framewo
         lost(source, "return without call", stack.ignored, "ignored"),
         lost(source, "call without return", int((stack.close[rows] < 0).sum()), "ends at the last time of its thread"),
     ]
-    return ALL_TABLES["python_calls"].conform(_named(frame, texts)), losses
+    return ALL_TABLES["python_calls"].conform(_with_names(frame, texts)), losses
 
 
 def _by_thread(thread: Ints, time: Ints) -> Ints:
@@ -121,8 +121,8 @@ def _last_of_thread(first: Ints) -> Ints:
     return np.repeat(ends, np.diff(np.append(begins, first.size)))
 
 
-def _named(calls: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    """Add name, kind and module number; they depend on thread and key only, so they are made once per pair."""
+def _with_names(calls: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """Add name, kind and module number; they depend on thread and key only, so they are computed once per pair."""
     latest = texts.filter(pl.col("value").is_not_null()).unique("key", keep="last", maintain_order=True).select("key", "value")
     pairs = (
         calls.select("tid", "key")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw records of a FRAMEWORK folder as frames, read and written: what `write` writes, `read_records` gives back.
+"""The raw records of a FRAMEWORK folder as frames, read and written: `read_records` reads what `write` writes.
 
 Frames and their columns are declared in `layouts.KINDS`; times are ticks as stored. Reading accepts every
 known generation, writing makes the current one.
@@ -25,9 +25,9 @@ from stepscope.tables import ALL_TABLES, lost
 
 _DETECT_AMONG = 64
 _ROWS_PER_CHUNK = 1 << 17
-# What a writer means that leaves a column out; everything else is 0.
+# Value of a column that a writer leaves out; 0 for all others.
 _ABSENT = {"sequence_number": -1}
-_NAME = "name"  # is always written, may be empty: readers tell generations apart by its id
+_NAME = "name"  # always written, even when empty: readers tell generations apart by its id
 
 
 def read_records(folder: Path) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
@@ -47,7 +47,7 @@ def read_kind(folder: Path, kind: RecordKind) -> tuple[pl.DataFrame, pl.DataFram
             quality.append(lost(path.name, "symbolic link not followed", 1, "captures are read without following links"))
             continue
         try:
-            data = _mapped(path)
+            data = _map_file(path)
         except OSError as fault:
             quality.append(lost(path.name, "unreadable file", 1, fault.strerror or str(fault)))
             continue
@@ -64,7 +64,7 @@ def _files(folder: Path, kind: RecordKind) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.name.startswith(kind.prefixes) and path.is_file())
 
 
-def _mapped(path: Path) -> tlv.Bytes:
+def _map_file(path: Path) -> tlv.Bytes:
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, np.uint8)
@@ -118,7 +118,7 @@ def _frame(kind: RecordKind, columns: dict[str, pl.Series], height: int) -> pl.D
 
 
 def _layout(kind: RecordKind, data: tlv.Bytes, outer: tlv.Outer) -> Layout:
-    """The first record that tells its generation speaks for its file; when none does, it is the current one."""
+    """The layout of a file: that of the first record that shows its generation, else the current one."""
     for offset, length in zip(outer.offsets[:_DETECT_AMONG].tolist(), outer.lengths[:_DETECT_AMONG].tolist(), strict=True):
         layout = detect(kind, data.data[offset : offset + length])
         if layout is not None:
@@ -141,7 +141,7 @@ def _too_short(source: str, outer: tlv.Outer, short: NDArray[np.bool_], needed: 
 
 
 def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = False) -> list[Path]:
-    """Write frames by record kind into a FRAMEWORK folder; an empty frame makes no file. Returns the files written.
+    """Write frames by record kind into a FRAMEWORK folder; an empty frame writes no file. Returns the files written.
 
     Columns may be left out: text fields are then absent (`name` is empty), numbers 0 (`sequence_number` -1).
     Text may be String or Categorical. `append` adds to files that exist, so a capture can be written in pieces.

@@ -33,7 +33,7 @@ def text_column(data: Bytes, offsets: Offsets, lengths: Offsets) -> tuple[pl.Ser
     try:
         text = column.cast(pl.String)
     except pl.exceptions.ComputeError:
-        # The cast refuses the whole column for one bad text. Damage is rare, so only then they are looked at one by one.
+        # The cast refuses the whole column for one bad text. Damage is rare, so texts are checked one by one only then.
         present &= np.fromiter((value is None or _is_text(value) for value in column), bool, count)
         text = _binary(views, buffers, present).cast(pl.String)
     return text, text.null_count() - count + int((lengths >= 0).sum())
@@ -41,7 +41,7 @@ def text_column(data: Bytes, offsets: Offsets, lengths: Offsets) -> tuple[pl.Ser
 
 def _binary(views: NDArray[Any], buffers: list[Any], present: NDArray[np.bool_]) -> pl.Series:
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    # A row that is not there must not point at bytes that are no text: they would still be checked.
+    # An absent row must not point at bytes that are not text: they would still be checked.
     shown = views if validity is None else np.where(present, views, np.zeros(1, _VIEW))
     return pl.Series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
 

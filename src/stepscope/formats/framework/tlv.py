@@ -32,7 +32,7 @@ _FIELD_ROUNDS = 32
 def take(data: Bytes, dtype: np.dtype[Any], offsets: Offsets) -> NDArray[Any]:
     """Values of `dtype` at any byte offsets; each must lie inside the data."""
     count = max(data.size - dtype.itemsize + 1, 0)
-    # Gathering bytes that mean nothing is twice as fast as gathering a struct field by field.
+    # Gathering opaque bytes is twice as fast as gathering a struct field by field.
     gathered = np.dtype((np.void, dtype.itemsize)) if dtype.names else dtype
     # An overlapping view with a stride of one byte: one gather instead of one per byte of the value.
     everywhere: NDArray[Any] = np.ndarray((count,), gathered, data.data, strides=(1,)) if count else np.empty(0, gathered)

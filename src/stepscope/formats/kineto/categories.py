@@ -24,7 +24,7 @@ _OF_CATEGORY = {
     "gpu_user_annotation": "annotation",
     "trace": "session",
 }
-# Arrows that the correlation ids imply already.
+# Arrows that correlation ids already imply.
 _IMPLIED_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
 _FORWARD_BACKWARD = ("fwdbwd", "forward_backward", "fwd_bwd")
 
@@ -50,7 +50,8 @@ _MEMORY = {
 
 ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MEMORY}
 
-# A key that few captures have is not looked for where a text does not occur that every event with the key holds.
+# Keys that few captures have, each with a text that every event with the key contains: the key is only looked for where the
+# text occurs.
 GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
@@ -59,8 +60,8 @@ GUARDS: dict[str, str] = {
 }
 
 
-def sorted_out(events: pl.DataFrame) -> pl.DataFrame:
-    """Add `to`, the table an event belongs to; null for events that say nothing about the run, `unknown:…` for strange ones."""
+def with_table_names(events: pl.DataFrame) -> pl.DataFrame:
+    """Add `to`, the table an event belongs to; null for events that do not describe the run, `unknown:…` for unexpected ones."""
     of_category = {category: _destination(category) for category in events["cat"].unique().to_list()}
     of_flow = {category: _flow(category) for category in of_category}
     memory = pl.col("name") == "[memory]"
@@ -83,14 +84,14 @@ def sorted_out(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _destination(category: str | None) -> str:
-    known = (category or "").lower()
-    if known.endswith(("_runtime", "_driver")):  # cuda_runtime, hip_driver, xpu_runtime, …
+    name = (category or "").lower()
+    if name.endswith(("_runtime", "_driver")):  # cuda_runtime, hip_driver, xpu_runtime, …
         return "api"
-    return _OF_CATEGORY.get(known, f"unknown:cat {category or 'none'}")
+    return _OF_CATEGORY.get(name, f"unknown:cat {category or 'none'}")
 
 
 def _flow(category: str | None) -> str | None:
-    known = (category or "").lower()
-    if known in _IMPLIED_FLOWS:
+    name = (category or "").lower()
+    if name in _IMPLIED_FLOWS:
         return None
-    return "flow:fwdbwd" if known in _FORWARD_BACKWARD else f"flow:{category or 'none'}"
+    return "flow:fwdbwd" if name in _FORWARD_BACKWARD else f"flow:{category or 'none'}"

@@ -13,7 +13,7 @@ from stepscope.tables import ALL_TABLES
 
 
 def read_counters(path: Path, base_ns: int) -> pl.DataFrame:
-    """Table `counters`: one row per value of each counter event; values that are no numbers are left out."""
+    """Table `counters`: one row per value of each counter event; values that are not numbers are left out."""
     parts = [
         events.filter((pl.col("ph") == "C") & pl.col("ts_ns").is_not_null()).select("name", "cat", "pid", "ts_ns", args="args.*")
         for events in read_events(path, {"*": pl.String()}, quality=[])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.formats.kineto.host import external_id
-from stepscope.formats.kineto.texts import translated, triple_text, volume
+from stepscope.formats.kineto.texts import rewrite_categories, triple_text, volume
 from stepscope.tables import ALL_TABLES, TEXT
 
 _COPIES = {
@@ -39,7 +39,7 @@ def collective_arguments() -> list[pl.Expr]:
 
 
 def collective_op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
-    """Operators that describe a collective; older traces say nothing about it on the kernel."""
+    """Operators that describe a collective; older traces do not describe it on the kernel."""
     described = events.filter(pl.col("args.Collective name").is_not_null())
     return described.select(external_id().alias("external_id"), *collective_arguments())
 
@@ -71,15 +71,15 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
-    """All device tasks in the order of `kernels`, with what is known of a collective beside them."""
-    is_collective = translated(rows["name"], lambda name: name.str.contains(_COLLECTIVE_KERNEL), pl.Boolean())
+    """All device tasks in the order of `kernels`, with what is known about collectives."""
+    is_collective = rewrite_categories(rows["name"], lambda name: name.str.contains(_COLLECTIVE_KERNEL), pl.Boolean())
     rows = rows.with_columns(
         kind=pl.when((pl.col("kind") == "compute") & (is_collective | pl.col("op_type").is_not_null()))
         .then(pl.lit("communication", TEXT))
         .otherwise("kind"),
-        block_num=translated(rows["grid"], volume, pl.Int64()),
-        grid=translated(rows["grid"], triple_text),
-        block=translated(rows["block"], triple_text),
+        block_num=rewrite_categories(rows["grid"], volume, pl.Int64()),
+        grid=rewrite_categories(rows["grid"], triple_text),
+        block=rewrite_categories(rows["block"], triple_text),
         external_id=pl.lit(None, pl.Int64) if _repeats_correlation(rows) else pl.col("external_id"),
     )
     # The first operator of an id is the collective itself; its helpers come later.
@@ -90,18 +90,18 @@ def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
 
 
 def _repeats_correlation(rows: pl.DataFrame) -> bool:
-    """Traces of 2021 and 2022 wrote the correlation id as External id; it names no operator."""
+    """Traces of 2021 and 2022 wrote the correlation id as External id; it does not name an operator."""
     both = rows.select("external_id", "connection_id").drop_nulls()
     return both.height > 0 and bool((both["external_id"] == both["connection_id"]).all())
 
 
 def collectives(rows: pl.DataFrame) -> pl.DataFrame:
-    """The collectives among the tasks; `rows` stand in the order of `kernels`."""
+    """The collectives among the tasks; `rows` are in the order of `kernels`."""
     found = rows.with_columns(kernel=pl.int_range(pl.len(), dtype=pl.Int64)).filter(pl.col("kind") == "communication")
     size = pl.col("data_type").cast(pl.String).replace_strict(_SIZES, default=None, return_dtype=pl.Int64())
-    algorithm = translated(found["name"], lambda name: name.str.extract(r"_(RING|TREE|COLLNET|NVLS)_(?:LL128|LL|SIMPLE)"))
+    algorithm = rewrite_categories(found["name"], lambda name: name.str.extract(r"_(RING|TREE|COLLNET|NVLS)_(?:LL128|LL|SIMPLE)"))
     found = found.with_columns(
-        op_type=pl.coalesce("op_type", translated(found["name"], _collective_of)),
+        op_type=pl.coalesce("op_type", rewrite_categories(found["name"], _collective_of)),
         bytes=pl.col("count") * size,
         alg_type=algorithm,
     )

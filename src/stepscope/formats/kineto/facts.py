@@ -14,7 +14,7 @@ from stepscope.tables import Facts, Tables
 
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 _AMD = re.compile(r"AMD|Radeon|Instinct|MI\d{2,3}", re.IGNORECASE)
-# The log lines and the device list are long and said elsewhere.
+# The log lines and the device list are long and stored elsewhere.
 _LEFT_OUT = ("INFO", "deviceProperties", "traceEvents")
 
 
@@ -76,6 +76,6 @@ def _activities(kind: str, tables: Tables) -> list[str]:
 
 
 def _switch(header: Mapping[str, Any], key: str, column: pl.Series) -> bool:
-    """A setting as the header says it (0 or 1), else whether it left a trace."""
-    said = header.get(key)
-    return bool(said) if isinstance(said, int) else column.count() > 0
+    """A setting as the header has it (0 or 1), else whether its data are there."""
+    value = header.get(key)
+    return bool(value) if isinstance(value, int) else column.count() > 0

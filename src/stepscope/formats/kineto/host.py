@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.formats.kineto.texts import dtypes_text, shapes_text, translated
+from stepscope.formats.kineto.texts import dtypes_text, rewrite_categories, shapes_text
 from stepscope.tables import ALL_TABLES, TEXT
 
 # c10::DeviceType
@@ -32,7 +32,7 @@ def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         name=pl.col("name").cast(TEXT),
         seq=pl.when(pl.col("args.Sequence number") >= 0).then("args.Sequence number"),
         fwd_thread=pl.when(forward > 0).then(forward),
-        # The format does not say the scope; autograd alone names a forward thread.
+        # The format does not record the scope; only autograd names a forward thread.
         scope=pl.when(pl.col("cat") == "user_annotation").then(_USER_SCOPE).when(forward > 0).then(_BACKWARD_SCOPE)
         .otherwise(_FUNCTION_SCOPE).cast(pl.UInt8),
         is_async=pl.lit(False),
@@ -47,7 +47,9 @@ def op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def ops(rows: pl.DataFrame) -> pl.DataFrame:
-    rows = rows.with_columns(shapes=translated(rows["shapes"], shapes_text), dtypes=translated(rows["dtypes"], dtypes_text))
+    rows = rows.with_columns(
+        shapes=rewrite_categories(rows["shapes"], shapes_text), dtypes=rewrite_categories(rows["dtypes"], dtypes_text)
+    )
     order = rows.select("start_ns", "end_ns").with_row_index("row").sort(
         "start_ns", "end_ns", "row", descending=[False, True, False]
     )  # fmt: skip
@@ -94,7 +96,7 @@ def marks(rows: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
     )
     ranges = ranges.select("pid", "tid", "start_ns", "end_ns", end_tid="tid", connection_id="external_id")
     both = rows.join(ranges, on="connection_id", how="left", maintain_order="left")
-    # Without a host part the device's span stands for the mark.
+    # Without a host part the mark gets the device's span.
     both = both.with_columns(
         start_ns=pl.coalesce("start_ns", "device_start_ns"),
         end_ns=pl.coalesce("end_ns", "device_end_ns"),
@@ -123,7 +125,7 @@ def memory_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         inner=pl.lit(True),
         ptr="args.Addr",
         bytes=size,
-        # A total of 0 stands for "not said" on allocators that keep none.
+        # On allocators that keep no totals, 0 means unknown.
         total_allocated="args.Total Allocated",
         total_reserved="args.Total Reserved",
     )  # fmt: skip

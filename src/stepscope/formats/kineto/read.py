@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.errors import CaptureError
 from stepscope.formats.chrome.events import read_events
 from stepscope.formats.kineto import device, host
-from stepscope.formats.kineto.categories import ARGS, GUARDS, sorted_out
+from stepscope.formats.kineto.categories import ARGS, GUARDS, with_table_names
 from stepscope.formats.kineto.counters import read_counters
 from stepscope.formats.kineto.facts import facts_of
 from stepscope.tables import ALL_TABLES, Tables, lost
@@ -42,8 +42,8 @@ def read(path: Path) -> Tables:
     # One chunk is sorted into tables while the next is read.
     with ThreadPoolExecutor(1) as worker:
         chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS)
-        for taken in [worker.submit(_take, events, parts, issues) for events in chunks]:
-            taken.result()
+        for future in [worker.submit(_add_chunk, events, parts, issues) for events in chunks]:
+            future.result()
     if not any(parts.values()):
         raise CaptureError(
             "the trace has no event of the PyTorch profiler",
@@ -61,9 +61,9 @@ def read(path: Path) -> Tables:
     return tables.replace(meta=facts_of(path, header, tables, session).table()).with_quality(*quality)
 
 
-def _take(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], issues: Counter[tuple[str, str]]) -> None:
+def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], issues: Counter[tuple[str, str]]) -> None:
     """Add the rows of one chunk to each table's parts."""
-    events = sorted_out(_with_threads(events)).filter(pl.col("to").is_not_null())
+    events = with_table_names(_with_threads(events)).filter(pl.col("to").is_not_null())
     groups = dict(events.group_by("to").len().iter_rows())
     for group, count in groups.items():
         if group.startswith("unknown:"):
@@ -112,23 +112,23 @@ def _tables(parts: dict[str, list[pl.DataFrame]], base_ns: int) -> tuple[Tables,
     frames: dict[str, pl.DataFrame] = {}
     operators = ALL_TABLES["ops"].empty()
     if parts["ops"]:
-        frames["ops"] = operators = host.ops(_joined(parts["ops"], base_ns))
+        frames["ops"] = operators = host.ops(_concat(parts["ops"], base_ns))
         frames["steps"] = host.steps(operators)
     for name in ("python_calls", "api_calls"):
         if parts[name]:
-            frames[name] = ALL_TABLES[name].conform(_joined(parts[name], base_ns))
+            frames[name] = ALL_TABLES[name].conform(_concat(parts[name], base_ns))
     if parts["tasks"]:
         described = pl.concat(parts["collective_ops"]) if parts["collective_ops"] else _no_collective_ops(parts["tasks"][0])
-        tasks = device.tasks(_joined(parts["tasks"], base_ns), described)
+        tasks = device.tasks(_concat(parts["tasks"], base_ns), described)
         frames["kernels"] = ALL_TABLES["kernels"].conform(tasks.drop("op_type"))
         frames["collectives"] = device.collectives(tasks)
     if parts["annotations"]:
-        frames["marks"] = host.marks(_joined(parts["annotations"], base_ns), operators)
+        frames["marks"] = host.marks(_concat(parts["annotations"], base_ns), operators)
     if parts["memory"]:
-        frames["memory_events"] = ALL_TABLES["memory_events"].conform(_joined(parts["memory"], base_ns))
+        frames["memory_events"] = ALL_TABLES["memory_events"].conform(_concat(parts["memory"], base_ns))
     loose = 0
     if parts["flows"]:
-        frames["flows"], loose = host.flows(_joined(parts["flows"], base_ns))
+        frames["flows"], loose = host.flows(_concat(parts["flows"], base_ns))
     return Tables(frames), loose
 
 
@@ -136,7 +136,7 @@ def _no_collective_ops(tasks: pl.DataFrame) -> pl.DataFrame:
     return tasks.clear().select("external_id", *device.COLLECTIVE_COLUMNS)
 
 
-def _joined(chunks: list[pl.DataFrame], base_ns: int) -> pl.DataFrame:
+def _concat(chunks: list[pl.DataFrame], base_ns: int) -> pl.DataFrame:
     """All chunks as one frame, times moved to the epoch; the chunks are released."""
     whole = pl.concat(chunks)
     chunks.clear()

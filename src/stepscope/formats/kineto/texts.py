@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.tables import TEXT
 
 
-def translated(column: pl.Series, rewrite: Callable[[pl.Expr], pl.Expr], dtype: pl.DataType = TEXT) -> pl.Series:
+def rewrite_categories(column: pl.Series, rewrite: Callable[[pl.Expr], pl.Expr], dtype: pl.DataType = TEXT) -> pl.Series:
     """The column with each of its categories rewritten."""
     distinct = column.unique().drop_nulls().to_frame("old")
     table = distinct.with_columns(new=rewrite(pl.col("old").cast(pl.String)).cast(dtype))
@@ -34,7 +34,7 @@ def triple_text(text: pl.Expr) -> pl.Expr:
 
 
 def volume(text: pl.Expr) -> pl.Expr:
-    """`[2, 3, 1]` becomes 6; null when a part is no number."""
+    """`[2, 3, 1]` becomes 6; null when a part is not a number."""
     parts = triple_text(text).str.split(",").list.eval(pl.element().cast(pl.Int64, strict=False))
     whole = parts.list.eval(pl.element().is_not_null()).list.all()
     return pl.when(whole).then(parts.list.eval(pl.element().product()).list.first())

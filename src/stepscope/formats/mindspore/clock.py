@@ -42,7 +42,7 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Tic
     Anchors are `{"freq_mhz": …, "begin": {"syscnt": …, "unix_ns": …}}`: in profiler_info as `clock`, or in clock.json.
     """
     for anchors in (info.get("clock"), _json(capture / CLOCK_FILE)):
-        clock = _anchored(anchors)
+        clock = _from_anchors(anchors)
         if clock is not None:
             return clock
     if prof is not None:
@@ -54,11 +54,11 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Tic
 
 def read_mark_clock(info: Mapping[str, Any]) -> FrameworkClock:
     """The clock of marks, which our collector takes on monotonic nanoseconds."""
-    clock = _anchored(info.get("mark_clock")) or TickClock()
+    clock = _from_anchors(info.get("mark_clock")) or TickClock()
     return FrameworkClock(counts_ticks=True, mhz=clock.mhz, tick_zero=clock.zero, monotonic_zero_ns=clock.epoch_ns)
 
 
-def _anchored(anchors: object) -> TickClock | None:
+def _from_anchors(anchors: object) -> TickClock | None:
     if not isinstance(anchors, Mapping):
         return None
     mhz, begin = anchors.get("freq_mhz"), anchors.get("begin")

@@ -32,11 +32,11 @@ def read(folder: Path, ops: pl.DataFrame, *, device: int | None, pid: int | None
         device: number of the device that stands for the processor; None beside an accelerator, whose kernels these are not.
         pid: the process.
     """
-    rows = pl.concat([_kernel_rows(path, quality) for path in _files(folder, _KERNELS)] or [_no_kernels()])
+    rows = pl.concat([_kernel_rows(path, quality) for path in _files(folder, _KERNELS)] or [_empty_kernels()])
     if not rows.height and device is not None:
         rows = _from_launches(ops)
     rows = _with_inputs(rows.sort("start_ns", maintain_order=True), folder, quality)
-    rows = _launched(rows, ops).with_columns(
+    rows = _with_launches(rows, ops).with_columns(
         device=pl.lit(device, pl.Int32),
         pid=pl.lit(pid, pl.Int64),
         kind=pl.lit("compute" if device is not None else "other"),
@@ -51,7 +51,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
     return [path for path in sorted(folder.glob(pattern)) if path.is_file() and not path.is_symlink()]
 
 
-def _no_kernels() -> pl.DataFrame:
+def _empty_kernels() -> pl.DataFrame:
     numbers = {"start_ns": pl.Int64, "end_ns": pl.Int64, "duration_ns": pl.Float64, "stream": pl.Int64}
     return pl.DataFrame(schema={"name": pl.String, "task_type": pl.String, **numbers})
 
@@ -74,7 +74,7 @@ def _kernel_rows(path: Path, quality: list[pl.DataFrame]) -> pl.DataFrame:
     good = numbers.filter(pl.col("start_ns").is_not_null() & (pl.col("start_ns") < 1 << 62) & sane)
     note(quality, path.name, "unreadable call", numbers.height - good.height, "not `start,duration,worker`")
     length = pl.col("duration_ns").round().cast(pl.Int64)
-    return good.with_columns(end_ns=pl.col("start_ns") + length).select(_no_kernels().columns)
+    return good.with_columns(end_ns=pl.col("start_ns") + length).select(_empty_kernels().columns)
 
 
 def _from_launches(ops: pl.DataFrame) -> pl.DataFrame:
@@ -83,7 +83,7 @@ def _from_launches(ops: pl.DataFrame) -> pl.DataFrame:
     launches = named.filter(ops["name"].cast(pl.String).str.starts_with(_GRAPH_LAUNCH))
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     return launches.with_columns(task_type=pl.lit(TASK_TYPE), duration_ns=length, stream=pl.col("tid")).select(
-        _no_kernels().columns
+        _empty_kernels().columns
     )
 
 
@@ -116,7 +116,7 @@ def _shapes(inputs: list[str]) -> str | None:
     return ";".join("" if text == _NO_SHAPE else re.sub(r"[\[\]\s]", "", text) for text in found) if found else None
 
 
-def _launched(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+def _with_launches(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """When and on which thread each kernel was launched: by its name in a graph, else by the latest launch around its start."""
     launches = ops.select("start_ns", "end_ns", "tid", text=pl.col("name").cast(pl.String)).filter(
         pl.col("text").str.contains(_LAUNCHES)

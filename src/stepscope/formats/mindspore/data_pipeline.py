@@ -22,11 +22,11 @@ _BATCH_FIELDS = 5
 def read(folder: Path, quality: list[pl.DataFrame]) -> Tables:
     """Tables `data_pipelines` and `data_batches` of every pipeline in a folder."""
     operators, batches = [], []
-    for path, number in _numbered(folder, r"pipeline_profiling_(\d+)\.json"):
+    for path, number in _numbered_files(folder, r"pipeline_profiling_(\d+)\.json"):
         usage = _usage(_json(folder / f"minddata_cpu_utilization_{number}.json", quality))
         operators += _operators(_json(path, quality), number, usage, path.name, quality)
     for word in ("dataset_iterator", "device_queue"):
-        for path, number in _numbered(folder, rf"{word}_profiling_(\d+)\.txt"):
+        for path, number in _numbered_files(folder, rf"{word}_profiling_(\d+)\.txt"):
             batches += _batches(path, number, word == "device_queue", quality)
     frames = {
         name: ALL_TABLES[name].conform(pl.DataFrame(rows, schema=ALL_TABLES[name].schema, orient="row"))
@@ -36,7 +36,7 @@ def read(folder: Path, quality: list[pl.DataFrame]) -> Tables:
     return Tables(frames)
 
 
-def _numbered(folder: Path, pattern: str) -> list[tuple[Path, int]]:
+def _numbered_files(folder: Path, pattern: str) -> list[tuple[Path, int]]:
     listed = sorted(folder.iterdir()) if folder.is_dir() else []
     return [
         (path, int(match[1]))

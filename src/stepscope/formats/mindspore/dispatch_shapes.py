@@ -2,7 +2,7 @@
 """Input shapes of kernels whose operator our dispatch mode saw.
 
 The call of an operator begins arrows to the thread that launches kernels; a kernel belongs to the newest arrow that has
-arrived there. Kernels of which anything is in doubt keep no shapes.
+arrived there. A kernel about which anything is in doubt gets no shapes.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _calls(path: Path, clock: TickClock, quality: list[pl.DataFrame]) -> pl.Data
 
 
 def _arrows(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Arrows from thread to thread. Numbers come back, since several counters give them; what goes from one thread to one other
-    arrives in its order, so that the n-th start of a number belongs to its n-th end. Other numbers are left out."""
+    """Arrows from thread to thread. Ids are reused, since several counters assign them; what goes from one thread to one other
+    arrives in order, so that the n-th start of an id belongs to its n-th end. Other ids are left out."""
     marked = ranges.filter(pl.col("flow").is_not_null() & ~pl.col("is_stack"))
     begins = pl.col("name").cast(pl.String) == FLOW
     nth = [pl.int_range(pl.len()).over("flow").alias("nth"), pl.len().over("flow").alias("many")]
@@ -72,7 +72,7 @@ def _arrows(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _arrow_of(kernels: pl.DataFrame, flows: pl.DataFrame) -> np.ndarray:
-    """For each kernel the row of the newest arrow that has arrived on its thread; -1 for none."""
+    """For each kernel the row of the newest arrow that has arrived on its thread; -1 when there is none."""
     found = np.full(kernels.height, -1, np.int64)
     threads = kernels["launch_tid"].fill_null(-1).to_numpy()
     times = kernels["launch_ns"].fill_null(0).to_numpy()
@@ -87,15 +87,15 @@ def _arrow_of(kernels: pl.DataFrame, flows: pl.DataFrame) -> np.ndarray:
 
 
 def _call_of(flows: pl.DataFrame, calls: pl.DataFrame) -> np.ndarray:
-    """For each arrow the row of the call that it began in; -1 for none. Calls of a thread do not overlap, except nested ones,
-    of which the inner is the newer."""
+    """For each arrow the row of the call that it began in; -1 when there is none. Calls of a thread do not overlap, except
+    nested ones, of which the inner is the newer."""
     found = np.full(flows.height, -1, np.int64)
-    sources, begun = flows["from_tid"].fill_null(-1).to_numpy(), flows["from_ns"].to_numpy()
+    sources, begins = flows["from_tid"].fill_null(-1).to_numpy(), flows["from_ns"].to_numpy()
     threads, start, end = (calls[name].to_numpy() for name in ("tid", "start_ns", "end_ns"))
     for thread in np.unique(threads):
         rows = np.flatnonzero(threads == thread)
         mine = np.flatnonzero(sources == thread)
-        at = np.searchsorted(start[rows], begun[mine], side="right") - 1
-        inside = (at >= 0) & (end[rows[np.maximum(at, 0)]] >= begun[mine])
+        at = np.searchsorted(start[rows], begins[mine], side="right") - 1
+        inside = (at >= 0) & (end[rows[np.maximum(at, 0)]] >= begins[mine])
         found[mine[inside]] = rows[at[inside]]
     return found

@@ -30,11 +30,11 @@ EVENTS = (
     "ReleaseResource", "NativeFunc",
 )  # fmt: skip
 
-_LATER = "PyBoostLaunchAtb"  # came with 2.7
+_LATER = "PyBoostLaunchAtb"  # added in 2.7
 
 
 def events_of(version: str) -> tuple[str, ...]:
-    """The events by number in the words of a version; of an unknown one in those of the latest."""
+    """Event names by number in a version of MindSpore; for an unknown version those of the latest."""
     number = re.match(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 7):
         return tuple(name for name in EVENTS if name != _LATER)

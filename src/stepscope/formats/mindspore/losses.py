@@ -9,6 +9,6 @@ from stepscope.tables import lost
 
 
 def note(quality: list[pl.DataFrame], source: str, issue: str, count: int, detail: str) -> None:
-    """Add a row when there is something to say: most often there is not, and a frame without rows costs time too."""
+    """Add a row unless the count is 0, which is the usual case; an empty frame would cost time too."""
     if count:
         quality.append(lost(source, issue, count, detail))

@@ -31,7 +31,7 @@ class Ranges:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of host records, of whatever version."""
+    """The files of host records, of any version."""
     named = (path for path in sorted(folder.glob("*op_range*")) if path.is_file() and not path.is_symlink())
     return [path for path in named if path.name == OP_RANGE_FILE or path.name.startswith("op_range_")]
 
@@ -42,9 +42,9 @@ def read(folder: Path, clock: TickClock, *, version: str, pid: int | None, quali
     for path in files(folder):
         if path.name == OP_RANGE_FILE:
             raw = read_layout(path, OP_RANGE, quality)
-            parts.append(_named(raw, clock, version, path.name, quality))
+            parts.append(_with_names(raw, clock, version, path.name, quality))
         else:
-            parts.append(_old(read_layout(path, OLD_OP_RANGE, quality)))
+            parts.append(_from_old(read_layout(path, OLD_OP_RANGE, quality)))
     return Ranges(pl.concat([part for part in parts if part.height] or parts), pid)
 
 
@@ -64,7 +64,7 @@ def tables(ranges: Ranges) -> Tables:
     return Tables({name: frame for name, frame in frames.items() if frame.height})
 
 
-def _named(raw: pl.DataFrame, clock: TickClock, version: str, source: str, quality: list[pl.DataFrame]) -> pl.DataFrame:
+def _with_names(raw: pl.DataFrame, clock: TickClock, version: str, source: str, quality: list[pl.DataFrame]) -> pl.DataFrame:
     unset = int((raw["start"] == 0).sum())
     note(quality, source, "record without start", unset, "never begun; left out")
     raw = raw.filter(pl.col("start") != 0) if unset else raw
@@ -94,16 +94,16 @@ def _named(raw: pl.DataFrame, clock: TickClock, version: str, source: str, quali
 
 
 def _display_names(texts: pl.DataFrame, events: tuple[str, ...]) -> pl.Series:
-    """The name that the timeline shows, made once for each distinct combination of its parts."""
+    """The name that the timeline shows, built once for each distinct combination of its parts."""
     keys = [pl.col(name).to_physical() if name in ("name", "full_name", "module_text", "event_text") else name for name in _PARTS]
     key = texts.select(pl.struct(keys).hash().alias("key")).to_series()
     first = texts.select(_PARTS).with_columns(key=key).unique("key", keep="first")
-    spelled = first.select("key", _spelled(events).cast(TEXT).alias("shown"))
-    joined = pl.DataFrame({"key": key}).join(spelled, on="key", how="left", maintain_order="left")
+    display_names = first.select("key", _name_text(events).cast(TEXT).alias("shown"))
+    joined = pl.DataFrame({"key": key}).join(display_names, on="key", how="left", maintain_order="left")
     return joined["shown"]
 
 
-def _spelled(events: tuple[str, ...]) -> pl.Expr:
+def _name_text(events: tuple[str, ...]) -> pl.Expr:
     def text(name: str) -> pl.Expr:
         return pl.col(name).cast(pl.String).fill_null("")
 
@@ -124,7 +124,7 @@ def _spelled(events: tuple[str, ...]) -> pl.Expr:
     )
 
 
-def _old(raw: pl.DataFrame) -> pl.DataFrame:
+def _from_old(raw: pl.DataFrame) -> pl.DataFrame:
     def semicolons(name: str) -> pl.Expr:
         return pl.col(name).str.replace_all("|", ";", literal=True).cast(TEXT)
 

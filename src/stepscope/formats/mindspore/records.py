@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's binary records as frames and back: `read_ranges` reads what `encode` writes (docs/formats/mindspore.md 7.1-7.5)."""
+"""MindSpore's binary records as frames and back: `read_layout` reads what `encode` writes (docs/formats/mindspore.md 7.1-7.5)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RECORD_SHAPES = Layout(np.dtype([]), {0: "name", 1: "shapes", 2: "dtypes"})
 def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.DataFrame:
     """One file as a frame: numbers as stored, text as String, null where a record lacks the field."""
     try:
-        data = _mapped(path)
+        data = _map_file(path)
     except OSError as fault:
         note(quality, path.name, "unreadable file", 1, fault.strerror or str(fault))
         data = np.empty(0, np.uint8)
@@ -95,7 +95,7 @@ def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.D
     return pl.DataFrame(columns)
 
 
-def _mapped(path: Path) -> tlv.Bytes:
+def _map_file(path: Path) -> tlv.Bytes:
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, np.uint8)
@@ -110,10 +110,10 @@ def encode(layout: Layout, rows: Sequence[Mapping[str, Any]], kind: int = 0) -> 
         for name in layout.fixed.names or ():
             fixed[name] = row.get(name, NO_FLOW if name == "flow" else 0)
         texts = [(field, str(row[name]).encode()) for field, name in layout.texts.items() if row.get(name) is not None]
-        body = fixed.tobytes() + b"".join(_framed(field, text) for field, text in texts)
-        parts.append(_framed(kind, body))
+        body = fixed.tobytes() + b"".join(_frame(field, text) for field, text in texts)
+        parts.append(_frame(kind, body))
     return b"".join(parts)
 
 
-def _framed(kind: int, body: bytes) -> bytes:
+def _frame(kind: int, body: bytes) -> bytes:
     return np.array([(kind, len(body))], HEADER).tobytes() + body

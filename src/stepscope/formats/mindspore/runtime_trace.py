@@ -19,7 +19,7 @@ _LONGEST_NS = float(1 << 60)
 
 
 def read(path: Path) -> Tables:
-    """Host events as operators, and the launches of a graph as its kernels. Times are floats: good to a quarter microsecond.
+    """Host events as operators, and the launches of a graph as its kernels. Times are floats, accurate to a quarter microsecond.
 
     Raises:
         CaptureError: the file holds no event.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings in MindSpore's profiler_info, in the words of the other framework's (docs/formats/mindspore.md 6)."""
+"""The settings in MindSpore's profiler_info, under the names that torch_npu uses (docs/formats/mindspore.md 6)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _SAME = ("data_simplification", "l2_cache", "mstx", "sys_io", "sys_interconnecti
 
 def sections(info: Json) -> tuple[Json, Json] | None:
     """The common and the further settings; None when the file is not MindSpore's."""
-    given = info.get("profiler_parameters")
-    if not isinstance(given, Mapping):
+    parameters = info.get("profiler_parameters")
+    if not isinstance(parameters, Mapping):
         return None
-    common = {name: given.get(name) for name in ("activities", "record_shapes", "profile_memory", "with_stack")}
+    common = {name: parameters.get(name) for name in ("activities", "record_shapes", "profile_memory", "with_stack")}
     collector = info.get("collector")
     if isinstance(collector, Mapping) and isinstance(collector.get("activities"), list):
-        common["activities"] = collector["activities"]  # what the machine had of what was asked for
-    common["schedule"] = given.get("schedule") if given.get("is_set_schedule", True) else None
-    level, metrics = (str(given.get(name) or "") for name in ("profiler_level", "aic_metrics"))
-    further = {f"_{name}": given.get(name) for name in _SAME}
-    metrics = metrics or str(given.get("aicore_metrics") or "")
+        common["activities"] = collector["activities"]  # of those requested, the ones that the machine supports
+    common["schedule"] = parameters.get("schedule") if parameters.get("is_set_schedule", True) else None
+    level, metrics = (str(parameters.get(name) or "") for name in ("profiler_level", "aic_metrics"))
+    further = {f"_{name}": parameters.get(name) for name in _SAME}
+    metrics = metrics or str(parameters.get("aicore_metrics") or "")
     return common, {**further, "_profiler_level": _LEVELS.get(level, level), "_aic_metrics": _METRICS.get(metrics, metrics)}
 
 
 def rank(info: Json) -> object:
     """The rank, a number as text."""
-    told = info.get("ms_profiler_info")
-    return told.get("rank_id") if isinstance(told, Mapping) else None
+    section = info.get("ms_profiler_info")
+    return section.get("rank_id") if isinstance(section, Mapping) else None

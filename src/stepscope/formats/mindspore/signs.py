@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How files of MindSpore are told from those of other frameworks."""
+"""How to tell files of MindSpore from those of other frameworks."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFram
 
 
 def _within(tables: Tables, window: tuple[int | None, int | None], quality: list[pl.DataFrame]) -> Tables:
-    """Without allocator rows of earlier captures: MindSpore never forgets them (docs/formats/mindspore.md 2.7)."""
+    """The tables without allocator rows of earlier captures, which MindSpore keeps (docs/formats/mindspore.md 2.7)."""
     start, end = window
     events = tables.memory_events
     inside = events.filter(

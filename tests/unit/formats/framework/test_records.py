@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 from stepscope.formats.framework import FrameworkClock, read, read_records, text_views, tlv, write
 from stepscope.formats.framework.layouts import HEADER, KINDS
-from stepscope.formats.framework.records import _mapped, decode, encode, read_kind
+from stepscope.formats.framework.records import _map_file, decode, encode, read_kind
 from stepscope.formats.framework.text_views import text_column
 
 
@@ -383,7 +383,7 @@ def test_file_over_four_gigabytes(tmp_path, monkeypatch):
             file.write(filler)
             file.seek(size, os.SEEK_CUR)
         file.write(op(b"last", 8))
-    data = _mapped(path)
+    data = _map_file(path)
     found = tlv.records(data, 58)
     assert found.stopped == data.size == path.stat().st_size > 2**32
     inner = tlv.fields(data, found.offsets + 58, found.offsets + found.lengths, [2])
