@@ -38,12 +38,12 @@ def find(path: Path) -> list[CaptureFiles]:
     raise CaptureError(
         "no capture here",
         where=str(path),
-        cause=_why_none(path),
-        fix=f"give a folder of captures, or {_accepted()}",
+        cause=_cause(path),
+        fix=f"give a folder of captures, or {_accepted_inputs()}",
     )
 
 
-def _accepted() -> str:
+def _accepted_inputs() -> str:
     *most, last = (reader.accepts for reader in registry.READERS)
     return f"{', '.join(most)} or {last}"
 
@@ -55,7 +55,7 @@ def _listing(path: Path) -> Iterable[Path]:
         return ()
 
 
-def _why_none(path: Path) -> str:
+def _cause(path: Path) -> str:
     if path.is_file():
         return f"no reader knows {path.name}, neither by its name nor by its content"
     names = [child.name for child in _listing(path)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stepscope asks of a reader of one kind of capture; `registry.py` lists all readers.
+"""What a reader of one kind of capture provides; `registry.py` lists all readers.
 
 Modules that define a reader are imported with every command, so they import the code that parses only when it is used.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from stepscope.tables import Tables
 
 Progress = Callable[[str], None]
-SOURCES = ("auto", "raw", "parsed", "text", "db")  # forms that a user may ask for
+SOURCES = ("auto", "raw", "parsed", "text", "db")  # forms that a user may request
 
 
 def quiet(stage: str) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
     del stage
 
 
@@ -54,7 +54,7 @@ class CaptureFiles:
 
 @dataclass(frozen=True)
 class Options:
-    """How a capture is to be read."""
+    """How to read a capture."""
 
     source: str = ""  # which form of the same data, as `Reader.source` names it
     databases_first: bool = False  # only databases are wanted: a vendor's database is read before its JSON
@@ -83,7 +83,7 @@ def whole_file(files: CaptureFiles, options: Options) -> list[Path]:
 class Reader:
     """One format.
 
-    `claims` is asked for every file and folder that is looked at, readers in the order of the registry: it decides by
+    `claims` is called for every file and folder that is looked at, in the order of the registry: it decides by
     name, or by the first few kilobytes, and never raises.
     """
 
@@ -98,6 +98,6 @@ class Reader:
     names: Callable[[CaptureFiles], tuple[str, str]] = name_and_one  # worker and span, as the page lists them
     layouts: tuple[str, ...] = ()  # where such captures lie below a folder, shown when nothing was found
 
-    def source(self, files: CaptureFiles, asked: str) -> str:
+    def source(self, files: CaptureFiles, requested: str) -> str:
         """The form of a capture that is read."""
-        return self.choose(files, asked) if self.choose else self.form
+        return self.choose(files, requested) if self.choose else self.form

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of capture that can be read, in the order in which the readers are asked.
+"""Every kind of capture that can be read, in the order in which the readers are tried.
 
 A new format is one folder with a `Reader` and one line here (docs/contributing/add-a-format.md).
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines for text, JSON, csv and SQLite pages; they know no table and no file of a profiler."""
+"""Engines for text, JSON, csv and SQLite pages, independent of tables and of profiler files."""

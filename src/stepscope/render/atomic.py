@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         number, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     except OSError as error:
-        raise explained(error, path) from error
+        raise write_error(error, path) from error
     try:
         with os.fdopen(number, "wb") as handle:
             yield handle
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(partial, path)
     except OSError as error:
         os.unlink(partial)
-        raise explained(error, path) from error
+        raise write_error(error, path) from error
     except BaseException:
         os.unlink(partial)
         raise
@@ -56,7 +56,7 @@ def make_output_folder(folder: Path) -> Path:
             above.mkdir()
             above.chmod(FOLDER_MODE)
     except OSError as error:
-        raise explained(error, folder) from error
+        raise write_error(error, folder) from error
     return folder
 
 
@@ -87,8 +87,8 @@ def row_bytes(lines: pl.Series) -> memoryview:
     return memoryview(data)[ends[array.offset] : ends[array.offset + len(array)]]
 
 
-def explained(error: OSError, path: Path) -> CaptureError:
-    """The error of the operating system as one that says how to go on."""
+def write_error(error: OSError, path: Path) -> CaptureError:
+    """The error of the operating system, with what to do about it."""
     kept = "the file of that name from before is unchanged" if path.exists() else "no file of that name was left behind"
     if error.errno in _FULL:
         return CaptureError(

@@ -22,7 +22,7 @@ _MOST_THOUSANDTHS = 1e15  # above, floats have no thousandths to round
 
 
 def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells], line_end: str = "\r\n") -> list[Path]:
-    """Write one line per row; no file when there is none.
+    """Write one line per row; no file when there are no rows.
 
     Args:
         path: final name.
@@ -81,7 +81,7 @@ def lasting(title: str, ns: pl.Series) -> Cells:
 
 
 def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
-    """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty where there is none."""
+    """Microseconds with three digits and a TAB, so that spreadsheets keep all of them; empty for null."""
     return title, [Numbers(frame[column], THOUSANDTHS_TAB)]
 
 

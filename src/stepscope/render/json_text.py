@@ -16,12 +16,12 @@ def escaped(text: str) -> str:
 
 
 def several_lines(text: str) -> str:
-    """Items apart by `;` as the timeline and the operator table show them (docs/formats/outputs.md 3.1)."""
+    """Items separated by `;` as the timeline and the operator table show them (docs/formats/outputs.md 3.1)."""
     return text.replace(";", ";\r\n")
 
 
 def number(column: pl.Expr) -> pl.Expr:
-    """A float as JSON: the shortest form that reads back the same, the word null for what JSON cannot say (inf)."""
+    """A float as JSON: the shortest form that reads back the same, the word null for what JSON cannot express (inf)."""
     return pl.when(column.is_finite()).then(column.cast(pl.String)).when(column.is_not_null()).then(pl.lit("null"))
 
 

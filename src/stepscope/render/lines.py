@@ -16,7 +16,7 @@ from stepscope.render.atomic import ByteSink
 from stepscope.render.json_text import escaped
 from stepscope.render.number_forms import WHOLE, Form
 from stepscope.render.number_pieces import fractions, repeats, whole_numbers
-from stepscope.render.pieces import Coded, Pieces, Rows, assembled, compact, one_per_row
+from stepscope.render.pieces import Coded, Pieces, Rows, assemble, compact, one_per_row
 
 # Few enough rows for the numbers of their pieces and their text to stay in the cache.
 SLICE_ROWS = 8_000
@@ -33,7 +33,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Whole:
-    """An integer column; `missing` stands where there is none."""
+    """An integer column; `missing` is written for null."""
 
     column: str
     missing: str = ""
@@ -41,7 +41,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Integers in a form of their own; `missing` stands where there is none."""
+    """Integers in a form of their own; `missing` is written for null."""
 
     values: pl.Series
     form: Form
@@ -79,13 +79,13 @@ class Lines:
 def write_lines(handle: ByteSink, kinds: Iterable[Lines]) -> int:
     """Write all lines, one after the other with nothing between; returns their number."""
     count = 0
-    for text, rows in rendered(kinds):
+    for text, rows in render_lines(kinds):
         handle.write(text)
         count += rows
     return count
 
 
-def rendered(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
+def render_lines(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
     """Text and number of the lines, slice by slice, in order; later slices are made while earlier ones are used."""
     workers = max(1, min(8, len(os.sched_getaffinity(0))))
     waiting: deque[Future[tuple[memoryview, int]]] = deque()
@@ -94,7 +94,7 @@ def rendered(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
             for kind in kinds:
                 if not kind.frame.height:
                     continue
-                rows = _prepared(kind)
+                rows = _prepare(kind)
                 for start in range(0, rows.height, SLICE_ROWS):
                     waiting.append(pool.submit(_slice, rows, start))
                     if len(waiting) > 2 * workers:
@@ -111,15 +111,15 @@ def _slice(rows: Rows, start: int) -> tuple[memoryview, int]:
     return rows.text(start, stop), stop - start
 
 
-def _prepared(kind: Lines) -> Rows:
+def _prepare(kind: Lines) -> Rows:
     pieces: list[str | Pieces] = []
     known: dict[int, Sequence[str | Pieces]] = {}
     for part in kind.parts:
-        # The same part may stand in several places: its texts are made once.
+        # The same part may occur in several places: its texts are built once.
         if id(part) not in known:
             known[id(part)] = _pieces(kind.frame, part)
         pieces += known[id(part)]
-    return assembled(pieces, kind.frame.height)
+    return assemble(pieces, kind.frame.height)
 
 
 def _pieces(frame: pl.DataFrame, part: Part) -> Sequence[str | Pieces]:
@@ -137,8 +137,8 @@ def _pieces(frame: pl.DataFrame, part: Part) -> Sequence[str | Pieces]:
             return whole_numbers(part.values, WHOLE, part.missing)
         return fractions(part.values, part.missing, plain_zero=part.plain_zero)
     if isinstance(part, Label):
-        has_none = frame[part.column].is_null()
-        return [Coded(has_none.to_numpy().astype(np.uint8), pl.Series([part.text, ""]))] if has_none.any() else [part.text]
+        is_null = frame[part.column].is_null()
+        return [Coded(is_null.to_numpy().astype(np.uint8), pl.Series([part.text, ""]))] if is_null.any() else [part.text]
     texts = frame.select(part.cast(pl.String).alias("text")).to_series()
     return [distinct(texts, str) if repeats(texts) else one_per_row(texts.fill_null(""))]
 
@@ -151,7 +151,7 @@ def distinct(column: pl.Series, shape: Callable[[str], str], missing: str = "") 
     most = physical.max()
     if not isinstance(most, int):
         return missing
-    # Any number that occurs stands for null until those rows get their own text.
+    # A number that occurs takes the place of null until those rows get their own text.
     codes, used = compact(physical.fill_null(most).to_numpy(), most + 1)
     values = pl.Series(used, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String)
     coded = Coded(codes, pl.Series([shape(text) for text in values.to_list()], dtype=pl.String))

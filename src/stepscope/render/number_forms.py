@@ -30,7 +30,7 @@ def _padded(numbers: pl.Series) -> pl.Series:
     return _digits(numbers).str.zfill(4)
 
 
-def _digits_or_nothing(numbers: pl.Series) -> pl.Series:
+def _digits_unless_zero(numbers: pl.Series) -> pl.Series:
     return _unless_zero(numbers, _digits(numbers), "")
 
 
@@ -68,7 +68,7 @@ def _unless_zero(numbers: pl.Series, texts: pl.Series, zero: str) -> pl.Series:
 
 
 WHOLE = Form(_digits, _padded)
-HEAD = Form(_digits_or_nothing, _padded)
+HEAD = Form(_digits_unless_zero, _padded)
 THOUSANDTHS = Form(_thousandths, _thousandths)
 THOUSANDTHS_TAB = Form(_thousandths_tab, _thousandths_tab)
 PLAIN = Form(_plain, _plain)
@@ -78,6 +78,6 @@ SHORTEST_PLAIN_ZERO = Form(_shortest_plain_zero, _shortest)
 
 @lru_cache(maxsize=32)
 def group_table(form: Form, missing: str) -> pl.Series:
-    """0 to 9999 behind further digits, the same without any before them, and what stands for no number."""
+    """0 to 9999 behind further digits, the same without any before them, and the text for a missing number."""
     numbers = pl.Series(np.arange(GROUP))
     return pl.concat([form.following(numbers), form.alone(numbers), pl.Series([missing], dtype=pl.String)])

@@ -22,7 +22,7 @@ SAMPLE = 1024
 
 
 def whole_numbers(values: pl.Series, form: Form, missing: str) -> Sequence[str | Pieces]:
-    """Integers in the given form; `missing` stands for null."""
+    """Integers in the given form; `missing` is written for null."""
     least, most = values.min(), values.max()
     if not (isinstance(least, int) and isinstance(most, int)):
         return [missing]
@@ -97,7 +97,7 @@ def _texts(values: pl.Series, missing: str, *, plain_zero: bool) -> pl.Series:
 
 
 def repeats(values: pl.Series) -> bool:
-    """Whether most values occur several times, as far as a sample tells."""
+    """Whether most values occur several times, judging by a sample."""
     sample = values.gather_every(max(1, len(values) // SAMPLE))
     return sample.n_unique() * 2 < len(sample)
 

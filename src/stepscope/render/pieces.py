@@ -52,7 +52,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Digits:
-    """The last digits of numbers, four to a piece: padded with zeros, or without where nothing stands before (`bare`)."""
+    """The last digits of numbers, four to a piece: padded with zeros, or without where no digits come before (`bare`)."""
 
     values: Codes
     bare: Flags | None
@@ -88,7 +88,7 @@ Pieces = Coded | Digits
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows whose text can be had slice by slice."""
+    """Rows whose text is available slice by slice."""
 
     columns: Sequence[Pieces]
     first: Sequence[int]  # where the table of each piece begins among all texts
@@ -115,7 +115,7 @@ def one_per_row(texts: pl.Series) -> Coded:
 
 
 def compact(codes: Codes, size: int) -> tuple[Codes, Codes]:
-    """Numbers without gaps for those below `size` that occur, and what each stands for."""
+    """Numbers without gaps for those below `size` that occur, and the original of each."""
     seen = np.zeros(size, dtype=np.bool_)
     seen[codes] = True
     if seen.all():
@@ -126,9 +126,9 @@ def compact(codes: Codes, size: int) -> tuple[Codes, Codes]:
     return place[codes], used
 
 
-def assembled(parts: Sequence[str | Pieces], height: int) -> Rows:
+def assemble(parts: Sequence[str | Pieces], height: int) -> Rows:
     """The rows whose text is all the parts one after the other."""
-    columns = _with_literals(_joined(parts), height)
+    columns = _with_literals(_merge_neighbours(parts), height)
     tables: list[pl.Series] = []
     begins: dict[int, int] = {}
     first, total = [], 0
@@ -142,8 +142,8 @@ def assembled(parts: Sequence[str | Pieces], height: int) -> Rows:
     return Rows(columns, first, texts.cast(pa.large_string()), height)
 
 
-def _joined(parts: Sequence[str | Pieces]) -> list[str | Pieces]:
-    """The parts with neighbours made one; there is at most one literal between two of the others."""
+def _merge_neighbours(parts: Sequence[str | Pieces]) -> list[str | Pieces]:
+    """The parts with neighbours merged; there is at most one literal between two of the others."""
     done: list[str | Pieces] = []
     for part in parts:
         last = done[-1] if done else None

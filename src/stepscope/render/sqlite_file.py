@@ -17,7 +17,7 @@ import adbc_driver_sqlite.dbapi as sqlite
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.render.atomic import FILE_MODE, explained, refuse_symlink
+from stepscope.render.atomic import FILE_MODE, refuse_symlink, write_error
 from stepscope.render.sqlite_pages import PAGE, PagedTable, attach, is_paged, put_first_page, write_leaves
 from stepscope.render.sqlite_table import DbTable
 
@@ -57,11 +57,11 @@ class SqliteFile:
         self._rest.append((table.name, frame.select(name for name in table.names if name in frame.columns)))
 
     def complete(self, path: Path) -> None:
-        """Let SQLite make the rest behind the pages, then hang the pages into it."""
+        """Let SQLite write the rest after the pages, then attach the pages to it."""
         if self._paged:
             put_first_page(self._pages, _empty_page())
         self._pages.flush()
-        with _connected(path) as connection, connection.cursor() as cursor:
+        with _connect(path) as connection, connection.cursor() as cursor:
             for statement in self._ddl:
                 cursor.execute(statement)
             for name, frame in self._rest:
@@ -87,7 +87,7 @@ def new_database(path: Path) -> Iterator[SqliteFile]:
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     except OSError as error:
-        raise explained(error, path) from error
+        raise write_error(error, path) from error
     partial = Path(name)
     try:
         with open(number, "r+b") as pages:
@@ -97,9 +97,9 @@ def new_database(path: Path) -> Iterator[SqliteFile]:
         partial.chmod(FILE_MODE)
         partial.replace(path)
     except (adbc_driver_manager.Error, sqlite3.Error) as error:
-        raise _refused(error, path) from error
+        raise _database_error(error, path) from error
     except OSError as error:
-        raise explained(error, path) from error
+        raise write_error(error, path) from error
     finally:
         _remove([partial, *(partial.with_name(partial.name + suffix) for suffix in ("-journal", "-wal", "-shm"))])
 
@@ -114,7 +114,7 @@ def _empty_page() -> bytes:
 
 
 @contextmanager
-def _connected(path: Path) -> Iterator[Any]:
+def _connect(path: Path) -> Iterator[Any]:
     connection = sqlite.connect(str(path), autocommit=True)
     try:
         with connection.cursor() as cursor:
@@ -125,9 +125,9 @@ def _connected(path: Path) -> Iterator[Any]:
         connection.close()
 
 
-def _refused(error: Exception, path: Path) -> CaptureError:
+def _database_error(error: Exception, path: Path) -> CaptureError:
     if "full" in str(error):
-        return explained(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), path)
+        return write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), path)
     kept = "the file of that name from before is unchanged" if path.exists() else "no file of that name was left behind"
     return CaptureError(f"cannot write {path.name}", where=str(path.parent), cause=f"SQLite says: {error}; {kept}")
 

@@ -3,7 +3,7 @@
 
 The file format is documented and stable (sqlite.org/fileformat2.html). A table is a b-tree keyed by row number: leaf
 pages hold the rows and refer to nothing, so they are written first, from the second page on. SQLite then makes its
-own part of the file behind them, and at the end the leaves are hung below the roots of their tables.
+own part of the file behind them, and at the end the leaves are attached to the roots of their tables.
 Only tables whose columns are all numbers are written this way.
 """
 
@@ -33,7 +33,7 @@ Buffer = bytearray | memoryview
 
 @dataclass(frozen=True)
 class _Field:
-    """How one column is stored: serial type and the bytes of its values; both nothing where the value is null."""
+    """How one column is stored: serial type and the bytes of its values; both empty where the value is null."""
 
     serial: int
     width: int
@@ -56,7 +56,7 @@ def is_paged(frame: pl.DataFrame) -> bool:
 
 
 def write_leaves(name: str, frame: pl.DataFrame, key: str | None, file: BinaryIO) -> PagedTable:
-    """Write the leaf pages of a table behind those that are there; the first page of the file is left free.
+    """Write the leaf pages of a table after the existing ones; the first page of the file is left free.
 
     Args:
         name: the table.
@@ -80,7 +80,7 @@ def write_leaves(name: str, frame: pl.DataFrame, key: str | None, file: BinaryIO
 
 
 def put_first_page(file: BinaryIO, empty: bytes) -> None:
-    """Make a file of leaves a database without tables, of which SQLite knows only the size."""
+    """Turn a file of leaves into a database without tables, of which SQLite knows only the size."""
     pages = file.seek(0, 2) // PAGE
     file.seek(0)
     file.write(empty)
@@ -88,7 +88,7 @@ def put_first_page(file: BinaryIO, empty: bytes) -> None:
 
 
 def attach(file: BinaryIO, tables: list[tuple[PagedTable, int]]) -> None:
-    """Hang leaves below the root pages of their (still empty) tables; nobody else may have the database open.
+    """Attach leaves to the root pages of their (still empty) tables; the database must not be open elsewhere.
 
     Args:
         file: the database, open for reading and writing.
@@ -205,7 +205,7 @@ def _leaves(cells: Bytes, lengths: npt.NDArray[np.int64] | int) -> Iterator[tupl
 
 
 def _even_leaves(cells: Bytes, length: int) -> Iterator[tuple[Buffer, npt.NDArray[np.int64]]]:
-    """Pages of rows of one length: every full page has the same layout, so all of them are made at once."""
+    """Pages of rows of one length: every full page has the same layout, so all of them are built at once."""
     total = len(cells) // length
     each = (PAGE - _LEAF_HEADER) // (length + 2)
     for rows in ({each: total // each, total % each: 1} if total % each else {each: total // each}).items():

@@ -3,6 +3,6 @@
 
 from stepscope.tables.facts import Facts
 from stepscope.tables.schema import TEXT, Column, SchemaError, Table, in_order
-from stepscope.tables.tableset import ALL_TABLES, Tables, lost, merged
+from stepscope.tables.tableset import ALL_TABLES, Tables, lost
 
-__all__ = ["ALL_TABLES", "TEXT", "Column", "Facts", "SchemaError", "Table", "Tables", "in_order", "lost", "merged"]
+__all__ = ["ALL_TABLES", "TEXT", "Column", "Facts", "SchemaError", "Table", "Tables", "in_order", "lost"]

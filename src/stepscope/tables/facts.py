@@ -15,7 +15,7 @@ from stepscope.tables.capture_facts import META
 
 @dataclass(frozen=True)
 class Facts:
-    """What a capture says about itself; the defaults stand for "not said"."""
+    """What a capture says about itself; the defaults mean unknown."""
 
     source: str = ""  # what it was read from: framework+msprof, ascend_text, ascend_db, kineto, …
     framework: str = "pytorch"
@@ -28,7 +28,7 @@ class Facts:
     device_ids: tuple[int, ...] = ()
     device_names: Mapping[str, str] = field(default_factory=dict)  # device id -> chip name
     device_properties: Mapping[str, Any] = field(default_factory=dict)  # device id -> what a GPU trace says about it
-    modelled: tuple[str, ...] = ()  # which data of a simulated device are no measurements
+    modelled: tuple[str, ...] = ()  # which data of a simulated device are modelled, not measured
     activities: tuple[str, ...] = ()  # CPU, NPU, CUDA
     level: str = ""  # Level_none, Level0, Level1, Level2; empty when unknown
     aic_metrics: str = ""

@@ -173,7 +173,9 @@ DATA_STAGES = Table(
     doc="Which of the ranges in `ops` are work of the input pipeline, and of which part of it; in the order recorded.",
     columns=(
         Column("op", pl.Int64(), "Row of `ops`."),
-        Column("operator", TEXT, "Pipeline operator with its number, MapOp(ID:1) say, or Pipeline, IteratorConsumer, PyFuncOp."),
+        Column(
+            "operator", TEXT, "Pipeline operator with its number, such as MapOp(ID:1), or Pipeline, IteratorConsumer, PyFuncOp."
+        ),
         Column("stage", TEXT, "What it did, such as WorkerProcess or GetFromPreviousOp."),
         Column("info", TEXT, "Further words as recorded, `key:value` with `;` between."),
     ),

@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One row kind. `extra` allows further columns of that type (one per PMU metric, say)."""
+    """One kind of row. `extra` allows further columns of that type, such as one per PMU metric."""
 
     name: str
     doc: str
@@ -78,12 +78,12 @@ class Table:
 
 
 def in_order(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The rows sorted by the keys, else as they stand; nothing is moved when they are in order, which is cheap to see."""
+    """The rows sorted by the keys; rows already in order, which is cheap to see, are not moved."""
     return frame if not keys or _is_sorted(frame, keys) else frame.sort(keys, maintain_order=True)
 
 
 def _is_sorted(frame: pl.DataFrame, keys: Sequence[str]) -> bool:
-    if any(frame[name].null_count() for name in keys):  # where they stand is for the sort to say
+    if any(frame[name].null_count() for name in keys):  # the sort decides where nulls go
         return False
     rising = pl.lit(True)
     for key in map(pl.col, reversed(keys)):

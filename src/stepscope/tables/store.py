@@ -45,7 +45,7 @@ def store_folder(capture: Path) -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    # The superuser may write anywhere; a folder without any write permission is meant to be left alone all the same.
+    # The superuser may write anywhere; a folder without any write permission is left alone all the same.
     return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
 
 

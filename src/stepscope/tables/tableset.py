@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -77,19 +77,3 @@ def lost(source: str, issue: str, count: int, detail: str = "") -> pl.DataFrame:
     """One row of `quality`, or none when nothing was lost."""
     rows = [(source, issue, count, detail)] if count else []
     return pl.DataFrame(rows, schema=QUALITY.schema, orient="row")
-
-
-def merged(parts: Iterable[Tables]) -> Tables:
-    """Union of what several sources of one capture gave; a table comes whole from the first source that has rows.
-
-    `quality` is kept from all of them.
-    """
-    frames: dict[str, pl.DataFrame] = {}
-    quality = []
-    for part in parts:
-        quality.append(part["quality"])
-        for name in part.filled():
-            frames.setdefault(name, part[name])
-    if quality:
-        frames["quality"] = pl.concat(quality)
-    return Tables(frames)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of task a task is that is no operator, by the name of its type (docs/formats/enums.md 2)."""
+"""The kind of a task that is not an operator, by the name of its type (docs/formats/enums.md 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 
 
 def task_kind(text: pl.Expr) -> pl.Expr:
-    """Column `kind` of `kernels` from the text of a task type; tasks of communication are told by `transfers`, not here."""
+    """Column `kind` of `kernels` from the text of a task type; communication tasks are found by `transfers`, not here."""
     word = text.str.to_uppercase()
     return (
         pl.when(word.str.starts_with("MEMCPY")).then(pl.lit("memcpy"))

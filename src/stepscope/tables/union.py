@@ -29,7 +29,7 @@ REFERENCES: dict[tuple[str, str], str] = {
 
 
 def union(parts: Sequence[Tables]) -> Tables:
-    """Rows of all parts together, sorted as each table promises; what a source says of itself is joined."""
+    """Rows of all parts together, sorted as each table promises; the facts of all sources are merged."""
     if len(parts) == 1:
         return parts[0]
     split = {name for name in ALL_TABLES if sum(part[name].height > 0 for part in parts) > 1}
@@ -38,19 +38,19 @@ def union(parts: Sequence[Tables]) -> Tables:
     for name in ALL_TABLES:
         holders = [(index, part[name]) for index, part in enumerate(parts) if part[name].height]
         if name == "meta":
-            frames[name] = _joined_facts([frame for _, frame in holders])
+            frames[name] = _merge_facts([frame for _, frame in holders])
         elif len(holders) == 1:
-            frames[name] = _moved(holders[0][1], name, holders[0][0], places)
+            frames[name] = _move_references(holders[0][1], name, holders[0][0], places)
         elif holders:
-            moved = [_moved(frame, name, index, places) for index, frame in holders]
-            frames[name] = _sorted(pl.concat(moved, how="diagonal"), name)
+            moved = [_move_references(frame, name, index, places) for index, frame in holders]
+            frames[name] = _sort(pl.concat(moved, how="diagonal"), name)
     return Tables(frames)
 
 
 def _places(frames: list[pl.DataFrame], name: str) -> list[pl.Series]:
-    """For each part, the row number in the stacked table of each of its rows."""
+    """For each part, the row number of each of its rows in the united table."""
     keys = pl.concat([frame.select(_keys(name)).with_columns(pl.lit(index).alias("#part")) for index, frame in enumerate(frames)])
-    order = _sorted(keys.with_row_index("#row"), name)
+    order = _sort(keys.with_row_index("#row"), name)
     where = order.select(pl.col("#row"), pl.int_range(pl.len()).cast(pl.Int64).alias("#place")).sort("#row")["#place"]
     starts = [0]
     for frame in frames:
@@ -63,13 +63,13 @@ def _keys(name: str) -> list[str]:
     return [*table.sorted_by, *(["end_ns"] if name == "ops" else [])]
 
 
-def _sorted(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+def _sort(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     keys = _keys(name)
     # Operators that start together: the longer one encloses the other.
     return frame.sort(keys, descending=[key == "end_ns" for key in keys], maintain_order=True) if keys else frame
 
 
-def _moved(frame: pl.DataFrame, name: str, part: int, places: dict[str, list[pl.Series]]) -> pl.DataFrame:
+def _move_references(frame: pl.DataFrame, name: str, part: int, places: dict[str, list[pl.Series]]) -> pl.DataFrame:
     changes = []
     for (table, column), target in REFERENCES.items():
         if table == name and target in places and frame[column].null_count() < frame.height:
@@ -77,7 +77,7 @@ def _moved(frame: pl.DataFrame, name: str, part: int, places: dict[str, list[pl.
     return frame.with_columns(changes)
 
 
-def _joined_facts(metas: list[pl.DataFrame]) -> pl.DataFrame:
+def _merge_facts(metas: list[pl.DataFrame]) -> pl.DataFrame:
     """Each fact from the first source that has one."""
     default, joined = Facts(), {}
     for facts in map(Facts.of, metas):

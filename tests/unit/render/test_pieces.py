@@ -16,7 +16,7 @@ MANY = 100_000
 
 
 def written(frame: pl.DataFrame, *parts: Part) -> list[str]:
-    text = b"".join(bytes(slice_) for slice_, _ in lines.rendered([Lines(frame, [*parts, "\n"])]))
+    text = b"".join(bytes(slice_) for slice_, _ in lines.render_lines([Lines(frame, [*parts, "\n"])]))
     return text.decode().split("\n")[:-1]
 
 

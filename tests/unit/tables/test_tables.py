@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.tables import ALL_TABLES, Facts, SchemaError, Tables, lost, merged
+from stepscope.tables import ALL_TABLES, Facts, SchemaError, Tables
 from stepscope.tables.host import GC_PAUSES
 from stepscope.tables.reference import page
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
@@ -59,15 +59,6 @@ def test_absent_tables_are_empty_and_unknown_ones_an_error():
 def test_facts_survive_the_table():
     facts = Facts(rank=3, device_ids=(0, 4), schedule={"wait": 1}, gc_threshold=0.5, metadata={"任务": [1, "x"]}, host_sys=("cpu",))
     assert Facts.of(facts.table()) == facts
-
-
-def test_merged_takes_a_table_whole_and_keeps_all_quality():
-    first = Tables({"gc_pauses": pauses(1)}).with_quality(lost("a", "cut", 1))
-    second = Tables({"gc_pauses": pauses(2, 3), "meta": Facts().table()}).with_quality(lost("b", "cut", 2), lost("c", "cut", 0))
-    both = merged([first, second])
-    assert both.gc_pauses["start_ns"].to_list() == [1]
-    assert both.meta.height
-    assert both.quality.select("source", "count").rows() == [("a", 1), ("b", 2)]
 
 
 def test_store_gives_back_what_it_got(tmp_path):

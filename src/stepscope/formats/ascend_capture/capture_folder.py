@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture folder of torch_npu, MindSpore or stepscope: raw records, device data and parsed output, whatever is left of them."""
+"""A capture folder of torch_npu, MindSpore or stepscope: raw records, device data and parsed output, as far as they exist."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def has_text(files: CaptureFiles) -> bool:
 
 
 def choose(files: CaptureFiles, source: str) -> str:
-    """The form to read: what was asked for, else the best that is there."""
+    """The form to read: the requested one, else the best available."""
     forms = {prof: prof_folder.forms(prof) for prof in files.profs}
-    there = {
+    available = {
         "raw": bool(files.framework or any(forms.values())),
         "parsed": any("parsed" in form for form in forms.values()),
         "text": has_text(files),
         "db": bool(files.databases),
     }
     if source != "auto":
-        if not there[source]:
-            names = [name for name, present in there.items() if present]
+        if not available[source]:
+            names = [name for name, present in available.items() if present]
             raise CaptureError(
                 f"no {source} data", where=str(files.root), fix=f"use --source {names[0]}" if names else "capture again"
             )
         return source
-    if there["raw"] and all(form and form[0] != "part" for form in forms.values()):
+    if available["raw"] and all(form and form[0] != "part" for form in forms.values()):
         return "raw"
     for name in ("text", "db", "raw"):
-        if there[name]:
+        if available[name]:
             return name
     raise CaptureError(
         "nothing readable in this capture",
@@ -86,7 +86,7 @@ def _folder(path: Path) -> CaptureFiles | None:
 
 
 def _names(files: CaptureFiles) -> tuple[str, str]:
-    """Worker and span from the name of a capture folder, else the rank that its files tell."""
+    """Worker and span from the name of a capture folder, else the rank that its files name."""
     folder = files.root
     numbered = _NUMBERED.fullmatch(_SUFFIX.sub("", folder.name))
     if numbered:

@@ -29,18 +29,18 @@ def forms(prof: Path) -> tuple[str, ...]:
     raw = is_raw(prof)
     whole = raw and not obstacle(prof)
     parsed = _has_timeline(prof) or _database(prof) is not None
-    there = (("raw", whole), ("parsed", parsed), ("part", raw and not whole))
-    return tuple(form for form, present in there if present)
+    candidates = (("raw", whole), ("parsed", parsed), ("part", raw and not whole))
+    return tuple(form for form, present in candidates if present)
 
 
 def form_to_read(prof: Path, source: str) -> str:
-    """The form of a PROF folder that is read: the best, or the vendor's parsed files where those were asked for."""
-    known = forms(prof)
-    return "parsed" if source == "parsed" and "parsed" in known else next(iter(known), "")
+    """The form of a PROF folder that is read: the best, or the vendor's parsed files where those were requested."""
+    available = forms(prof)
+    return "parsed" if source == "parsed" and "parsed" in available else next(iter(available), "")
 
 
 def stamp(files: CaptureFiles) -> str:
-    """When a PROF folder was begun, by its name: 14 digits; empty for other captures."""
+    """When a PROF folder was started, by its name: 14 digits; empty for other captures."""
     return stamp_of(files.root.name) if files.is_prof else ""
 
 
@@ -91,7 +91,7 @@ def _raw_or_parsed(prof: Path, facts: Facts, options: Options, *, alone: bool) -
         if alone:
             raise
         if facts.level == "Level_none":
-            return Tables()  # nothing was asked of the device, so nothing is missing
+            return Tables()  # no device data were requested, so none are missing
         return Tables().with_quality(lost(str(prof), _RAW_LOST, 1, cause))
 
 

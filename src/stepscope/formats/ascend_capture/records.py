@@ -37,14 +37,14 @@ def read_records(files: CaptureFiles, facts: Facts, options: Options) -> Tables:
         parts[0] = parts[0].replace(marks=parts[0].marks.clear())
     # What the device's own files say (session, host) goes before what the framework noted beside them.
     tables = union([*_renumber_connections(parts), Tables({"meta": facts.table()})])
-    known = tables.facts
-    asked = {"level": facts.level or known.level, "aic_metrics": facts.aic_metrics or known.aic_metrics}
-    tables = tables.replace(meta=known.replace(source=sources, **asked).table())
+    union_facts = tables.facts
+    level, aic_metrics = facts.level or union_facts.level, facts.aic_metrics or union_facts.aic_metrics
+    tables = tables.replace(meta=union_facts.replace(source=sources, level=level, aic_metrics=aic_metrics).table())
     return with_recorded_device(tables).with_quality(*notes)
 
 
 def with_recorded_device(tables: Tables) -> Tables:
-    """The device of a row: the framework numbers devices inside its process, so the only recorded device is that one.
+    """Memory events with the device that was recorded, where it was one: the framework's own number counts inside its process.
 
     docs/formats/outputs.md 8.3.
     """
@@ -67,7 +67,7 @@ def _framework_reader(folder: Path, prof: Path | None, facts: Facts, parallel: b
 
 
 def _renumber_connections(parts: list[Tables]) -> list[Tables]:
-    """Every PROF folder counts its launches from one; in those after the first they go on where the last one ended."""
+    """Every PROF folder counts its launches from one; in those after the first they continue where the previous one ended."""
     renumbered, used = [], 0
     for part in parts:
         numbered = {name: part[name] for name in ("api_calls", "kernels", "collectives") if part[name].height}

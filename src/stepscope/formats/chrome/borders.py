@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 _QUOTE, _BACKSLASH, _LINE_END, _BLANK = b'"\\\n '
-_BLOCK_BYTES = 1 << 20  # so much and what is compared with it stays in the cache
+_BLOCK_BYTES = 1 << 20  # this much, and what it is compared with, stays in the cache
 _KINDS = np.zeros(256, np.int8)
 _KINDS[_QUOTE] = 2
 _KINDS[[ord("{"), ord("[")]] = 1
@@ -32,12 +32,12 @@ class Pieces:
     lines: bytes
     rest: bytes  # from the first byte after the last whole event
     closed: bool = False  # the list ended: `rest` begins with its closing bracket
-    skipped: bytes = b""  # what stands between events and is more than commas and blanks, one piece per line
+    skipped: bytes = b""  # bytes between events other than commas and blanks, one piece per line
 
 
 @dataclass(frozen=True)
 class Events:
-    """Where events stand in bytes that hold no line end inside of them."""
+    """Where events lie in bytes; there are no line ends inside events."""
 
     text: bytes
     starts: npt.NDArray[np.int64]
@@ -94,14 +94,14 @@ def events_of(stretch: bytes, border: bytes) -> Events:
     """Cut at every separator; right if and only if every piece is an object by itself.
 
     A cut at a wrong place leaves a beginning of an object before it, and no beginning of an object is an object, so
-    whoever parses the pieces notices.
+    parsing the pieces reveals it.
     """
     text, borders = _by_line_ends(stretch, border) if b"\n" in border else _by_braces(flat(stretch), border)
     return _between(text, borders + 1, borders + len(border) - 1)
 
 
 def _by_braces(text: bytes, border: bytes) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """Where the separator stands: first where its braces do, because few other bytes are braces."""
+    """Where the separator occurs: first where its braces do, because few other bytes are braces."""
     codes = np.frombuffer(text, np.uint8)
     last = len(border) - 1
     found = []
@@ -114,7 +114,7 @@ def _by_braces(text: bytes, border: bytes) -> tuple[bytes, npt.NDArray[np.int64]
 
 
 def _by_line_ends(data: bytes, border: bytes) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """The bytes with blanks for line ends and tabs, and where the separator stands; line ends are easily found."""
+    """The bytes with blanks for line ends and tabs, and where the separator occurs; line ends are easily found."""
     codes = np.frombuffer(bytearray(data), np.uint8)
     controls = np.flatnonzero(codes < _BLANK)
     first = border.index(b"\n")
@@ -166,7 +166,7 @@ def _borders(flat: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64],
 
 
 def _escaped(codes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which quotes stand behind an odd number of backslashes."""
+    """Which quotes follow an odd number of backslashes."""
     odd = np.zeros(len(quotes), np.bool_)
     which = np.arange(len(quotes))
     back = 1

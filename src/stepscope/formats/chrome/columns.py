@@ -3,7 +3,7 @@
 
 Programs write events from a few templates. Two events of one template differ only in their values; the bytes between
 the values are the same. So one event of a template is parsed, the others are compared with it byte by byte (eight at
-a time), and their values are taken from where the quotes stand. Objects with backslashes, and templates that few events
+a time), and their values are taken from between the quotes. Objects with backslashes, and templates that few events
 share, are left to the caller. A value that a sample of the events shares counts as part of the template; a list is one
 value, its JSON.
 """
@@ -42,12 +42,12 @@ class TextColumns:
         return self._columns[key].text().alias(key)
 
     def cast(self, key: str, convert: Callable[[pl.Series], pl.Series]) -> pl.Series:
-        """The values, converted before they are put to their lines: absent ones cost nothing, shared ones are converted once."""
+        """The values, converted before they are put into their lines: absent ones cost nothing, shared ones are converted once."""
         return self._columns[key].cast(convert).alias(key)
 
 
 def text_columns(events: Events, wanted: Sequence[str], templates: Templates) -> TextColumns | None:
-    """Read JSON objects; None when their texts are no UTF-8.
+    """Read JSON objects; None when their texts are not UTF-8.
 
     Args:
         events: the objects.
@@ -62,7 +62,7 @@ def text_columns(events: Events, wanted: Sequence[str], templates: Templates) ->
         for template in templates.likely(quotes):
             if not len(rows):
                 break
-            rows = _taken(template.narrowed(page, rows), rows, columns, used)
+            rows = _put_matching(template.narrow(page, rows), rows, columns, used)
         for _ in range(ROUNDS):
             if not len(rows):
                 break
@@ -71,13 +71,13 @@ def text_columns(events: Events, wanted: Sequence[str], templates: Templates) ->
                 odd.append(rows[:1])
                 rows = rows[1:]
             else:
-                rows = _taken(found.narrowed(page, rows), rows, columns, used)
+                rows = _put_matching(found.narrow(page, rows), rows, columns, used)
         odd.append(rows)
         templates.remember(quotes, used)
     return TextColumns(page, columns.by_key, np.sort(np.concatenate(odd))) if columns.are_text() else None
 
 
-def _taken(template: Template, rows: Ints, columns: _Columns, used: list[Template]) -> Ints:
+def _put_matching(template: Template, rows: Ints, columns: _Columns, used: list[Template]) -> Ints:
     """Put the rows of a template into the columns; return the others."""
     found, places = template.find(columns.page, rows)
     if not len(found):
@@ -122,7 +122,7 @@ class _Columns:
 
 
 # An Arrow string view is four bytes of length and twelve of text, zeros behind a shorter one; of a longer text it is the
-# length, four bytes of text, and eight that tell where the whole stands. By length, up to "longer":
+# length, four bytes of text, and eight that say where the whole text is. By length, up to "longer":
 _INLINE = 12
 _BEHIND_LENGTH, _BYTE = np.uint64(32), np.uint64(0xFF)
 _HEAD = np.array([((1 << 8 * min(size, 4)) - 1) << 32 for size in range(_INLINE + 2)], np.uint64)

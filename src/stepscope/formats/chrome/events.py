@@ -25,9 +25,9 @@ from stepscope.errors import CaptureError
 from stepscope.formats.chrome.borders import Events, by_brackets, by_pattern, events_of, flat, separator
 from stepscope.formats.chrome.columns import text_columns
 from stepscope.formats.chrome.inflate import blocks
-from stepscope.formats.chrome.repair import mended
+from stepscope.formats.chrome.repair import repair_lines
 from stepscope.formats.chrome.templates import Templates
-from stepscope.formats.chrome.typing import Parsed, Texts, absent, typed
+from stepscope.formats.chrome.typing import ParsedTexts, Texts, absent_columns, event_frame
 from stepscope.tables import lost
 
 # Larger buffers come from the kernel each time and cost more in page faults than they save.
@@ -56,16 +56,16 @@ def read_events(
 ) -> Iterator[pl.DataFrame]:
     """Yield the events of a trace in file order, some tens of megabytes of JSON at a time.
 
-    Columns: ph, name, cat, id, bp, s (String); pid, tid (Int64) and pid_text, tid_text where they are no numbers;
+    Columns: ph, name, cat, id, bp, s (String); pid, tid (Int64) and pid_text, tid_text where they are not numbers;
     ts_ns (Int64, exact); dur_ns (Float64); and `args.<key>` for each key of `args`, null where the value does not fit the
     type. Lists and objects asked for as String come as JSON text; the key `*` stands for all arguments as one JSON text.
 
     Args:
         path: the trace, plain or gzip.
         args: argument keys wanted, with their types (String, Boolean or a number).
-        quality: receives what was lost, once the last frame has been taken.
-        header: receives the keys beside `traceEvents`, once the last frame has been taken.
-        guards: for some keys of `args`, a text that stands in every event where the key does; a key costs time only where
+        quality: receives what was lost, after the last frame.
+        header: receives the keys beside `traceEvents`, after the last frame.
+        guards: for some keys of `args`, a text that every event with the key contains; a key costs time only where
             its guard is found.
         chunk_bytes: bytes of JSON read at a time.
     """
@@ -81,27 +81,6 @@ def read_events(
     quality += [lost(path.name, issue, count, detail) for (issue, detail), count in reading.lost.items()]
     if header is not None:
         header.update(reading.header)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Return the keys beside `traceEvents`, whether they stand before or after the events; empty for a plain list."""
-    start, end = b"", b""
-    opening = None
-    for block in blocks(path, CHUNK_BYTES, lambda *_: None):
-        if opening is None:
-            start += block
-            opening = _OPENING.search(start)
-            if start.removeprefix(_ENCODING_MARK).lstrip()[:1] != b"{" or (opening is None and len(start) > _PATIENCE_BYTES):
-                return {}
-        end = (end + block)[-4 * _HEAD_BYTES :]
-    if opening is None:
-        return _without_events(start)
-    head = start[: opening.end()]
-    # Only the bracket that closes the list of events leaves a rest that completes the outer object.
-    for close in re.finditer(rb'\](?=\s*(?:\}\s*$|,\s*"))', end):
-        if found := _without_events(head + end[close.start() :]):
-            return found
-    return _without_events(head + b"]}")
 
 
 def _without_events(text: bytes) -> dict[str, Any]:
@@ -126,7 +105,7 @@ class _Reading:
         self._long_numbers = False
         self._similar = "*" not in args  # events repeat a few templates
         self._templates = Templates()
-        self._absent = absent(args)
+        self._absent = absent_columns(args)
 
     def note(self, issue: str, count: int, detail: str = "") -> None:
         if count:
@@ -134,7 +113,7 @@ class _Reading:
 
     def frames(self) -> Iterator[pl.DataFrame]:
         stream = blocks(self.path, self.chunk_bytes, self.note)
-        data = self._opened(stream)
+        data = self._skip_to_events(stream)
         border: bytes | None = None
         for block in chain(stream, [None]):
             border = border or separator(data[:_HEAD_BYTES])
@@ -154,7 +133,7 @@ class _Reading:
                 return
             if block is not None:
                 if len(data) > _PATIENCE_BYTES:
-                    yield from self._salvaged(data, border)
+                    yield from self._salvage(data, border)
                     data = b""
                 data += block
         yield from self._cut_off(data, border)
@@ -171,7 +150,7 @@ class _Reading:
         self._pattern_failures += frame is None
         return frame, rest
 
-    def _opened(self, stream: Iterator[bytes]) -> bytes:
+    def _skip_to_events(self, stream: Iterator[bytes]) -> bytes:
         """Read up to the first event; returns what was read from there on."""
         start = b""
         for block in stream:
@@ -180,7 +159,7 @@ class _Reading:
                 self._head = b"["
                 return start[1:]
             if start and start[:1] != b"{":
-                raise self._unusable("it is no JSON", f"it begins with {start[:20]!r}")
+                raise self._unusable("it is not JSON", f"it begins with {start[:20]!r}")
             if opening := _OPENING.search(start):
                 self._head = start[: opening.end()]
                 return start[opening.end() :]
@@ -212,7 +191,7 @@ class _Reading:
                 return
         if border and flat(border) in flat(tail):
             self.note("list of events closed early", 1, "a damaged event looks like the end of the list")
-            yield from self._salvaged(tail, border)
+            yield from self._salvage(tail, border)
         else:
             self.note("bytes after the events", len(tail) - 1, "bytes that complete no JSON; skipped")
 
@@ -221,18 +200,18 @@ class _Reading:
         self.header = _without_events(self._head + b"]}") if self._head != b"[" else {}
         self.note("list of events not closed", 1, "the file ends early; all whole events were read")
         if border and flat(border) in flat(rest):
-            yield from self._salvaged(rest, border)
+            yield from self._salvage(rest, border)
         else:
             self.note("event cut off", len(rest.strip(b" ,")), "bytes of an event that is not whole")
 
-    def _salvaged(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
-        """Events around a damaged one: whatever stands between two separators and is an object."""
+    def _salvage(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
+        """Events around a damaged one: every object between two separators."""
         border = flat(border) if border else None
         stretches, rest = by_pattern(flat(data), border, len(data)) if border else ([], b"")
         if not border or not stretches:
             self.note("event not readable", 1, "no end found; skipped to the end of the block")
             return
-        yield from self._tolerant(mended(events_of(stretches[0], border).lines(), self.note))
+        yield from self._tolerant(repair_lines(events_of(stretches[0], border).lines(), self.note))
         last = by_brackets(rest)
         yield from self._tolerant(last.lines)
         if last.closed and self._head != b"[":
@@ -241,14 +220,14 @@ class _Reading:
             self.note("event cut off", len(last.rest.strip(b" ,")), "bytes of an event that is not whole")
 
     def _between(self, skipped: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
-        """What stands between events and should not: nothing, or events that damage before them has hidden."""
+        """What lies between events and should not: nothing, or events hidden by damage before them."""
         if border and flat(border) in skipped:
             yield from self._tolerant(skipped, border)
         else:
             self.note("bytes between events", len(skipped), "neither comma nor blank; skipped")
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
-        """The frame of these lines; None when one of them is no event."""
+        """The frame of these lines; None when one of them is not an event."""
         return self._together(lambda part: self._part(Events.of_lines(part)), _parts(lines))
 
     def _together(self, work: Callable[[bytes], _Part], pieces: list[bytes]) -> pl.DataFrame | None:
@@ -265,7 +244,7 @@ class _Reading:
     def _part(self, events: Events) -> _Part:
         texts = self._as_text(events)
         given = {name: texts.count(name) if name in texts.names() else 0 for name in ("ts", "dur")}
-        return _Part(typed(texts, self.args, self._absent), given)
+        return _Part(event_frame(texts, self.args, self._absent), given)
 
     def _as_text(self, events: Events) -> Texts:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
@@ -274,18 +253,18 @@ class _Reading:
         if quick is None or not quick.names() or len(quick.odd) > quick.height // 4:
             # Kineto: most events hold lists. Looking for templates again and again would cost more than it saves.
             self._similar = False
-            return Parsed(self._by_parser(events.lines()))
+            return ParsedTexts(self._by_parser(events.lines()))
         if not len(quick.odd):
             return quick
-        # Lines that are no plain template of others go through the parser and back to their place.
+        # Lines that match no template go through the parser and back to their place.
         parsed = self._by_parser(quick.odd_lines)
         if parsed.height != len(quick.odd):
-            return Parsed(self._by_parser(events.lines()))
+            return ParsedTexts(self._by_parser(events.lines()))
         plain = np.delete(np.arange(quick.height), quick.odd)
         order = np.empty(quick.height, np.uint32)
         order[plain], order[quick.odd] = np.arange(len(plain)), len(plain) + np.arange(len(quick.odd))
         read = pl.DataFrame([quick.text(key) for key in quick.names()])
-        return Parsed(pl.concat([read[plain], parsed], how="diagonal")[order])
+        return ParsedTexts(pl.concat([read[plain], parsed], how="diagonal")[order])
 
     def _by_parser(self, lines: bytes) -> pl.DataFrame:
         long_numbers = self._long_numbers  # another part may set it while this one is parsed
@@ -315,7 +294,7 @@ class _Reading:
         for all_lines in (False, True):
             if frame is None:
                 # Long numbers are quoted before the repair, which reads numbers as doubles.
-                lines = mended(
+                lines = repair_lines(
                     _LONG_NUMBER.sub(rb'\1"\2"', lines), self.note, flat(border) if border else None, all_lines=all_lines
                 )
                 frame = self._strict(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace files: which kind one is, by its name and first bytes, and whose it is."""
+"""Trace files: which kind one is, by its name and first bytes, and which worker wrote it."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def is_named_as_kineto(path: Path) -> bool:
 
 
 def worker_and_span(files: CaptureFiles) -> tuple[str, str]:
-    """From `worker.time.pt.trace.json`; the time stands for the span until all of a worker are known."""
+    """From `worker.time.pt.trace.json`; the time stands for the span until all traces of the worker are known."""
     match = _KINETO.fullmatch(files.root.name)
     return (match["worker"], f"time {match['time'] or 0}") if match else name_and_one(files)

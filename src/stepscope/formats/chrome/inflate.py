@@ -14,18 +14,18 @@ _GZIP_FORMAT = 31  # zlib's number for "gzip header, largest window"
 
 
 def blocks(path: Path, size: int, note: Callable[[str, int, str], None]) -> Iterator[bytes]:
-    """Yield blocks of about `size` bytes; `note(issue, count, detail)` hears of bytes that could not be unpacked."""
+    """Yield blocks of about `size` bytes; `note(issue, count, detail)` is called for bytes that could not be unpacked."""
     with path.open("rb") as file:
         magic = file.read(2)
         file.seek(0)
         if magic == _GZIP_MAGIC:
-            yield from _inflated(file, size, note)
+            yield from _inflate(file, size, note)
         else:
             while block := file.read(size):
                 yield block
 
 
-def _inflated(file: BinaryIO, size: int, note: Callable[[str, int, str], None]) -> Iterator[bytes]:
+def _inflate(file: BinaryIO, size: int, note: Callable[[str, int, str], None]) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP_FORMAT)
     waiting, packed = b"", b""
     ready: list[bytes] = []

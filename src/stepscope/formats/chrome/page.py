@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of many JSON objects, with fast questions about what stands where."""
+"""The bytes of many JSON objects, with fast lookups of what is where."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Page:
     def bytes_at(self, places: Ints, size: int) -> Words:
         """The bytes at each place, eight in one number; one gather of whole stretches is far cheaper than many of words.
 
-        Places ascend. Beyond the end there is the padding, whose line ends stand in no text.
+        Places ascend. Beyond the end there is the padding, whose line ends occur in no text.
         """
         every = np.ndarray((len(self.data) - size + 1,), f"V{size}", self.data, strides=(1,))
         if len(places) and places[-1] >= len(every):
@@ -57,7 +57,7 @@ class Page:
         return words
 
     def equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
-        """Where these bytes stand at the given places."""
+        """Whether these bytes are at each of the places."""
         sought, mask = _words(text)
         words = self.bytes_at(at, 8 * len(sought))
         same: npt.NDArray[np.bool_] = (words[:, -1] & mask) == sought[-1]

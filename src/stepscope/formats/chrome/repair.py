@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of NDJSON that a strict parser refuses, made readable or left out; every change is counted."""
+"""Repairs lines of NDJSON that a strict parser refuses, or leaves them out; every change is counted."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import orjson
 Note = Callable[[str, int, str], None]
 
 
-def mended(lines: bytes, note: Note, border: bytes | None = None, *, all_lines: bool = False) -> bytes:
-    """Return the lines that are objects, values that JSON does not know replaced by null.
+def repair_lines(lines: bytes, note: Note, border: bytes | None = None, *, all_lines: bool = False) -> bytes:
+    """Return the lines that are objects, with null for values that JSON does not have.
 
     Args:
         lines: objects, one per line.
-        note: hears of everything changed or left out.
-        border: separator of events; a line that is no object may be several around a damaged one, and is cut there.
+        note: called for everything changed or left out.
+        border: separator of events; a line that is not an object may be several around a damaged one, and is cut there.
         all_lines: rewrite good lines too, for a parser that refuses what this one accepts.
     """
     kept = []
     for line in lines.split(b"\n"):
-        fixed = line if not all_lines and _is_event(line) else _rewritten(line, note, quiet=bool(border and border in line))
+        fixed = line if not all_lines and _is_event(line) else _rewrite(line, note, quiet=bool(border and border in line))
         if fixed:
             kept.append(fixed)
         elif border and border in line:
-            kept.append(mended(line.replace(border, b"}\n{"), note))
+            kept.append(repair_lines(line.replace(border, b"}\n{"), note))
     return b"\n".join(kept)
 
 
@@ -40,7 +40,7 @@ def _is_event(line: bytes) -> bool:
     return isinstance(event, dict) and isinstance(event.get("args", {}), dict)
 
 
-def _rewritten(line: bytes, note: Note, *, quiet: bool) -> bytes | None:
+def _rewrite(line: bytes, note: Note, *, quiet: bool) -> bytes | None:
     """The line as strict JSON; None when that cannot be, which is noted unless `quiet`."""
     if not line.strip():
         return None

@@ -16,7 +16,7 @@ from stepscope.formats.chrome.page import Ints, Page
 ROUNDS = 64  # templates looked for, and remembered, per number of quotes
 _SAMPLE = 32
 _QUOTE, _OPENING, _CLOSING = b'"[]'
-_LIST = b"list"  # no word of JSON
+_LIST = b"list"  # not a word of JSON
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 
 
@@ -30,7 +30,7 @@ class Templates:
         self._by_quotes: dict[int, list[Template]] = {}
 
     def likely(self, quotes: int) -> list[Template]:
-        """Templates of objects with this number of quotes, those first that fitted last."""
+        """Templates of objects with this number of quotes, the most recently used first."""
         return self._by_quotes.get(quotes, [])
 
     def remember(self, quotes: int, used: list[Template]) -> None:
@@ -68,7 +68,7 @@ class Template:
             return None
         return _split(line)
 
-    def narrowed(self, page: Page, rows: Ints) -> Template:
+    def narrow(self, page: Page, rows: Ints) -> Template:
         """The template with the values that all events of a sample of the rows share made part of it; itself when few fit."""
         if self.shared or len(rows) < _SAMPLE // 2:
             return self

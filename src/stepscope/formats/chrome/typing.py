@@ -21,7 +21,7 @@ class Texts(Protocol):
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedTexts:
     """Columns of text from a parser."""
 
     frame: pl.DataFrame
@@ -39,12 +39,12 @@ class Parsed:
         return convert(self.frame[key])
 
 
-def absent(args: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
+def absent_columns(args: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
     """All columns of a frame of events in their order, as nulls that take no memory."""
     return {name: pl.lit(None, kind).alias(name) for name, kind in _columns(args).items()}
 
 
-def typed(texts: Texts, args: Mapping[str, pl.DataType], absent: Mapping[str, pl.Expr]) -> pl.DataFrame:
+def event_frame(texts: Texts, args: Mapping[str, pl.DataType], absent: Mapping[str, pl.Expr]) -> pl.DataFrame:
     """The frame of events whose columns are those of `absent`."""
     there = set(texts.names())
     columns = [texts.text(name) for name in ("ph", "name", "cat", "id", "bp", "s") if name in there]
@@ -53,7 +53,7 @@ def typed(texts: Texts, args: Mapping[str, pl.DataType], absent: Mapping[str, pl
             number = texts.cast(name, _integers)
             columns.append(number)
             if number.count() < texts.count(name):
-                columns.append(_where_no_number(texts.text(name), number))
+                columns.append(_text_where_not_a_number(texts.text(name), number))
     columns += [texts.cast(name, read).alias(f"{name}_ns") for name, read in (("ts", _time), ("dur", _length)) if name in there]
     for key, kind in args.items():
         name = f"args.{key}"
@@ -104,10 +104,10 @@ def _integers(text: pl.Series) -> pl.Series:
     whole: pl.Series = text.cast(pl.Int64, strict=False)
     if whole.null_count() == text.null_count():
         return whole
-    # 12.0 is the integer 12; what is beyond 64 bits or no number stays null.
+    # 12.0 is the integer 12; what exceeds 64 bits or is not a number stays null.
     rounded = text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
     return pl.select(pl.coalesce(whole, rounded).alias(text.name)).to_series()
 
 
-def _where_no_number(text: pl.Series, number: pl.Series) -> pl.Series:
+def _text_where_not_a_number(text: pl.Series, number: pl.Series) -> pl.Series:
     return pl.select(pl.when(number.is_null()).then(text).alias(f"{text.name}_text")).to_series()

@@ -42,7 +42,7 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
 
 def read_raw(framework: Path) -> pl.DataFrame:
     """Marks and ranges in the order in which they ended, with times of the raw clock: mark_id, pid, kind, tid, end_tid, start, end,
-    domain, message, device, stream (the last two only where a device part was asked for)."""
+    domain, message, device, stream (the last two only where a device part was requested)."""
     rows, _ = _rows(framework)
     return rows.filter(pl.col("kind") != STEP)
 
@@ -53,7 +53,7 @@ def _rows(framework: Path) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
         return pl.DataFrame(schema=_SCHEMA), []
     parts, torn, dropped = [], 0, 0
     for line in path.read_bytes().splitlines():
-        content = _parsed(line)
+        content = _parse(line)
         if content is None:
             torn += 1
         elif "dropped" in content:
@@ -69,7 +69,7 @@ def _rows(framework: Path) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     return pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA), losses
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         content = orjson.loads(line)
     except orjson.JSONDecodeError:

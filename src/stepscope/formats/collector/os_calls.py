@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls into the operating system that `perf trace` wrote down beside a capture, as rows of `api_calls` with level `os`."""
+"""Calls into the operating system that `perf trace` recorded beside a capture, as rows of `api_calls` with level `os`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE = (
 
 
 def read(framework: Path, clock: FrameworkClock) -> Tables:
-    """The calls; none when they cannot be brought onto the capture's clock, which is then said."""
+    """The calls; empty, with a row in `quality`, when they cannot be placed on the capture's clock."""
     path, anchors = framework / FILE, framework / ANCHORS
     if not path.is_file() or path.is_symlink() or not path.stat().st_size:
         return Tables()

@@ -28,7 +28,7 @@ def read(folder: Path, clock: FrameworkClock, *, parallel: bool = True) -> Table
     trace = folder / KINETO_TRACE
     if trace.is_file() and not trace.is_symlink():
         traced = _trace(trace)
-        # A device that records its memory itself is in the trace too, in less detail.
+        # Memory that the device recorded itself is in the trace too, in less detail.
         if records.memory_events.height and traced.memory_events.height:
             traced = traced.replace(memory_events=traced.memory_events.filter(pl.col("device_type") == "cpu"))
         parts.append(traced)
@@ -45,9 +45,11 @@ def _trace(trace: Path) -> Tables:
     except CaptureError as problem:
         return Tables().with_quality(lost(trace.name, "unreadable trace", 1, problem.what))
     tables = _with_flops(tables, trace.with_name(KINETO_FLOPS))
-    said = tables.facts
+    facts = tables.facts
     # Settings are in profiler_info.json; only what the trace alone knows is taken from it.
-    return tables.replace(meta=Facts(host_name=said.host_name, device_ids=said.device_ids, device_names=said.device_names).table())
+    return tables.replace(
+        meta=Facts(host_name=facts.host_name, device_ids=facts.device_ids, device_names=facts.device_names).table()
+    )
 
 
 def _with_flops(tables: Tables, path: Path) -> Tables:
