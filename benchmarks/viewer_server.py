@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the viewer's server takes for a timeline of millions of slices (budgets: viewer.md 7). Processor time, in ms.
+"""What the viewer's server takes for a timeline of millions of slices (budgets: docs/reference/viewer.md 7). Processor time, in ms.
 
 python -m benchmarks.viewer_server [SLICES]
 """

@@ -1,4 +1,4 @@
-"""Captures that are empty, broken, not analysed, or change while they are open (viewer.md 2, 9)."""
+"""Captures that are empty, broken, not analysed, or change while they are open (docs/reference/viewer.md 2, 9)."""
 
 from __future__ import annotations
 

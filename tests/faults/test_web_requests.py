@@ -1,4 +1,4 @@
-"""Bad requests and attacks on the viewer: each gets its error, none takes another route down (viewer.md 9, 10)."""
+"""Bad requests and attacks on the viewer: each gets its error, none takes another route down (docs/reference/viewer.md 9, 10)."""
 
 from __future__ import annotations
 

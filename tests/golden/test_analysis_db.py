@@ -1,4 +1,4 @@
-"""Recompute what the real database captures say about themselves (outputs.md 15)."""
+"""Recompute what the real database captures say about themselves (docs/formats/outputs.md 15)."""
 
 from __future__ import annotations
 

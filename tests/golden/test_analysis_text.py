@@ -1,4 +1,4 @@
-"""Recompute the shipped files of the parsed text captures from their own timeline (outputs.md 15).
+"""Recompute the shipped files of the parsed text captures from their own timeline (docs/formats/outputs.md 15).
 
 Every row of every file is compared. The captures are of layout generation G1.
 """

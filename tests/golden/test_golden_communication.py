@@ -1,4 +1,4 @@
-"""Communication files of real captures, computed again from the link tasks and compared cell by cell (outputs.md 15)."""
+"""Communication files of real captures, recomputed from the link tasks and compared cell by cell (docs/formats/outputs.md 15)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from stepscope.tables import ALL_TABLES, Facts, Tables
 GIVEN = ("collective_times", "collective_packets", "collective_links")
 RANKS = [f"level2/rank{rank}_ascend_pt" for rank in (0, 1)]
 
-# The timeline has whole nanoseconds, the vendor's analysis had parts of them; start is a float of microseconds (outputs.md 9.1).
+# The timeline has whole nanoseconds, the vendor's analysis had fractions; start is a float of microseconds
+# (docs/formats/outputs.md 9.1).
 TOLERANCE = {"Start Timestamp(us)": 0.25, "Elapse Time(ms)": 0.00025, "Idle Time(ms)": 0.00025}
 
 
@@ -104,7 +105,7 @@ def assert_like(found: pl.DataFrame, expected: pl.DataFrame, tolerance: dict[str
             assert found[name].to_list() == pytest.approx(theirs.to_list(), rel=1e-9, abs=tolerance.get(name, 0)), name
 
 
-# Tasks and analysis went through two clock conversions (outputs.md 9.1): start differs by up to 22 us.
+# Tasks and analysis went through two clock conversions (docs/formats/outputs.md 9.1): start differs by up to 22 us.
 DB_TOLERANCE = {
     "CommAnalyzerTime": {
         "start_timestamp": 22.0, "elapse_time": 2e-6, "transit_time": 1.3e-6, "wait_time": 7e-6, "synchronization_time": 1.3e-6,

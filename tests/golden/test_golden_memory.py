@@ -1,4 +1,4 @@
-"""Memory files of real captures, computed again from their events (outputs.md 15)."""
+"""Memory files of real captures, computed again from their events (docs/formats/outputs.md 15)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_blocks_and_their_totals(capture: Tables):
     columns += [f"{side}_{total}" for side in ("alloc", "release") for total in TOTALS]
     assert expected.height == 127
     assert found.select(columns).rows() == expected.select(columns).rows()
-    # outputs.md 8.1: 48 of 381 records release blocks of earlier allocations.
+    # docs/formats/outputs.md 8.1: 48 of 381 records release blocks of earlier allocations.
     assert [(row["issue"], row["count"]) for frame in quality for row in frame.iter_rows(named=True)] == [
         ("release without allocation", 48)
     ]

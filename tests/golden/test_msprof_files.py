@@ -168,7 +168,7 @@ def test_op_summary_of_310b(written):
     [expected], [found] = theirs, ours
     assert len(found) == len(expected)
     for at, (mine, vendors) in enumerate(zip(found, expected, strict=True)):
-        # Times of that tool are some microseconds off (cann-raw.md 2).
+        # Times of that tool are some microseconds off (docs/formats/cann.md 2).
         assert near(mine, vendors, 10 if at == 8 else 0.0011), at
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overview, Distributed, Communication and Diff against the shipped files, computed here in plain Python (viewer.md 11)."""
+"""Overview, Distributed, Communication and Diff against the shipped files, in plain Python (docs/reference/viewer.md 11)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_bytes_of_communication_count_no_link_twice(npu, golden):
     assert (row["Calls"], row["Total Transit Size (bytes)"]) == (calls, pytest.approx(size))
     assert row["Elapse Time (us)"] == pytest.approx(elapse)
     assert row["Avg Transit Size (bytes)"] == pytest.approx(size / calls)
-    assert size == pytest.approx(427_596_096)  # viewer.md 4.6
+    assert size == pytest.approx(427_596_096)  # docs/reference/viewer.md 4.6
 
 
 def test_communication_matrix(npu, golden):

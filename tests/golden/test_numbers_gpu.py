@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views of GPU traces against the events of the file, computed here in plain Python (viewer.md 4)."""
+"""The views of GPU traces against the events of the file, computed here in plain Python (docs/reference/viewer.md 4)."""
 
 from __future__ import annotations
 

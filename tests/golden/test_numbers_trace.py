@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Trace view against trace_view.json, computed here in plain Python (viewer.md 11)."""
+"""The Trace view against trace_view.json, computed here in plain Python (docs/reference/viewer.md 11)."""
 
 from __future__ import annotations
 

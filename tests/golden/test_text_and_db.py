@@ -31,8 +31,8 @@ EITHER_WAY = {
 NOT_IN_DATABASES = {
     "api_calls": {"mode", "item_id"},
     "kernel_metrics": {"cube_utilization"},
-    # The old timeline puts the arrow a few µs into the launch, a database has the start of the launch (outputs.md 3.3);
-    # events have a launch there and no arrow in the timeline.
+    # The old timeline puts the arrow a few µs into the launch, a database has the start of the launch
+    # (docs/formats/outputs.md 3.3); events have a launch there and no arrow in the timeline.
     "kernels": {"task_type", "launch_ns", "launch_tid"},
     "collectives": {"relay", "retry", "launch_ns"},
     "transfers": {"estimated_us"},

@@ -1,7 +1,7 @@
 """A real text capture, read and written again: every file equals the shipped one, value by value.
 
 The captures are of the first layout generation, the files we write of the current one: renamed columns, a device column,
-layers with other numbers. Nothing else may differ, except where the reference lost digits (outputs.md 7, 9).
+layers with other numbers. Nothing else may differ, except where the reference lost digits (docs/formats/outputs.md 7, 9).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def rewritten(request, golden, tmp_path_factory):
 
 def test_the_same_files_appear(rewritten):
     shipped, ours, _ = rewritten
-    # outputs.md 1.1: task_time.csv came with the current generation.
+    # docs/formats/outputs.md 1.1: task_time.csv came with the current generation.
     assert {path.name for path in ours.iterdir()} == {path.name for path in shipped.iterdir()} | {"task_time.csv"}
 
 
@@ -137,7 +137,8 @@ def test_overlap_layers_equal_the_shipped_ones(rewritten):
     wanted, found = (overlap(json.loads((folder / "trace_view.json").read_text("utf-8"))) for folder in (shipped, ours))
     assert {layer: len(lengths) for layer, lengths in found.items()} == {layer: len(lengths) for layer, lengths in wanted.items()}
     for layer, lengths in wanted.items():
-        assert sum(found[layer]) == pytest.approx(sum(lengths), abs=0.12), layer  # outputs.md 2.6: digits below 1 ns per span
+        # Digits below 1 ns per span (docs/formats/outputs.md 2.6).
+        assert sum(found[layer]) == pytest.approx(sum(lengths), abs=0.12), layer
 
 
 def overlap(events: list[dict[str, Any]]) -> dict[str, list[float]]:

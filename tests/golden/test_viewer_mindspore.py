@@ -1,4 +1,4 @@
-"""The viewer opens raw records of MindSpore and shows what MindSpore's own viewer made of them (mindspore.md 10)."""
+"""The viewer opens raw records of MindSpore and shows what MindSpore's own viewer made of them (docs/formats/mindspore.md 10)."""
 
 from __future__ import annotations
 

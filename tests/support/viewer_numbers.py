@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The viewer's answers about the real captures, and the files themselves in plain Python (viewer.md 11)."""
+"""The viewer's answers about the real captures, and the files themselves in plain Python (docs/reference/viewer.md 11)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ SUFFIXES = {".py", ".h", ".cpp", ".ts", ".tsx", ".css"}
 
 # Folders whose comments still have the names that documents had before they came into the repository.
 UNCONVERTED = (
-    "benchmarks",
     "native",
     "src/stepscope/analysis",
     "src/stepscope/collect",
@@ -27,7 +26,10 @@ UNCONVERTED = (
     "src/stepscope/profiler",
     "src/stepscope/simnpu",
     "src/stepscope/web",
-    "tests",
+    "tests/unit/collect",
+    "tests/unit/frameworks",
+    "tests/unit/profiler",
+    "tests/unit/simnpu",
 )
 FORMER_NAME = re.compile(
     r"(?<![\w/-])(?:api|cann-raw|enums|framework-raw|mindspeed-profiler|mindspore|mstx-plugin|outputs|viewer)\.md\b"

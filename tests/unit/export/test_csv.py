@@ -1,4 +1,4 @@
-"""Every csv file of a small capture, byte by byte (outputs.md 4 to 8, 10)."""
+"""Every csv file of a small capture, byte by byte (docs/formats/outputs.md 4 to 8, 10)."""
 
 from __future__ import annotations
 

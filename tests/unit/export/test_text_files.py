@@ -1,4 +1,4 @@
-"""Which file appears when (outputs.md 1.1), and what is kept when writing fails."""
+"""Which file appears when (docs/formats/outputs.md 1.1), and what is kept when writing fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs, workers and spans of every layout (viewer.md 2)."""
+"""Runs, workers and spans of every layout (docs/reference/viewer.md 2)."""
 
 from __future__ import annotations
 

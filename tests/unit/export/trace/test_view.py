@@ -1,4 +1,4 @@
-"""trace_view.json of small captures, event by event (outputs.md 3)."""
+"""trace_view.json of small captures, event by event (docs/formats/outputs.md 3)."""
 
 from __future__ import annotations
 
