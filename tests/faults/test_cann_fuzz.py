@@ -50,9 +50,9 @@ def _folder() -> dict[str, bytes]:
         if not layout.file.startswith(("compact", "additional", "api_event")) and f"{layout.file}.0" not in present:
             files[f"device_0/data/{layout.file}.0.slice_0"] = rng.integers(0, 256, layout.size * 8, np.uint8).tobytes()
         elif layout.file.startswith(("compact", "additional")) and f"aging.{layout.file}" not in present:
-            made = rng.integers(0, 256, layout.size * 3, np.uint8).view(layout.dtype)
-            made["magic"] = layout.magic
-            files[f"host/data/aging.{layout.file}.slice_9"] = made.tobytes()
+            records = rng.integers(0, 256, layout.size * 3, np.uint8).view(layout.dtype)
+            records["magic"] = layout.magic
+            files[f"host/data/aging.{layout.file}.slice_9"] = records.tobytes()
     return files | {f"device_0/data/{name}.0.slice_0": text.encode() for name, text in TEXTS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Traces that were cut off, damaged or are no traces: what is whole is read, what is lost is counted."""
+"""Traces that were cut off or damaged, and files that are not traces: what is whole is read, what is lost is counted."""
 
 from __future__ import annotations
 

@@ -38,32 +38,36 @@ def test_hbm(database, tmp_path):
     times = {time: at for at, time in enumerate(sorted({row[0] for row in rows}))}
     start = min(times)
     seconds = np.diff([start, *times]) / 1e9
-    made, expected = [], {}
+    samples, expected = [], {}
     for time, memory, way, bandwidth in rows:
         count = bandwidth * seconds[times[time]] / 32
         assert abs(count - round(count)) < 0.001  # the database cuts a byte a second
-        made.append((time, {"time_us": (time - start) // 1000, "event": way == "write", "instance": memory, "count": round(count)}))
+        samples.append(
+            (time, {"time_us": (time - start) // 1000, "event": way == "write", "instance": memory, "count": round(count)})
+        )
         shown = way.capitalize()
         expected.setdefault((f"HBM {memory}/{shown}", f"{shown}(MB/s)", None), []).append((time - start, bandwidth))
-    made.sort(key=lambda row: row[0])
-    found = points(sampled(tmp_path, {"hbm.data": records(layouts.HBM, *(row for _, row in made))}), "HBM")
+    samples.sort(key=lambda row: row[0])
+    found = points(sampled(tmp_path, {"hbm.data": records(layouts.HBM, *(row for _, row in samples))}), "HBM")
     assert {key: [(time, int(value * MB + 1e-6)) for time, value in values] for key, values in found.items()} == expected
 
 
 def test_llc(database, tmp_path):
     rows = database.execute("select timestampNs, llcId, throughput, hitRate from LLC order by 2, 1").fetchall()
     start = min(row[0] for row in rows)
-    made, expected, last = [], {}, {}
+    samples, expected, last = [], {}, {}
     for time, cache, throughput, hit_rate in rows:
         count = round(throughput / MB, 3) * MB * (time - last.get(cache, time)) / 1e9 / 4096
         assert abs(count - round(count)) < 0.003  # half a thousandth of a MB/s, over 20 ms
         counts = {0x00: round(count), 0x01: 0, 0x02: round(hit_rate * 10), 0x13: 0, 0x20: 1000, 0x22: 0, 0x34: 0, 0x36: 0}
-        made += [{"time_us": (time - start) // 1000, "instance": cache, "event": event, "count": n} for event, n in counts.items()]
+        samples += [
+            {"time_us": (time - start) // 1000, "instance": cache, "event": event, "count": n} for event, n in counts.items()
+        ]
         last[cache] = time
         name = f"LLC {cache} Read/"
         expected.setdefault((name + "Throughput", "Throughput(MB/s)", None), []).append((time - start, round(throughput / MB, 3)))
         expected.setdefault((name + "Hit Rate", "Hit Rate(%)", None), []).append((time - start, round(hit_rate / 100, 3)))
-    tables = sampled(tmp_path, {"llc.data": records(layouts.LLC, *made)}, settings={"llc_profiling": "read"})
+    tables = sampled(tmp_path, {"llc.data": records(layouts.LLC, *samples)}, settings={"llc_profiling": "read"})
     assert points(tables, "LLC") == expected
 
 

@@ -67,7 +67,7 @@ def test_calls_equal_the_database(with_db):
 
 
 def test_tasks_and_their_calls_equal_the_database(with_db):
-    """Type of each queued task, and the call that launched it; numbers of calls are told apart by their times."""
+    """Type of each queued task, and the call that launched it; calls are identified by their times, not their numbers."""
     host, db = with_db
     calls = {row[0]: row[1:] for row in db.execute("select connectionId, startNs, endNs from CANN_API")}
     sql = (

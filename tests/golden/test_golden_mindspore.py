@@ -66,10 +66,12 @@ def test_cpu_kernels_sum_up_to_the_profilers_own_sums(samples, name, count):
     capture = next((samples / name).iterdir())
     kernels = load(capture).kernels
     assert kernels.height == count
-    said = pl.read_csv(capture / "FRAMEWORK" / "cpu_op_type_info_0.csv").select("op_type", "type_occurrences", "total_compute_time")
+    summary = pl.read_csv(capture / "FRAMEWORK" / "cpu_op_type_info_0.csv").select(
+        "op_type", "type_occurrences", "total_compute_time"
+    )
     ours = kernels.group_by(pl.col("op_type").cast(pl.String)).agg(pl.len(), ms=pl.col("duration_ns").sum() / 1e6)
-    joined = said.join(ours, on="op_type")
-    assert joined.height == said.height == ours.height
+    joined = summary.join(ours, on="op_type")
+    assert joined.height == summary.height == ours.height
     assert joined.filter(pl.col("type_occurrences") != pl.col("len")).is_empty()
     assert joined.select(((pl.col("ms") - pl.col("total_compute_time")).abs() / pl.col("total_compute_time")).max()).item() < 1e-5
 

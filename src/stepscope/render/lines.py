@@ -86,7 +86,7 @@ def write_lines(handle: ByteSink, kinds: Iterable[Lines]) -> int:
 
 
 def render_lines(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
-    """Text and number of the lines, slice by slice, in order; later slices are made while earlier ones are used."""
+    """Text and number of the lines, slice by slice, in order; later slices are rendered while earlier ones are used."""
     workers = max(1, min(8, len(os.sched_getaffinity(0))))
     waiting: deque[Future[tuple[memoryview, int]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -113,12 +113,12 @@ def _slice(rows: Rows, start: int) -> tuple[memoryview, int]:
 
 def _prepare(kind: Lines) -> Rows:
     pieces: list[str | Pieces] = []
-    known: dict[int, Sequence[str | Pieces]] = {}
+    prepared: dict[int, Sequence[str | Pieces]] = {}
     for part in kind.parts:
         # The same part may occur in several places: its texts are built once.
-        if id(part) not in known:
-            known[id(part)] = _pieces(kind.frame, part)
-        pieces += known[id(part)]
+        if id(part) not in prepared:
+            prepared[id(part)] = _pieces(kind.frame, part)
+        pieces += prepared[id(part)]
     return assemble(pieces, kind.frame.height)
 
 

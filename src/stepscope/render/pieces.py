@@ -3,7 +3,7 @@
 
 The text of a slice of rows is one gather from a table of all pieces, which costs a fifth of what it takes to format
 every value and join the texts row by row. So values are turned into few pieces: distinct texts, small whole numbers,
-groups of four digits; and what stands side by side is joined beforehand where few combinations occur.
+groups of four digits; and neighbouring pieces are joined beforehand where few combinations occur.
 """
 
 from __future__ import annotations

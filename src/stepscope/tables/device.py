@@ -49,7 +49,7 @@ KERNELS = Table(
         Column("context_id", pl.Int64(), "Sub-task number; null for whole tasks."),
         Column("model_id", pl.Int64(), "Model the task belongs to; null for single operators."),
         Column("global_task_id", pl.Int64(), "Number of the task in a database capture."),
-        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` tell."),
+        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` decide."),
         *_launch(),
         Column("external_id", pl.Int64(), "Operator id in a Kineto trace."),
         Column("block_num", pl.Int64(), "Blocks (cores' worth of work) of the kernel; for GPUs blocks of the grid."),
@@ -106,7 +106,7 @@ COLLECTIVES = Table(
         Column("relay", pl.Boolean(), "Went through a relay."),
         Column("retry", pl.Boolean(), "Was retried."),
         Column("model_id", pl.Int64(), "Model; null for single operators."),
-        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` tell."),
+        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` decide."),
         *_launch(),
     ),
 )

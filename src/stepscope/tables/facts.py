@@ -60,8 +60,8 @@ class Facts:
 
     @classmethod
     def of(cls, meta: pl.DataFrame) -> Facts:
-        known = {item.name for item in fields(cls)}
-        values: dict[str, Any] = {key: orjson.loads(text) for key, text in meta.iter_rows() if key in known}
+        names = {item.name for item in fields(cls)}
+        values: dict[str, Any] = {key: orjson.loads(text) for key, text in meta.iter_rows() if key in names}
         shaped: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         return cls(**shaped)
 

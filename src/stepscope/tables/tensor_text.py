@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text in which tensors are recorded (tables `op_inputs`, `param_tensors`), taken apart (docs/formats/framework.md 5.3).
+"""The text in which tensors are recorded (tables `op_inputs`, `param_tensors`), parsed (docs/formats/framework.md 5.3).
 
     tensor   = impl ; [storage] ; dtype ; itemsize ; [sizes] ; [strides] ; device type ; device index
     list     = tensors, each followed by )

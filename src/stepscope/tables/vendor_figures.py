@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of figures that the vendor's own analysis left, for captures whose events are gone.
 
-Where the events are there, the same figures are computed from them and these tables are not asked.
+Where the events are there, the same figures are computed from them and these tables are not used.
 """
 
 from __future__ import annotations

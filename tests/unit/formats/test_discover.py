@@ -93,7 +93,7 @@ def test_unreadable(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "asked", "source"),
+    ("names", "requested", "source"),
     [
         pytest.param(["FRAMEWORK/", "ASCEND_PROFILER_OUTPUT/trace_view.json"], "auto", "raw", id="raw-wins"),
         pytest.param(
@@ -106,13 +106,13 @@ def test_unreadable(tmp_path):
             ["ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_0.db", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"],
             "db",
             "db",
-            id="asked",
+            id="requested",
         ),
     ],
 )
-def test_choice_of_source(tmp_path, names, asked, source):
+def test_choice_of_source(tmp_path, names, requested, source):
     (found,) = find(folder(tmp_path, *names))
-    assert Capture(found, source=asked).source == source
+    assert Capture(found, source=requested).source == source
 
 
 def test_nothing_readable(tmp_path):

@@ -83,10 +83,10 @@ def test_links_are_refused(tmp_path):
 
 
 def test_folders_are_closed_to_others(tmp_path):
-    made = make_output_folder(tmp_path / "one" / "two")
-    assert made.is_dir()
-    assert {os.stat(folder).st_mode & 0o777 for folder in (made, made.parent)} == {0o750}
-    assert make_output_folder(made) == made
+    created = make_output_folder(tmp_path / "one" / "two")
+    assert created.is_dir()
+    assert {os.stat(folder).st_mode & 0o777 for folder in (created, created.parent)} == {0o750}
+    assert make_output_folder(created) == created
 
 
 @pytest.mark.parametrize(

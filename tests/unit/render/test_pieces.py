@@ -113,7 +113,7 @@ def test_texts_numbers_and_labels_side_by_side():
 def test_neighbours_are_one_piece():
     """What occurs together is written together: one piece per row here."""
     frame = pl.DataFrame({"name": ["a", "b"] * 50, "n": [1, 2] * 50})
-    rows = lines._prepared(Lines(frame, ["<", Text("name"), "/", Whole("n"), ">"]))
+    rows = lines._prepare(Lines(frame, ["<", Text("name"), "/", Whole("n"), ">"]))
     assert (len(rows.first), rows.texts.to_pylist()) == (1, ["<a/1>", "<b/2>"])
 
 

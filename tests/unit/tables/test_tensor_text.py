@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded tensors, taken apart."""
+"""Recorded tensors, parsed."""
 
 from __future__ import annotations
 

@@ -168,12 +168,12 @@ def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]
     return lines, losses
 
 
-def unknown_files(part: Part, known: Sequence[str]) -> list[pl.DataFrame]:
+def unknown_files(part: Part, readable: Sequence[str]) -> list[pl.DataFrame]:
     """A quality row for each kind of file that nobody reads, with its bytes."""
     return [
         lost(f"{part.path.name}/data/{name}", "record kind not read", sum(_size(path) for path in paths), "count is bytes")
         for name, paths in part.kinds().items()
-        if name not in known
+        if name not in readable
     ]
 
 

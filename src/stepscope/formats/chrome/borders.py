@@ -21,7 +21,7 @@ _KINDS[[ord("{"), ord("[")]] = 1
 _KINDS[[ord("}"), ord("]")]] = -1
 
 _LIKELY_BORDER = re.compile(rb"\}\s*,\s*\{")
-# Raw line ends cannot stand inside a JSON string, so they may be blanked before anything else is known.
+# Raw line ends cannot occur inside a JSON string, so they may be blanked before anything else is known.
 _BLANKS = bytes.maketrans(b"\r\n\t", b"   ")
 
 

@@ -148,7 +148,7 @@ class _Column:
 
     def put(self, rows: Ints, begin: Ints, end: Ints, quoted: bool) -> None:
         size = (end - begin).view(np.uint64)
-        # Four bytes before the text make room for its length; no value stands closer to the start of the page.
+        # Four bytes before the text make room for its length; no value is closer to the start of the page.
         view = self.page.bytes_at(begin - 4, 16)
         head, tail = view[:, 0], view[:, 1]
         present = np.ones(len(rows), np.bool_) if quoted else (head >> _BEHIND_LENGTH) & _BYTE != ord("n")  # null
@@ -190,12 +190,12 @@ class _Column:
             return convert(self.text())
         # By Arrow, since polars makes a query of each of these steps.
         arrow = converted.to_arrow()
-        known, numbers = _flags(arrow.is_valid()), arrow.fill_null(0).to_numpy(zero_copy_only=False)
+        valid, numbers = _flags(arrow.is_valid()), arrow.fill_null(0).to_numpy(zero_copy_only=False)
         values, present = np.zeros(self.page.height, numbers.dtype), np.zeros(self.page.height, np.bool_)
         begin = 0
         for piece in self.pieces:
             end = begin + len(piece.views)
-            values[piece.rows], present[piece.rows] = numbers[begin:end], known[begin:end]
+            values[piece.rows], present[piece.rows] = numbers[begin:end], valid[begin:end]
             begin = end
         kind = pa.from_numpy_dtype(values.dtype)
         return pl.Series(pa.Array.from_buffers(kind, len(values), [_bits(present), pa.py_buffer(values)]))

@@ -58,7 +58,7 @@ def read_events(
 
     Columns: ph, name, cat, id, bp, s (String); pid, tid (Int64) and pid_text, tid_text where they are not numbers;
     ts_ns (Int64, exact); dur_ns (Float64); and `args.<key>` for each key of `args`, null where the value does not fit the
-    type. Lists and objects asked for as String come as JSON text; the key `*` stands for all arguments as one JSON text.
+    type. Lists and objects requested as String come as JSON text; the key `*` stands for all arguments as one JSON text.
 
     Args:
         path: the trace, plain or gzip.
@@ -142,11 +142,11 @@ class _Reading:
         """The events up to the last separator, and the bytes from there on; no frame when the pattern does not hold."""
         if border is None or self._pattern_failures > 1:
             return None, data
-        known = border
-        stretches, rest = by_pattern(data, known, _part_bytes(data))
+        pattern = border
+        stretches, rest = by_pattern(data, pattern, _part_bytes(data))
         if not stretches:
             return None, data
-        frame = self._together(lambda stretch: self._part(events_of(stretch, known)), stretches)
+        frame = self._together(lambda stretch: self._part(events_of(stretch, pattern)), stretches)
         self._pattern_failures += frame is None
         return frame, rest
 
@@ -237,14 +237,14 @@ class _Reading:
         except pl.exceptions.PolarsError:
             return None
         for read, name, what in (("ts_ns", "ts", "time"), ("dur_ns", "dur", "duration")):
-            unread = sum(part.given[name] - part.frame[read].count() for part in parts)
+            unread = sum(part.text_counts[name] - part.frame[read].count() for part in parts)
             self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
         return pl.concat(part.frame for part in parts)
 
     def _part(self, events: Events) -> _Part:
         texts = self._as_text(events)
-        given = {name: texts.count(name) if name in texts.names() else 0 for name in ("ts", "dur")}
-        return _Part(event_frame(texts, self.args, self._absent), given)
+        text_counts = {name: texts.count(name) if name in texts.names() else 0 for name in ("ts", "dur")}
+        return _Part(event_frame(texts, self.args, self._absent), text_counts)
 
     def _as_text(self, events: Events) -> Texts:
         """Fields and arguments (`args.<key>`) as text, columns absent where no event has them."""
@@ -309,7 +309,7 @@ class _Part:
     """Events, and how many of them had a text for `ts` and `dur`."""
 
     frame: pl.DataFrame
-    given: dict[str, int]
+    text_counts: dict[str, int]
 
 
 def _part_bytes(data: bytes) -> int:

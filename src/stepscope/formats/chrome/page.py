@@ -71,8 +71,8 @@ class Page:
     def scalar(self, begin: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         """Whether bare values are numbers, true, false or null; anything else at an end (bracket, comma, the N of NaN) means
         another shape of object."""
-        known: npt.NDArray[np.bool_] = _FIRST_OF_SCALAR[self.codes[begin]] & _LAST_OF_SCALAR[self.codes[end - 1]]
-        return (end > begin) & known
+        plausible: npt.NDArray[np.bool_] = _FIRST_OF_SCALAR[self.codes[begin]] & _LAST_OF_SCALAR[self.codes[end - 1]]
+        return (end > begin) & plausible
 
     def in_brackets(self, begin: Ints, end: Ints) -> npt.NDArray[np.bool_]:
         inside: npt.NDArray[np.bool_] = (self.codes[begin] == _OPENING) & (self.codes[end - 1] == _CLOSING)

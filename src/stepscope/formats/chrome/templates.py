@@ -69,7 +69,7 @@ class Template:
         return _split(line)
 
     def narrow(self, page: Page, rows: Ints) -> Template:
-        """The template with the values that all events of a sample of the rows share made part of it; itself when few fit."""
+        """The template with values that all events of a sample share as part of it; the template itself when few fit."""
         if self.shared or len(rows) < _SAMPLE // 2:
             return self
         found, places = self.find(page, rows[:: max(1, len(rows) // _SAMPLE)])

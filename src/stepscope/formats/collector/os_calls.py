@@ -30,14 +30,14 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
     calls = text.to_frame().select(pl.col("line").str.extract_groups(_LINE)).unnest("line").drop_nulls(["start", "name"])
     milliseconds = pl.col("start", "length").cast(pl.Float64) * 1e6
     calls = calls.with_columns(milliseconds.round().cast(pl.Int64), pl.col("tid").cast(pl.Int64, strict=False))
-    known = _anchors(anchors)
-    seen = calls.filter(pl.col("name") == ANCHOR_CALL)["start"].sort().tail(known.height)
-    if not known.height or len(seen) < known.height:
+    anchor_times = _anchors(anchors)
+    anchor_calls = calls.filter(pl.col("name") == ANCHOR_CALL)["start"].sort().tail(anchor_times.height)
+    if not anchor_times.height or len(anchor_calls) < anchor_times.height:
         return Tables().with_quality(
             lost(FILE, "calls without a clock", calls.height, "perf and the capture were not brought together")
         )
-    shift = int((known["at"] - seen).sort()[known.height // 2])
-    pid = int(known["pid"][0])
+    shift = int((anchor_times["at"] - anchor_calls).sort()[anchor_times.height // 2])
+    pid = int(anchor_times["pid"][0])
     begin = calls["start"] + shift
     rows = calls.select(
         pl.lit(pid, pl.Int64).alias("pid"),
@@ -51,7 +51,7 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
 
 
 def _anchors(path: Path) -> pl.DataFrame:
-    """When the calls were made that only the collector makes: pid, at."""
+    """Process and time of the calls that only the collector makes: pid, at."""
     lines = read_lines(path, ("pid", "before", "after"))
     whole = lines.select(pl.all().cast(pl.Int64, strict=False)).drop_nulls()
     return whole.select("pid", ((pl.col("before") + pl.col("after")) // 2).alias("at"))

@@ -113,8 +113,8 @@ def _frame(kind: RecordKind, columns: dict[str, pl.Series], height: int) -> pl.D
         for name, dtype in kind.schema.items()
         if name not in columns
     }
-    given = {**columns, **absent}
-    return pl.DataFrame([given[name].alias(name) for name in kind.schema])
+    all_columns = {**columns, **absent}
+    return pl.DataFrame([all_columns[name].alias(name) for name in kind.schema])
 
 
 def _layout(kind: RecordKind, data: tlv.Bytes, outer: tlv.Outer) -> Layout:

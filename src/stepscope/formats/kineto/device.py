@@ -83,8 +83,8 @@ def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
         external_id=pl.lit(None, pl.Int64) if _repeats_correlation(rows) else pl.col("external_id"),
     )
     # The first operator of an id is the collective itself; its helpers come later.
-    known = described.drop_nulls("external_id").unique("external_id", keep="first", maintain_order=True)
-    beside = rows.select("external_id").join(known, on="external_id", how="left", maintain_order="left")
+    collective_ops = described.drop_nulls("external_id").unique("external_id", keep="first", maintain_order=True)
+    beside = rows.select("external_id").join(collective_ops, on="external_id", how="left", maintain_order="left")
     rows = rows.with_columns(pl.coalesce(rows[name], beside[name]).alias(name) for name in COLLECTIVE_COLUMNS)
     return rows.sort("device", "start_ns", maintain_order=True)
 
@@ -111,7 +111,7 @@ def collectives(rows: pl.DataFrame) -> pl.DataFrame:
 def _collective_of(name: pl.Expr) -> pl.Expr:
     """Kind of collective from a kernel name such as ncclKernel_AllReduce_RING_LL_Sum_float."""
     plain = name.str.to_lowercase().str.replace_all("_", "", literal=True)
-    known = pl.lit(None, pl.String)
+    collective = pl.lit(None, pl.String)
     for word, kind in reversed(_COLLECTIVE_WORDS):
-        known = pl.when(plain.str.contains(word, literal=True)).then(pl.lit(kind)).otherwise(known)
-    return known
+        collective = pl.when(plain.str.contains(word, literal=True)).then(pl.lit(kind)).otherwise(collective)
+    return collective

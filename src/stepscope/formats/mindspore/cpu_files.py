@@ -133,9 +133,9 @@ def _by_name(rows: pl.DataFrame, launches: pl.DataFrame) -> pl.Series:
     """The n-th kernel of a name belongs to the n-th launch of that name, where there are as many of both."""
     nth, many = pl.int_range(pl.len()).over("name").alias("nth"), pl.len().over("name").alias("many")
     named = launches.with_row_index("row").with_columns(name=pl.col("text").str.strip_prefix(_GRAPH_LAUNCH))
-    known = named.filter(pl.col("name") != pl.col("text")).select(pl.col("row").cast(pl.Int64), "name", nth, many)
+    graph_launches = named.filter(pl.col("name") != pl.col("text")).select(pl.col("row").cast(pl.Int64), "name", nth, many)
     keys = ["name", "nth", "many"]
-    found: pl.Series = rows.select("name", nth, many).join(known, on=keys, how="left", maintain_order="left")["row"]
+    found: pl.Series = rows.select("name", nth, many).join(graph_launches, on=keys, how="left", maintain_order="left")["row"]
     return found
 
 

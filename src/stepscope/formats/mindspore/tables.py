@@ -27,7 +27,7 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
         framework: FRAMEWORK/ of the capture.
         prof: its PROF folder, if it has one; the clock of the records is there.
         info: profiler_info of the capture.
-        window: start and end of the recording where they are known. The allocator's curve reaches further back.
+        window: start and end of the recording where they are numbered. The allocator's curve reaches further back.
     """
     capture = framework.parent
     clock = read_clock(capture, prof, info)
@@ -55,8 +55,8 @@ def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFram
     nth = pl.int_range(pl.len()).over("text").alias("nth")
     keys = ["text", "nth"]
     named = host.ops.select(text=pl.col("name").cast(pl.String).str.extract(r"([^:]*)$")).with_columns(nth)
-    known = recorded.rename({"name": "text"}).with_columns(nth)
-    found = named.join(known, on=keys, how="left", maintain_order="left")
+    numbered = recorded.rename({"name": "text"}).with_columns(nth)
+    found = named.join(numbered, on=keys, how="left", maintain_order="left")
     matched = found["shapes"].count()
     note(quality, "mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name")
     texts = [found[name].cast(TEXT) for name in ("shapes", "dtypes")]
@@ -78,8 +78,8 @@ def _within(tables: Tables, window: tuple[int | None, int | None], quality: list
 def _pid(capture: Path, info: Mapping[str, Any]) -> int | None:
     """The process, by our own note or by the folder's name; the records hold thread numbers only."""
     collector = info.get("collector")
-    noted = collector.get("pid") if isinstance(collector, Mapping) else None
-    if isinstance(noted, int):
-        return noted
+    recorded_pid = collector.get("pid") if isinstance(collector, Mapping) else None
+    if isinstance(recorded_pid, int):
+        return recorded_pid
     named = _FOLDER.fullmatch(capture.name)
     return int(named[1]) if named else None

@@ -31,12 +31,14 @@ def ran(task_id, start, end, *, context_id=None, device_type="AI_CORE") -> dict:
 
 def host(tasks: list[dict], *op_names: str, core: str | None = None) -> SimpleNamespace:
     texts = dict.fromkeys((*TEXTS, *LISTS, "host_type", "kernel_name", "copy_direction", "grid", "block"), pl.String)
-    told = [dict.fromkeys((*TEXTS, *LISTS, "block_num", "mix_block_num")) | {"op_name": name, "core": core} for name in op_names]
+    descriptions = [
+        dict.fromkeys((*TEXTS, *LISTS, "block_num", "mix_block_num")) | {"op_name": name, "core": core} for name in op_names
+    ]
     numbers = {"device": pl.Int32, **dict.fromkeys(("stream", "task_id", "batch_id", "context_id", "stamp_ns"), pl.Int64)}
     numbers |= dict.fromkeys(("model_id", "connection_id", "description", "bytes", "block_num", "mix_block_num"), pl.Int64)
     schema = numbers | {name: texts[name] for name in ("host_type", "kernel_name", "copy_direction", "grid", "block")}
     described = dict.fromkeys((*TEXTS, *LISTS), pl.String) | dict.fromkeys(("block_num", "mix_block_num"), pl.Int64)
-    return SimpleNamespace(tasks=pl.DataFrame(tasks, schema=schema), descriptions=pl.DataFrame(told, schema=described))
+    return SimpleNamespace(tasks=pl.DataFrame(tasks, schema=schema), descriptions=pl.DataFrame(descriptions, schema=described))
 
 
 def device(*runs: dict, number: int = 0) -> SimpleNamespace:

@@ -94,10 +94,12 @@ def test_external_ids_that_only_repeat_the_correlation_name_no_operator(tmp_path
 
 
 def test_collectives_described_on_the_kernel_on_the_operator_or_only_by_name(tmp_path):
-    said = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float", "Group size": 8}
+    collective = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float", "Group size": 8}
     events = [
-        event("cpu_op", "record_param_comms", 1, 1, args={"External id": 3, **said, "dtype": "BFloat16", "Process Group ID": 1}),
-        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 5, 1, 2, 20, **said, **{"Process Group Name": "0"}),
+        event(
+            "cpu_op", "record_param_comms", 1, 1, args={"External id": 3, **collective, "dtype": "BFloat16", "Process Group ID": 1}
+        ),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 5, 1, 2, 20, **collective, **{"Process Group Name": "0"}),
         kernel("ncclKernel_AllReduce_TREE_LL128_Sum_bf16(x)", 20, 5, 2, 3, 20),
         kernel("ncclKernel_ReduceScatter_RING_SIMPLE(x)", 30, 5, 3, 9, 20),
         kernel("gemm", 5, 5, 4, 9),
@@ -159,10 +161,10 @@ def test_steps_are_steps_and_operators(tmp_path):
 
 
 def test_memory_events(tmp_path):
-    said = {"Total Reserved": 4096, "Total Allocated": 1024, "Bytes": 512, "Addr": 140000, "Device Id": 0, "Device Type": 1}
-    on_host = {**said, "Bytes": -512, "Device Id": -1, "Device Type": 0}
+    memory = {"Total Reserved": 4096, "Total Allocated": 1024, "Bytes": 512, "Addr": 140000, "Device Id": 0, "Device Type": 1}
+    on_host = {**memory, "Bytes": -512, "Device Id": -1, "Device Type": 0}
     events = [
-        {**event("cpu_instant_event", "[memory]", 5.5, args=said), "ph": "i", "s": "t"},
+        {**event("cpu_instant_event", "[memory]", 5.5, args=memory), "ph": "i", "s": "t"},
         {**event("cpu_instant_event", "[memory]", 6.5, args=on_host), "ph": "i", "s": "t"},
     ]
     memory = kineto.read(written(tmp_path, events)).check().memory_events

@@ -112,8 +112,8 @@ def _tasks_of(tasks: pl.DataFrame, stream: Column, task: Column, batch: Column, 
     """Row of the task that was running when a record was closed; -1 when none was running."""
     if not tasks.height:
         return np.full(len(stream), -1)
-    known = [tasks[name].to_numpy() for name in ("stream", "task_id", "batch_id")]
-    task_key = _keys(known[0], known[1], known[2], tasks["context_id"].fill_null(-1).to_numpy())
+    ids = [tasks[name].to_numpy() for name in ("stream", "task_id", "batch_id")]
+    task_key = _keys(ids[0], ids[1], ids[2], tasks["context_id"].fill_null(-1).to_numpy())
     key = _keys(stream, task, batch, context)
     begin, finish = tasks["start_ticks"].to_numpy(), tasks["end_ticks"].to_numpy()
     order = np.argsort(task_key, kind="stable")  # tasks lie in the order of start

@@ -75,11 +75,11 @@ def _ranges(context: CallRecords) -> tuple[list[tuple[int, int, int]], int]:
 
 def small_task_columns(small: SmallTasks, number: Ints, words: Dictionaries) -> pl.DataFrame:
     """Columns from the records of small tasks; all null where there is none."""
-    known = (number >= 0) & (number < small.unknown)
-    rows = small.infos[number[known]]
+    has_info = (number >= 0) & (number < small.unknown)
+    rows = small.infos[number[has_info]]
     described = pl.DataFrame(
         {
-            "at": np.flatnonzero(known),
+            "at": np.flatnonzero(has_info),
             "task_type": words.hashes.text(rows["task_name"]),
             "tag": words.hashes.text(rows["tag"]),
             **_group(rows["group"], words),

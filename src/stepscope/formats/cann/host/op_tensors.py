@@ -67,14 +67,14 @@ def _words(tensor: list[int]) -> _Text:
 
 def _join_repeated(of_owner: Ints, lists: Ints, texts: list[list[_Text]], chosen: Ints, owners: Ints) -> None:
     """More than five tensors lie in several records."""
-    known: dict[tuple[int, ...], int] = {}
+    list_numbers: dict[tuple[int, ...], int] = {}
     begins, ends = np.searchsorted(of_owner, owners).tolist(), np.searchsorted(of_owner, owners, "right").tolist()
     for owner, begin, end in zip(owners.tolist(), begins, ends, strict=True):
         parts = tuple(lists[begin:end].tolist())
-        if parts not in known:
-            known[parts] = len(texts)
+        if parts not in list_numbers:
+            list_numbers[parts] = len(texts)
             texts.append([text for part in parts for text in texts[part]])
-        chosen[owner] = known[parts]
+        chosen[owner] = list_numbers[parts]
 
 
 def _texts(tensors: list[_Text]) -> tuple[str | None, ...]:

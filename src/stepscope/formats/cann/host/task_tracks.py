@@ -172,16 +172,16 @@ def captured_models(host: Part | None, tracks: Tracks) -> tuple[Ints, tuple[pl.D
     model = np.full(len(tracks), -1, np.int64)
     records = read_records(host, CAPTURE_STREAM_INFO)
     rows = records.rows[np.argsort(records.rows["stamp"], kind="stable")]
-    seen: dict[tuple[int, int], int] = {}
+    batches: dict[tuple[int, int], int] = {}
     ranges: dict[tuple[int, int, int], list[int]] = {}
-    known: set[tuple[int, ...]] = set()
+    handled: set[tuple[int, ...]] = set()
     for row in rows[["device", "model_stream", "stream", "model", "status", "stamp"]].tolist():
         device, stream, _, number, status, stamp = row
-        if row in known:
+        if row in handled:
             continue
-        known.add(row)
-        batch = seen.get((device, stream), 0)
-        seen[device, stream] = batch + 1
+        handled.add(row)
+        batch = batches.get((device, stream), 0)
+        batches[device, stream] = batch + 1
         span = ranges.setdefault((device, stream, batch), [0, (1 << 64) - 1, number])
         span[status != 0], span[2] = stamp, number
     for (device, stream, batch), (begin, end, number) in ranges.items():

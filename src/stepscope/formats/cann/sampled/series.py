@@ -107,6 +107,6 @@ def number(text: str) -> float | None:
 
 def numbers(texts: Iterable[str]) -> list[float] | None:
     """All of the numbers, or None when one of the texts is not a number."""
-    found = [number(text) for text in texts]
-    known = [value for value in found if value is not None]
-    return known if len(known) == len(found) else None
+    parsed = [number(text) for text in texts]
+    values = [value for value in parsed if value is not None]
+    return values if len(values) == len(parsed) else None

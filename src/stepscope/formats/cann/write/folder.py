@@ -132,11 +132,11 @@ class ProfWriter:
     def acl_type(self, name: str, group: str = "ACL_NN") -> int:
         """Type number of a call of the acl level, such as `aclnnAdd`; new names enter the type dictionary."""
         with self._lock:
-            known = self._acl.get(name)
-            if known is None:
-                known = self._acl[name] = ACL_GROUPS[group] << 16 | len(self._acl)
-                self._text("type_info_dic", f"{ACL}_{known}:{name}\n")
-            return known
+            number = self._acl.get(name)
+            if number is None:
+                number = self._acl[name] = ACL_GROUPS[group] << 16 | len(self._acl)
+                self._text("type_info_dic", f"{ACL}_{number}:{name}\n")
+            return number
 
     def close(self, end_ns: int | None = None) -> None:
         """Close all files and write `end_info`; the end is now unless it is given. A second call does nothing."""

@@ -153,7 +153,7 @@ L2_SETTINGS = {"l2CacheTaskProfilingEvents": "0xF6,0xFB,0xFC,0xBF,0x90,0x91,0x9C
 def test_l2_cache_rates_of_tasks(tmp_path):
     rows = [{"stream": 4, "task": 9, "events": [0, 60, 40, 0, 20, 10, 25, 0]}, {"stream": 4, "task": 10, "events": [1] + [0] * 7}]
     tables = sampled(tmp_path, {"l2_cache.data": records(layouts.L2_CACHE, *rows)}, settings=L2_SETTINGS)
-    # 25 victims of 60 + 40 requests; hits are not told on this chip; no requests, no rate.
+    # 25 victims of 60 + 40 requests; hits are unknown on this chip; no requests, no rate.
     assert tables.cache_rates.rows() == [("l2", 0, 4, 9, None, None, 0.25), ("l2", 0, 4, 10, None, None, 0.0)]
 
 

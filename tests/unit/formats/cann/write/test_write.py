@@ -37,17 +37,17 @@ def is_host(layout: Layout) -> bool:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout.file} {layout.size}")
 @pytest.mark.parametrize("slice_bytes", [1 << 20, 1000])
 def test_any_records_come_back_byte_for_byte(tmp_path: Path, layout: Layout, slice_bytes: int):
-    made = np.random.default_rng(3).integers(0, 256, 25 * layout.size, np.uint8).view(layout.dtype)
+    records = np.random.default_rng(3).integers(0, 256, 25 * layout.size, np.uint8).view(layout.dtype)
     if layout.magic is not None:
-        made["magic"] = layout.magic
+        records["magic"] = layout.magic
     device = None if is_host(layout) else 0
     with ProfWriter(tmp_path, SESSION, slice_bytes=slice_bytes) as writer:
-        for part in (made[:3], made[3:3], made[3:20], made[20:]):
+        for part in (records[:3], records[3:3], records[3:20], records[20:]):
             writer.append(layout, part, device=device)
     prof = open_prof(writer.path)
     part = prof.host if device is None else prof.devices[0]
     found = read_records(part, layout)
-    assert found.rows.tobytes() == made.tobytes()
+    assert found.rows.tobytes() == records.tobytes()
     assert found.lost == ()
     assert writer.written == {layout.file: 25}
     assert all(path.stat().st_size <= max(slice_bytes, layout.size) for paths in part.kinds().values() for path in paths)
@@ -250,8 +250,8 @@ def test_running_numbers_of_stars_go_round(tmp_path: Path):
 
 
 def test_gaps_between_fields_move_with_their_record():
-    made = np.arange(3 * 64, dtype=np.uint8).view(layouts.STARS.dtype)
-    assert reorder(made, np.array([2, 0])).tobytes() == made.tobytes()[128:] + made.tobytes()[:64]
+    records = np.arange(3 * 64, dtype=np.uint8).view(layouts.STARS.dtype)
+    assert reorder(records, np.array([2, 0])).tobytes() == records.tobytes()[128:] + records.tobytes()[:64]
 
 
 def test_a_session_of_now_has_a_folder_of_its_own():
@@ -297,14 +297,14 @@ def test_host_records_come_back_joined(tmp_path: Path):
 def test_the_newer_records_of_tasks_say_the_same(tmp_path: Path):
     folder = write(tmp_path / "old")
     data = write(tmp_path / "new") / "host" / "data"
-    told = cann.read(folder)
+    expected = cann.read(folder)
     old = read_records(open_prof(data.parents[1]).host, TASK_TRACK).rows
     new = rows(layouts.TASK_TRACK_V2, **{name: old[name] for name in TASK_TRACK.dtype.names or ()})
     for path in data.glob("*.compact.task_track.*"):
         path.unlink()
     (data / "aging.compact.task_track_v2.slice_0").write_bytes(new.tobytes())
     found = cann.read(data.parents[1])
-    assert told.kernels.height
+    assert expected.kernels.height
     for name in ("kernels", "collectives", "transfers", "api_calls", "kernel_metrics"):
-        assert found[name].equals(told[name]), name
-    assert found.quality.equals(told.quality)
+        assert found[name].equals(expected[name]), name
+    assert found.quality.equals(expected.quality)
