@@ -77,7 +77,7 @@ def take(name: str, folder: Path) -> dict[str, Sections]:
 
 
 def table_text(frame: pl.DataFrame) -> str:
-    """Row count, columns that say one thing, the first rows, and a checksum per column of all rows; columns of nulls are left out."""
+    """Row count, constant columns, the first rows, and a checksum per column of all rows; columns of nulls are left out."""
     columns = {name: [_cell(value) for value in frame[name].to_list()] for name in frame.columns}
     same = {name: cells[0] for name, cells in columns.items() if len(set(cells)) == 1}
     shown = [name for name in columns if name not in same]
