@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import hypothesis
 import pytest
 from profiler_doubles import NotingTier
+from shared_data import GOLDEN, PLACES, SEEDS
 
 # How long an example takes is no finding on a shared machine.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+
+class WithoutData(pytest.Directory):
+    """A folder of tests whose data are absent."""
+
+    def collect(self) -> NoReturn:
+        (place,) = (place for place in PLACES if place.name == self.path.name)
+        raise self.CollectError(f"with CI set these tests must run, but there are {place.absence}")
 
 
-def golden_root() -> Path | None:
-    for candidate in (os.environ.get("STEPSCOPE_GOLDEN"), REPOSITORY.parent / "shared" / "golden"):
-        if candidate and Path(candidate).is_dir():
-            return Path(candidate)
-    return None
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
+    """Where everything is to be tested, absent data is an error; skipped tests would look like passed ones."""
+    absent = {Path(__file__).parent / place.name for place in PLACES if place.find() is None}
+    return WithoutData.from_parent(parent, path=path) if path in absent and os.environ.get("CI") else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    counts = {place: sum(place.absence in reason for reason in reasons) for place in PLACES}
+    parts = [f"{count} need {place.holds} ({place.variable})" for place, count in counts.items() if count]
+    if parts:
+        line = f"{sum(counts.values())} tests were skipped: {', '.join(parts)}; CONTRIBUTING.md says how to get them"
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    root = golden_root()
-    if root is None:
-        pytest.skip("no real captures here: set STEPSCOPE_GOLDEN to the folder that holds them")
-    return root
+    return GOLDEN.folder()
+
+
+@pytest.fixture(scope="session")
+def seeds() -> Path:
+    return SEEDS.folder()
 
 
 @pytest.fixture

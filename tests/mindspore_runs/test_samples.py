@@ -10,7 +10,7 @@ from training import captures, counted, examples, results, run
 
 import stepscope
 
-pytestmark = pytest.mark.slow  # each sample is a training process and an analysis
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("seeds")]  # each sample is a training process and an analysis
 
 MODES = ("graph", "pynative")
 FILES = {"trace_view.json", "kernel_details.csv", "step_trace_time.csv", "dataset.csv", "op_statistic.csv", "analyse.done"}

@@ -8,13 +8,13 @@ import sqlite3
 import polars as pl
 import pytest
 from npu_process import reason_without_device
-from samples import COLLECTION, TEXT_FILES, block, blocks, captures, fields, output, results, seeds_folder, start, write
+from samples import COLLECTION, TEXT_FILES, block, blocks, captures, fields, output, results, start, write
 
 import stepscope
 from stepscope.collect.tiers.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
-pytestmark = pytest.mark.slow  # the samples are training processes and analyses
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("seeds")]  # the samples are training processes and analyses
 
 NATIVE = load_observer()
 LAYERS = 2  # of the small network
@@ -65,7 +65,6 @@ def settings_of_the_environment():
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """The folder where all samples ran, each in its own, and the output of the one that prints."""
-    seeds_folder()
     reason = reason_without_device()
     if reason:
         pytest.skip(f"no simulated NPU: {reason}")

@@ -6,13 +6,13 @@ import json
 import shlex
 
 import pytest
-from samples import COLLECTION, TEXT_FILES, block, blocks, captures, results, run, seeds_folder
+from samples import COLLECTION, TEXT_FILES, block, blocks, captures, results, run
 
 import stepscope
 from stepscope.control.config import TEMPLATE
 
 pytest.importorskip("torch", reason="the samples need torch")
-pytestmark = pytest.mark.slow  # each sample is a training process
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("seeds")]  # each sample is a training process
 
 # What a user does in another window: edit the file; the job goes on when its watcher has seen that.
 EDIT = """
@@ -35,8 +35,7 @@ def train_one_step():
 
 
 @pytest.fixture(autouse=True)
-def _documents(monkeypatch):
-    seeds_folder()
+def _polls_often(monkeypatch):
     monkeypatch.setenv("STEPSCOPE_POLL_SECONDS", "0.05")
 
 

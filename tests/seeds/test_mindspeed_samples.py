@@ -6,12 +6,12 @@ import json
 import re
 
 import pytest
-from samples import block, run, seeds_folder
+from samples import block, run
 
 import stepscope
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
-pytestmark = pytest.mark.slow  # training processes and their analyses
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("seeds")]  # training processes and their analyses
 
 DOCUMENT = "003"
 # The sample's `while train:` asks this object; what it leaves open happens there.
@@ -57,7 +57,6 @@ DYNAMIC = {"enable": True, "profile_type": "dynamic", "ranks": -1, "dynamic_para
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """The folder and the output of a process that runs the sample with a static configuration, then with a dynamic one."""
-    seeds_folder()
     folder = tmp_path_factory.mktemp("mindspeed")
     (folder / "watched").mkdir()
     (folder / "tools.json").write_text(json.dumps({"profile": {**MAIN, "static_param": STATIC}}))
@@ -72,7 +71,6 @@ def keys(*holding):
 
 
 def test_the_document_has_the_keys_that_are_set_here():
-    seeds_folder()
     assert keys("--enable") == list(MAIN)
     assert keys("--level") == list(STATIC)
     assert keys("--config_path") == list(DYNAMIC["dynamic_param"])

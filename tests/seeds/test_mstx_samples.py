@@ -8,12 +8,12 @@ import textwrap
 import polars as pl
 import pytest
 from npu_process import reason_without_device
-from samples import block, blocks, run, seeds_folder
+from samples import block, blocks, run
 
 import stepscope
 
 torch = pytest.importorskip("torch", reason="the samples need torch")
-pytestmark = pytest.mark.slow  # a training process and an analysis
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("seeds")]  # a training process and an analysis
 
 DOCUMENT, PROFILERS = "000", "001"
 # What the document leaves open: its training step, and what that is given.
@@ -62,7 +62,6 @@ json.dump(numbers, open("streams.json", "w"))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    seeds_folder()
     folder = tmp_path_factory.mktemp("marks")
     importing, profiling = blocks(DOCUMENT, "import mstx_torch_plugin")
     assert "torch_npu.profiler" not in importing

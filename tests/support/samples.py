@@ -9,24 +9,16 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
+from shared_data import SEEDS
 
 COLLECTION = "001"  # the document of the collection samples
 TEXT_FILES = {"analyse.done", "trace_view.json", "operator_details.csv", "ascend_pytorch_profiler.db"}
 _BLOCK = re.compile(r"^(?P<indent>[ \t]*)```[a-z]*\n(?P<code>.*?)^[ \t]*```", re.MULTILINE | re.DOTALL)
 
 
-def seeds_folder() -> Path:
-    """The folder of documents; without it the tests of samples are skipped."""
-    for candidate in (os.environ.get("STEPSCOPE_SEEDS"), Path(__file__).resolve().parents[3] / "shared" / "seeds"):
-        if candidate and Path(candidate).is_dir():
-            return Path(candidate)
-    pytest.skip("the documents with the samples are not here: set STEPSCOPE_SEEDS to their folder")
-
-
 def blocks(document: str, *holding: str) -> list[str]:
     """Code blocks of a document (by the start of its file name) that hold all the given texts."""
-    (path,) = seeds_folder().glob(f"{document}_*.txt")
+    (path,) = SEEDS.folder().glob(f"{document}_*.txt")
     found = [textwrap.dedent(match["code"]) for match in _BLOCK.finditer(path.read_text(encoding="utf-8"))]
     return [code for code in found if all(text in code for text in holding)]
 
@@ -38,7 +30,7 @@ def block(document: str, *holding: str) -> str:
 
 def fields(document: str, table: str) -> list[str]:
     """First column of a table of a document, by the words in its title."""
-    (path,) = seeds_folder().glob(f"{document}_*.txt")
+    (path,) = SEEDS.folder().glob(f"{document}_*.txt")
     _, _, after = path.read_text(encoding="utf-8").partition(f"**  {table}<")
     rows = [line for line in after.split("**")[0].splitlines() if line.startswith("|")]
     return [row.split("|")[1].strip() for row in rows[2:]]

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from shared_data import SEEDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _OPENS = re.compile(r"(?:if|for|while|with|else|try)\b.*:$")
@@ -126,17 +127,7 @@ def read_data():
 
 def examples() -> list[str]:
     """The examples in the document of MindSpore's profiler, indented again: the document lost that."""
-    folder = next(
-        (
-            Path(place)
-            for place in (os.environ.get("STEPSCOPE_SEEDS"), REPOSITORY.parent / "shared" / "seeds")
-            if place and Path(place).is_dir()
-        ),
-        None,
-    )
-    if folder is None:
-        pytest.skip("the documents with the samples are not here: set STEPSCOPE_SEEDS to their folder")
-    (path,) = folder.glob("004_*.txt")
+    (path,) = SEEDS.folder().glob("004_*.txt")
     found: list[list[str]] = []
     inside = False
     for line in path.read_text(encoding="utf-8").splitlines():
