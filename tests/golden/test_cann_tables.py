@@ -183,7 +183,7 @@ def test_analysing_a_prof_folder_leaves_the_vendors_files_alone(golden, tmp_path
     assert "read from  raw PROF" in capsys.readouterr().out
 
 
-def test_raw_and_the_vendors_files_give_the_same_when_asked(case, raw, tmp_path):
+def test_raw_records_and_the_vendors_files_give_the_same(case, raw, tmp_path):
     """The same folder through `open_capture`: raw by default, the vendor's files with `source="parsed"`."""
     source = next(case.glob("PROF_*"))
     prof = tmp_path / source.name
@@ -199,7 +199,7 @@ def test_raw_and_the_vendors_files_give_the_same_when_asked(case, raw, tmp_path)
     assert by_files.facts.source == "PROF"
 
 
-def test_launches_of_two_folders_are_told_apart(golden, tmp_path):
+def test_launches_of_two_folders_get_different_numbers(golden, tmp_path):
     """Each PROF folder of a capture numbers its launches from one; a task must not find a call of the other."""
     (tmp_path / "profiler_info_0.json").write_text("{}")
     for name in A2[1:]:

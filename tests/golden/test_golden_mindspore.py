@@ -13,7 +13,7 @@ from stepscope.analyser import export
 from stepscope.capture import open_all, open_capture
 from stepscope.export.text_files import write_text
 from stepscope.formats.mindspore import ranges
-from stepscope.formats.mindspore.clock import read_clock
+from stepscope.formats.mindspore.clock import read_tick_clock
 from stepscope.tables import Tables
 
 RANGES = ("oprange-graph", "oprange-pynative", "oprange-stack")
@@ -41,7 +41,7 @@ def load(capture: Path) -> Tables:
 def test_host_records_are_the_references_events(samples, name, events, arrows):
     capture = samples / name
     quality: list[pl.DataFrame] = []
-    found = ranges.read(capture / "FRAMEWORK", read_clock(capture, None, {}), version="2.10.0", pid=None, quality=quality)
+    found = ranges.read(capture / "FRAMEWORK", read_tick_clock(capture, None, {}), version="2.10.0", pid=None, quality=quality)
     tables = ranges.tables(found)
     ours = Counter(
         (text, tid, microseconds(start), microseconds(end - start), category)

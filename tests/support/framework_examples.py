@@ -138,7 +138,10 @@ def mark(category: int, time: int, tid: int, correlation: int = 0, name: str = "
 
 
 def vector() -> dict[str, pl.DataFrame]:
-    """The golden capture: the examples together, with the marks and the free that complete them (14)."""
+    """The golden capture: the examples together, with the marks and the free that complete them.
+
+    docs/formats/framework.md 14.
+    """
     rows: dict[str, Any] = {
         "op_range": EXAMPLES["op_range_full"][2],
         "op_mark": [

@@ -69,7 +69,7 @@ def test_no_capture_says_why(tmp_path, names, given, what, cause):
     assert cause is None or cause in (problem.value.cause or "")
 
 
-def test_a_link_is_followed_once_and_said(tmp_path):
+def test_a_link_is_followed_once_and_noted(tmp_path):
     real = folder(tmp_path / "real_ascend_pt", "FRAMEWORK/")
     (tmp_path / "link").symlink_to(real)
     (found,) = find(tmp_path / "link")

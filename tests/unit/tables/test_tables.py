@@ -84,7 +84,7 @@ def test_store_is_stale_when_a_source_changes(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])
-def test_a_damaged_store_is_no_store(tmp_path, damage):
+def test_a_damaged_store_is_not_opened(tmp_path, damage):
     write_store(tmp_path / "s", Tables({"gc_pauses": pauses(1)}), [])
     file = tmp_path / "s" / ("manifest.json" if damage == "manifest" else "gc_pauses.arrow")
     if damage == "gone":

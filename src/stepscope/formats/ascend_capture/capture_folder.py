@@ -118,9 +118,9 @@ def _read(files: CaptureFiles, options: Options) -> Tables:
     if files.framework and mindspore.is_mindspore(files.framework):
         facts = facts.replace(framework="mindspore", device_kind=facts.device_kind or ("npu" if files.profs else "cpu"))
     if options.source in RECORDS:
-        from stepscope.formats.ascend_capture.records import read_records
+        from stepscope.formats.ascend_capture.records import read_capture_records
 
-        return read_records(files, facts, options).with_quality(lost_info)
+        return read_capture_records(files, facts, options).with_quality(lost_info)
     options.progress(f"reading {files.output}")
     return _read_output(files, facts, options.source).with_quality(lost_info)
 

@@ -122,9 +122,9 @@ def _choose(files: CaptureFiles, source: str) -> str:
 
 
 def _read(files: CaptureFiles, options: Options) -> Tables:
-    from stepscope.formats.ascend_capture.records import read_records
+    from stepscope.formats.ascend_capture.records import read_capture_records
 
-    return read_records(files, Facts(), options)
+    return read_capture_records(files, Facts(), options)
 
 
 READER = Reader(

@@ -16,7 +16,7 @@ from stepscope.tables import Facts, Tables
 from stepscope.tables.union import union
 
 
-def read_records(files: CaptureFiles, facts: Facts, options: Options) -> Tables:
+def read_capture_records(files: CaptureFiles, facts: Facts, options: Options) -> Tables:
     """FRAMEWORK and PROF side by side: the first is mostly Python's time, the second mostly the columnar engine's."""
     forms = {prof: prof_folder.form_to_read(prof, options.source) for prof in files.profs}
     device = "raw PROF" if "raw" in forms.values() else "PROF" if any(forms.values()) else ""

@@ -12,8 +12,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.formats.framework.clock import read_clock as read_device_clock
+from stepscope.formats.framework.clock import FrameworkClock, read_clock
 from stepscope.tables import ALL_TABLES, lost
 
 CLOCK_FILE = "clock.json"
@@ -36,7 +35,7 @@ class TickClock:
         return pl.Series(ticks.name, passed_ns + np.int64(self.epoch_ns))
 
 
-def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> TickClock:
+def read_tick_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> TickClock:
     """From our own collector's anchors, else from the device's session; without either, ticks stay as they are.
 
     Anchors are `{"freq_mhz": …, "begin": {"syscnt": …, "unix_ns": …}}`: in profiler_info as `clock`, or in clock.json.
@@ -46,7 +45,7 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Tic
         if clock is not None:
             return clock
     if prof is not None:
-        found = read_device_clock(capture, prof, {"start_info": {"syscnt_enable": True}})
+        found = read_clock(capture, prof, {"start_info": {"syscnt_enable": True}})
         return TickClock(found.mhz, found.tick_zero, found.monotonic_zero_ns + found.epoch_offset_ns, found.quality)
     note = "neither anchors of a collector nor a PROF folder: 100 MHz since 1970 assumed, only differences mean something"
     return TickClock(100.0, quality=lost(capture.name, "clock unknown", 1, note))

@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.formats.collector import mark_lines
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, dispatch_shapes, ranges
-from stepscope.formats.mindspore.clock import read_clock, read_mark_clock
+from stepscope.formats.mindspore.clock import read_mark_clock, read_tick_clock
 from stepscope.formats.mindspore.losses import note
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 from stepscope.tables.union import union
@@ -30,7 +30,7 @@ def read(framework: Path, prof: Path | None, info: Mapping[str, Any], window: tu
         window: start and end of the recording where they are numbered. The allocator's curve reaches further back.
     """
     capture = framework.parent
-    clock = read_clock(capture, prof, info)
+    clock = read_tick_clock(capture, prof, info)
     quality = [clock.quality if ranges.files(framework) else ALL_TABLES["quality"].empty()]
     pid = _pid(capture, info)
     found = ranges.read(framework, clock, version=str(info.get("ms_version") or ""), pid=pid, quality=quality)

@@ -63,7 +63,7 @@ def test_a_killed_run_has_no_end(prof: Path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"x"', "\xff", "null"])
-def test_settings_that_are_no_settings_are_counted(prof: Path, text: str):
+def test_damaged_settings_are_counted(prof: Path, text: str):
     (prof / "host" / "info.json").write_text(text, "latin-1")
     opened = open_prof(prof)
     assert opened.host.info == {}

@@ -160,19 +160,19 @@ def test_nan_in_one_of_many_similar_events_is_counted_too(trace):
     assert quality["count"].sum() == 2
 
 
-def test_a_time_that_is_no_number_is_counted(trace):
+def test_a_time_that_is_not_a_number_is_counted(trace):
     found, quality = events_of(trace('[{"ts": "soon", "dur": "long", "l": []}, {"ts": 1, "dur": 1}]'))
     assert found["ts_ns"].to_list() == [None, 1000]
     assert set(quality["issue"].cast(pl.String)) == {"time not readable", "duration not readable"}
 
 
-def test_args_that_are_no_object_lose_only_themselves(trace):
+def test_args_that_are_not_an_object_lose_only_themselves(trace):
     found, _ = events_of(trace('[{"ts": 1, "args": "x"}, {"ts": 2, "args": {"v": 1}}, {"ts": 3, "args": null}]'), {"v": INT})
     assert found["ts_ns"].to_list() == [1000, 2000, 3000]
     assert found["args.v"].to_list() == [None, 1, None]
 
 
-def test_elements_that_are_no_events_are_skipped_and_counted(trace):
+def test_elements_that_are_not_events_are_skipped_and_counted(trace):
     found, quality = events_of(trace('[{"ts": 1}, 55, "x", [1], null, {"ts": 2}]'))
     assert found["ts_ns"].to_list() == [1000, 2000]
     assert quality.height > 0
@@ -198,7 +198,7 @@ def test_a_file_without_events_is_an_error_that_says_so(trace, content, what):
     assert caught.value.fix
 
 
-def test_an_empty_list_is_no_error(trace):
+def test_an_empty_list_is_not_an_error(trace):
     assert events_of(trace("[]"))[0].height == 0
 
 

@@ -61,7 +61,7 @@ def test_counter_beyond_two_to_the_53(tmp_path):
     assert epoch(clock, 2**60 + 1, 2**60 + 3) == [1_700_000_000_000_001_010, 1_700_000_000_000_001_030]
 
 
-def test_ticks_that_are_no_whole_nanoseconds_are_cut():
+def test_ticks_that_are_not_whole_nanoseconds_are_cut():
     clock = FrameworkClock(counts_ticks=True, mhz=24.0, tick_zero=2**60, monotonic_zero_ns=5)
     assert epoch(clock, 2**60, 2**60 + 1, 2**60 + 24, 2**60 + 25) == [5, 46, 1005, 1046]
 
@@ -103,7 +103,7 @@ def test_counter_start_is_taken_from_one_source(tmp_path):
     assert (clock.tick_zero, clock.monotonic_zero_ns) == (START["start_cnt"], START["start_monotonic"])
 
 
-def test_nothing_known_is_said(tmp_path):
+def test_an_unknown_clock_is_noted(tmp_path):
     clock = read_clock(tmp_path, None, {})
     assert clock == FrameworkClock()
     assert epoch(clock, 123) == [123]
@@ -120,7 +120,7 @@ def test_useless_frequency_gives_the_default(tmp_path, freq):
 @pytest.mark.parametrize(
     "info", [{"start_info": 5, "end_info": []}, {"config": {"common_config": "x"}}, {"start_info": {"syscnt_enable": True}}]
 )
-def test_values_of_the_wrong_type_are_not_said(tmp_path, info):
+def test_values_of_the_wrong_type_are_ignored(tmp_path, info):
     clock = read_clock(tmp_path, tmp_path / "absent", info)
     assert (clock.mhz, clock.tick_zero, clock.epoch_offset_ns) == (100.0, 0, 0)
     assert clock.quality.height

@@ -120,7 +120,7 @@ def test_sentinels_become_null_and_flops_a_number(tmp_path):
     ]
 
 
-def test_a_name_that_is_no_text_is_shown(tmp_path):
+def test_a_name_that_is_not_text_is_shown(tmp_path):
     fixed = struct.pack("<3q4QBB", 1, 2, -1, 1, 1, 1, 0, 0, 0)
     body = fixed + struct.pack("<HI", 2, 1) + b"\xff"
     (tmp_path / "torch.op_range").write_bytes(struct.pack("<HI", 1, len(body)) + body)

@@ -133,7 +133,7 @@ def test_links_are_not_followed(tmp_path):
     assert (rows.height, quality["issue"].to_list()) == (0, ["symbolic link not followed"])
 
 
-def test_nothing_there_is_no_loss(tmp_path):
+def test_a_missing_folder_is_not_a_loss(tmp_path):
     (tmp_path / "torch.op_range").write_bytes(b"")
     for folder in (tmp_path, tmp_path / "absent"):
         frames, quality = read_records(folder)

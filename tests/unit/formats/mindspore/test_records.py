@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, is_mindspore, ranges, settings
-from stepscope.formats.mindspore.clock import TickClock, read_clock
+from stepscope.formats.mindspore.clock import TickClock, read_tick_clock
 from stepscope.formats.mindspore.index_names import EVENTS, events_of
 from stepscope.formats.mindspore.records import MEMORY_USAGE, OLD_OP_RANGE, OP_RANGE, RECORD_SHAPES, encode
 from stepscope.tables import ALL_TABLES
@@ -48,7 +48,7 @@ def test_names(fields, shown, tmp_path):
     assert tables.ops.select("pid", "tid", "start_ns", "end_ns").row(0) == (7, 5, 1, 2)
 
 
-def test_python_calls_are_told_apart(tmp_path):
+def test_kinds_of_python_calls(tmp_path):
     names = ["a/b.py(12):run", "mindspore/nn/cell.py(1):nn.Cell.Dense.__call__", "<built-in method sum>"]
     tables, _ = read(tmp_path, *(record(number, 9, is_stack=True, name=name) for number, name in enumerate(names, 1)))
     assert tables.python_calls["kind"].to_list() == ["python", "module", "c"]
@@ -101,8 +101,8 @@ def test_ticks_are_rounded_to_the_nearest_nanosecond(tmp_path):
     # 2445 ticks are 1000 ns; one tick is 0.409 ns, four are 1.636
     assert clock.to_epoch_ns(pl.Series([1000, 3445, 1001, 1004, 999], dtype=pl.UInt64)).to_list() == [5000, 6000, 5000, 5002, 5000]
     info = {"clock": {"freq_mhz": 2.0, "begin": {"syscnt": 4, "unix_ns": 100}}}
-    assert read_clock(tmp_path, None, info) == TickClock(2.0, 4, 100)
-    assert read_clock(tmp_path, None, {"clock": {"freq_mhz": 0, "begin": {}}}).quality.height == 1
+    assert read_tick_clock(tmp_path, None, info) == TickClock(2.0, 4, 100)
+    assert read_tick_clock(tmp_path, None, {"clock": {"freq_mhz": 0, "begin": {}}}).quality.height == 1
 
 
 def test_cpu_kernels(tmp_path):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.write.folder import ProfWriter, reorder, rows
-from stepscope.formats.cann.write.task_ids import FlipFinder, Flips
+from stepscope.formats.cann.write.task_ids import FlipFinder, StreamFlips
 from stepscope.formats.cann.write.type_names import AICPU, FLIP_TASK
 
 MIX_AIC, MIX_AIV = 6, 7  # sub task types of MIX kernels (docs/formats/cann.md 4.1)
@@ -72,7 +72,7 @@ class DeviceWriter:
         self._append_numbered(layouts.STARS, records, "counter")
         self._flips(self._flip_finder.flips(stream, batch, start))
 
-    def _flips(self, flips: Flips) -> None:
+    def _flips(self, flips: StreamFlips) -> None:
         self.append(
             layouts.TS_TRACK,
             rows(

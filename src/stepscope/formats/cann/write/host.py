@@ -17,7 +17,7 @@ from stepscope.formats import NONE32
 from stepscope.formats.cann import layouts
 from stepscope.formats.cann.layouts import EVENT_END, HOST_MAGIC, Layout
 from stepscope.formats.cann.write.folder import ProfWriter, Texts, reorder, rows
-from stepscope.formats.cann.write.task_ids import Numbers, TaskIds
+from stepscope.formats.cann.write.task_ids import TaskIds, TaskNumbers
 from stepscope.formats.cann.write.type_names import COMMUNICATION, FLIP_TASK, MODEL, MSPROFTX, NODE, RUNTIME
 
 # Level and type in the head of each kind.
@@ -134,7 +134,7 @@ class HostWriter:
             ids=places, level=COMMUNICATION if communication else NODE,
         )  # fmt: skip
 
-    def tasks(self, *, device: int, stream: Any, tid: Any, at_ns: Any, task_type: Any, kernel: Texts = "") -> Numbers:
+    def tasks(self, *, device: int, stream: Any, tid: Any, at_ns: Any, task_type: Any, kernel: Texts = "") -> TaskNumbers:
         """Tasks queued on one device, in order of time; their numbers are assigned here, with a flip when they restart."""
         stream, stamp = np.atleast_1d(np.asarray(stream)), np.atleast_1d(self.ticks(at_ns))
         stream, stamp = np.broadcast_arrays(stream, stamp)

@@ -13,7 +13,7 @@ PERIOD = 65_535  # numbers 0 to 65 534; 0xFFFF marks the end of a stream
 
 
 @dataclass(frozen=True)
-class Flips:
+class StreamFlips:
     """Where streams restarted their numbers: between two tasks, which belong to different batches."""
 
     stream: npt.NDArray[np.int64]
@@ -31,10 +31,10 @@ class Flips:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class TaskNumbers:
     task: npt.NDArray[np.int64]
     batch: npt.NDArray[np.int64]
-    flips: Flips
+    flips: StreamFlips
 
 
 class TaskIds:
@@ -44,7 +44,7 @@ class TaskIds:
         self._counts: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
-    def assign(self, stream: npt.NDArray[Any], stamp: npt.NDArray[np.uint64]) -> Numbers:
+    def assign(self, stream: npt.NDArray[Any], stamp: npt.NDArray[np.uint64]) -> TaskNumbers:
         """Numbers for tasks in the order in which they were queued."""
         sequence = np.empty(len(stream), np.int64)
         after = np.zeros(len(stream), np.uint64)
@@ -57,8 +57,8 @@ class TaskIds:
             self._counts[one], self._last[one] = count + len(rows), int(stamp[rows[-1]])
         task, batch = sequence % PERIOD, sequence // PERIOD
         first = np.flatnonzero((task == 0) & (batch > 0))
-        flips = Flips(stream[first].astype(np.int64), batch[first], after[first], stamp[first])
-        return Numbers(task, batch, flips)
+        flips = StreamFlips(stream[first].astype(np.int64), batch[first], after[first], stamp[first])
+        return TaskNumbers(task, batch, flips)
 
 
 class FlipFinder:
@@ -68,7 +68,7 @@ class FlipFinder:
         self._batch: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
-    def flips(self, stream: npt.NDArray[Any], batch: npt.NDArray[Any], start: npt.NDArray[np.uint64]) -> Flips:
+    def flips(self, stream: npt.NDArray[Any], batch: npt.NDArray[Any], start: npt.NDArray[np.uint64]) -> StreamFlips:
         found: list[tuple[int, int, int, int]] = []
         for one in np.unique(stream).tolist():
             rows = np.flatnonzero(stream == one)
@@ -81,4 +81,4 @@ class FlipFinder:
         columns = list(zip(*found, strict=True)) or [(), (), (), ()]
         stream_, number_ = (np.array(column, np.int64) for column in columns[:2])
         after, before = (np.array(column, np.uint64) for column in columns[2:])
-        return Flips(stream_, number_, after, before)
+        return StreamFlips(stream_, number_, after, before)

@@ -201,7 +201,7 @@ def test_frequency(tmp_path: Path) -> None:
     assert _issues(side) == {"records of unknown kind": 1}
 
 
-def test_a_frequency_of_zero_is_no_frequency(tmp_path: Path) -> None:
+def test_a_frequency_of_zero_is_ignored(tmp_path: Path) -> None:
     side = read_device(device_part(tmp_path, (LPM_INFO, lpm(0, (1200, 0)))), wide=True)
     assert side.frequency.at(np.array([1500], np.uint64)).tolist() == [1000]
 

@@ -190,7 +190,7 @@ def test_static_operators_come_from_unaging_files(folder):
     assert column(folder.read().descriptions, "op_state") == ["static"]
 
 
-def test_graph_marks_are_no_operators(folder):
+def test_graph_marks_are_not_operators(folder):
     describe(folder.apis((NODE, LAUNCH, 20, 30, "Add")).tasks((25, 52, 0)), kind=6)
     assert column(folder.read().tasks, "role", "description") == [("compute", None)]
 
@@ -207,7 +207,7 @@ def test_level_0_knows_names_only(tmp_path):
     assert column(host.tasks, "role", "description") == [("compute", 0)]
 
 
-def test_above_level_0_a_task_without_description_is_no_operator(folder):
+def test_above_level_0_a_task_without_description_is_not_an_operator(folder):
     assert column(folder.apis((NODE, LAUNCH, 20, 30, "Add")).tasks((25, 0, 0)).read().tasks, "role", "description") == [
         ("compute", None)
     ]
