@@ -110,6 +110,7 @@ wheel: $(VENV)/native $(VENV)/simnpu ## a wheel with the compiled libraries, in 
 
 docs: $(VENV)/core ## generate the pages that are made from the code
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
+	$(BIN)/python -m stepscope.tables.issue_reference > docs/issues.md
 
 news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next

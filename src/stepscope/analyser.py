@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import polars as pl
-
+from stepscope.analysis import quality
 from stepscope.analysis.step_range import only_steps
 from stepscope.capture import Capture, gc_paused, open_all
 from stepscope.errors import CaptureError
@@ -263,8 +262,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
 
 
 def _notes(tables: Tables) -> Iterable[str]:
-    for source, issue, count, detail in tables.quality.cast({"issue": pl.String}).iter_rows():
-        yield f"{Path(source).name}: {count:,} × {issue}" + (f" ({detail})" if detail else "")
+    for found in quality.occurrences(tables.quality):
+        yield f"{found.issue.severity}: {found.sentence()} [{found.where()}]"
 
 
 def _named_as(target: Path, new: Path, work: Callable[[], list[Path]]) -> list[Path]:

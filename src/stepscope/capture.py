@@ -20,7 +20,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats.discover import find
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
 
 __all__ = ["SOURCES", "Capture", "gc_paused", "open_all", "open_capture"]
@@ -99,10 +99,9 @@ class Capture:
 
     def _read(self, options: Options) -> Tables:
         files = self.files
-        detail = "captures are read without following links"
-        notes = [lost(str(path), "symbolic link not followed", 1, detail) for path in files.linked]
+        notes = [lost(issues.LINK_NOT_FOLLOWED, str(path), 1) for path in files.linked]
         if files.alias:
-            notes.append(lost(str(files.alias), "path is a symbolic link", 1, f"read from {files.root}"))
+            notes.append(lost(issues.PATH_IS_LINK, str(files.alias), 1, f"read from {files.root}"))
         return reader_of(files).read(files, options).with_quality(*notes)
 
 
@@ -133,5 +132,5 @@ def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:
         write_store(folder, tables, sources)
     except OSError as problem:
         # The tables are good; only the next opening will be slower.
-        return tables.with_quality(lost(str(folder), "store not written", 1, str(problem)))
+        return tables.with_quality(lost(issues.STORE_NOT_WRITTEN, str(folder), 1, str(problem)))
     return read_store(folder, None) or tables

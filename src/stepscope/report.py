@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis import quality
 from stepscope.analysis.flops import flops_by_operator, flops_by_step
 from stepscope.analysis.marks import mark_summary
 from stepscope.analysis.operators import operator_summary
@@ -87,7 +88,7 @@ class Overview:
             "rows": self.rows,
             "source_bytes": self.source_bytes,
             "source_files": self.source_files,
-            "quality": self.quality.to_dicts(),
+            "quality": quality.as_dict(self.quality),
         }
 
 
@@ -184,6 +185,7 @@ TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {
 def verdict(tables: Tables) -> pl.DataFrame:
     """The few findings that tell where to look; one row each."""
     found = [
+        *_about_recording(tables),
         *_about_steps(tables),
         *_about_operators(tables),
         *_about_device(tables),
@@ -191,6 +193,11 @@ def verdict(tables: Tables) -> pl.DataFrame:
         *_about_quality(tables),
     ]
     return pl.DataFrame(found, schema={"what": pl.String, "finding": pl.String}, orient="row")
+
+
+def _about_recording(tables: Tables) -> Iterable[tuple[str, str]]:
+    if said := quality.headline(tables.quality):
+        yield "recording", said
 
 
 def _about_steps(tables: Tables) -> Iterable[tuple[str, str]]:
@@ -241,16 +248,9 @@ def _about_memory(tables: Tables) -> Iterable[tuple[str, str]]:
 
 
 def _about_quality(tables: Tables) -> Iterable[tuple[str, str]]:
-    count = _number(tables.quality["count"].sum())
-    if not count:
-        yield "quality", "nothing lost"
-        return
-    first = tables.quality.sort("count", descending=True).row(0, named=True)
-    why = f" ({first['detail']})" if first["detail"] else ""
-    yield (
-        "quality",
-        f"{count:,.0f} records lost or not understood: {first['count']:,} × {first['issue']}{why}; see `stepscope info`",
-    )
+    first = next((one for one in quality.occurrences(tables.quality) if one.issue.severity == "loss"), None)
+    why = f": {first.sentence()}; see `stepscope info`" if first else ""
+    yield "quality", f"{quality.summary(tables.quality)}{why}"
 
 
 def _number(value: Any) -> float:

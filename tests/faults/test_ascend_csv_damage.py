@@ -45,7 +45,7 @@ def test_cut_at_every_byte(tmp_path):
         # A line that lost only its end of line, or digits of its last cell, cannot be told from a whole one.
         kept = complete + (1 if tail.count(",") == ROWS[0].count(",") and tail.count('"') == 6 else 0)
         assert rows.height == kept, size
-        assert lost == ({"last line cut off": 1} if tail and kept == complete else {}), size
+        assert lost == ({"unreadable-line": 1} if tail and kept == complete else {}), size
         shared = rows.head(complete)
         assert shared.equals(whole.head(complete).select(shared.columns)), size
 
@@ -53,22 +53,22 @@ def test_cut_at_every_byte(tmp_path):
 @pytest.mark.parametrize(
     ("content", "left", "lost"),
     [
-        pytest.param("", [], {"empty file": 1}, id="empty"),
-        pytest.param("\n", [], {"empty file": 1}, id="blank-header"),
+        pytest.param("", [], {"empty-file": 1}, id="empty"),
+        pytest.param("\n", [], {"empty-file": 1}, id="blank-header"),
         pytest.param(HEADER, [], {}, id="header-only"),
         pytest.param(HEADER.rstrip(), [], {}, id="header-without-line-end"),
-        pytest.param(HEADER.replace("Name", "x").replace("Start", "y") + ROWS[0], [], {"columns missing": 2}, id="columns-missing"),
-        pytest.param(HEADER + ROWS[0] + "0,short\n" + ROWS[1], ["kernel0", "kernel1"], {"rows incomplete": 1}, id="short-line"),
-        pytest.param(HEADER + "0,short\n" + ROWS[1], ["kernel1"], {"rows incomplete": 1}, id="short-first-line"),
+        pytest.param(HEADER.replace("Name", "x").replace("Start", "y") + ROWS[0], [], {"missing-columns": 1}, id="columns-missing"),
+        pytest.param(HEADER + ROWS[0] + "0,short\n" + ROWS[1], ["kernel0", "kernel1"], {"incomplete-row": 1}, id="short-line"),
+        pytest.param(HEADER + "0,short\n" + ROWS[1], ["kernel1"], {"incomplete-row": 1}, id="short-first-line"),
         pytest.param(HEADER + ROWS[0] + ROWS[1].rstrip() + ",9,9\n" + ROWS[2], ["kernel0", "kernel1", "kernel2"],
-                     {"lines with too many cells": 1}, id="long-line"),
+                     {"extra-cells": 1}, id="long-line"),
         pytest.param(HEADER + ROWS[0] + '0,"torn\n' + ROWS[2] + ROWS[3], ["kernel0", "kernel2", "kernel3"],
-                     {"lines damaged": 1}, id="open-quote"),
-        pytest.param(HEADER + ROWS[0] + ROWS[1].replace("1001.125", "noon"), ["kernel0"], {"rows incomplete": 1}, id="no-time"),
-        pytest.param(HEADER + ROWS[0] + ROWS[1].replace(",8,", ",many,"), ["kernel0", "kernel1"], {"cells not understood": 1},
+                     {"unreadable-line": 1}, id="open-quote"),
+        pytest.param(HEADER + ROWS[0] + ROWS[1].replace("1001.125", "noon"), ["kernel0"], {"incomplete-row": 1}, id="no-time"),
+        pytest.param(HEADER + ROWS[0] + ROWS[1].replace(",8,", ",many,"), ["kernel0", "kernel1"], {"unreadable-value": 1},
                      id="no-number"),
-        pytest.param(HEADER + ROWS[0] + "\0\0\0\0\0\0", ["kernel0"], {"last line cut off": 1}, id="zeros-at-the-end"),
-        pytest.param(HEADER + ROWS[0] + "\n" + ROWS[1], ["kernel0", "kernel1"], {"rows incomplete": 1}, id="blank-line"),
+        pytest.param(HEADER + ROWS[0] + "\0\0\0\0\0\0", ["kernel0"], {"unreadable-line": 1}, id="zeros-at-the-end"),
+        pytest.param(HEADER + ROWS[0] + "\n" + ROWS[1], ["kernel0", "kernel1"], {"incomplete-row": 1}, id="blank-line"),
     ],
 )  # fmt: skip
 def test_damage_is_counted_and_the_rest_read(tmp_path, content, left, lost):
@@ -80,7 +80,7 @@ def test_damage_is_counted_and_the_rest_read(tmp_path, content, left, lost):
 def test_bytes_that_are_no_text(tmp_path):
     rows, lost = read(tmp_path, HEADER.encode() + ROWS[0].encode() + b"0,\xff\xfe,AI_CORE,1.0,1,8,x,1\n" + ROWS[1].encode())
     assert names(rows) == ["kernel0", "kernel1"]
-    assert lost == {"lines damaged": 1}
+    assert lost == {"unreadable-line": 1}
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,8 +106,8 @@ def test_one_bad_file_does_not_spoil_the_capture(tmp_path):
     tables = ascend_text.read(tmp_path, Facts()).check()
     assert tables.cache_rates.height == 1
     found = dict(tables.quality.select("source", "issue").rows())
-    assert found["kernel_details.csv"] == "columns missing"
-    assert found["communication.json"] == "file not readable"
+    assert found["kernel_details.csv"] == "missing-columns"
+    assert found["communication.json"] == "unreadable-file"
     assert "trace_view.json" in found
 
 
@@ -132,4 +132,7 @@ def test_damaged_session_files_are_counted(tmp_path):
     quality: list[pl.DataFrame] = []
     facts = msprof_output.read_output_facts(tmp_path, quality=quality)
     assert (facts.session_start_ns, facts.session_end_ns, facts.host_name) == (1736408883000000500, None, "")
-    assert pl.concat(quality)["source"].to_list() == ["info.json"]
+    assert pl.concat(quality).select("source", "issue").rows() == [
+        ("info.json", "unreadable-settings"),
+        (tmp_path.name, "recording-unfinished"),
+    ]

@@ -86,7 +86,7 @@ def test_rows_before_a_damaged_page_are_read(tmp_path):
     assert tables.steps.height == 1
     assert 1000 < tables.kernels.height < 5000
     assert tables.kernels["start_ns"].to_list() == list(range(tables.kernels.height))
-    assert "damaged table" in tables.quality["issue"].cast(str).to_list()
+    assert "damaged-table" in tables.quality["issue"].cast(str).to_list()
 
 
 def test_cut_tail_never_crashes(tmp_path):
@@ -136,7 +136,7 @@ def test_missing_time_columns_are_counted(tmp_path):
     )
     tables = read(path, Facts())
     assert tables.steps.height == 1
-    assert tables.quality["issue"].cast(str).to_list() == ["table without needed columns"]
+    assert tables.quality["issue"].cast(str).to_list() == ["missing-columns"]
     assert tables.quality["detail"].to_list() == ["TASK has no endNs"]
 
 
@@ -144,7 +144,7 @@ def test_rows_without_times_are_counted(tmp_path):
     rows = [(1, 2, 3), (None, 2, 4)]
     tables = read(make_db(tmp_path / "a.db", {"TASK": ("startNs, endNs, globalTaskId", rows)}), Facts())
     assert tables.kernels.height == 1
-    assert tables.quality.select("issue", "count").rows() == [("rows without needed values", 1)]
+    assert tables.quality.select("issue", "count").rows() == [("incomplete-row", 1)]
 
 
 def test_text_that_is_not_utf8(tmp_path):
@@ -158,18 +158,18 @@ def test_text_that_is_not_utf8(tmp_path):
     )
     tables = read(path, Facts()).check()
     assert tables.kernels["name"].cast(str).to_list() == ["good", None]
-    assert tables.quality.select("issue", "count").rows() == [("text that is not UTF-8", 1)]
+    assert tables.quality.select("issue", "count").rows() == [("text-not-utf8", 1)]
 
 
 def test_no_string_table(tmp_path):
     path = make_db(tmp_path / "a.db", {"TASK": (TASK, [task(1, 2, connection=1, number=1, kind="X")]), "STRING_IDS": ("other", [])})
     tables = read(path, Facts()).check()
     assert tables.kernels["name"].to_list() == [None]
-    assert "no string table" in tables.quality["issue"].cast(str).to_list()
+    assert "missing-names" in tables.quality["issue"].cast(str).to_list()
 
 
 def test_damaged_analysis_beside_it_does_not_stop_reading(tmp_path):
     (tmp_path / "analysis.db").write_bytes(b"nonsense")
     tables = read(make_db(tmp_path / "a.db", {"TASK": (TASK, [task(1, 2, connection=1, number=1, kind="X")])}), Facts())
     assert tables.kernels.height == 1
-    assert tables.quality["issue"].cast(str).to_list() == ["database not read"]
+    assert tables.quality["issue"].cast(str).to_list() == ["unreadable-file"]

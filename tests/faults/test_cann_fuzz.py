@@ -237,13 +237,15 @@ def test_no_missing_file_stops_a_reader(reader: str, name: str):
 
 
 def _counted(files: dict[str, bytes], layout: Layout) -> tuple[int, dict[str, int]]:
+    """Whole records, and what was lost by issue: of cut records the bytes that are left of them."""
     with folder(files) as path:
         prof = open_prof(path)
         found = read_records(prof.host if layout is TASK_TRACK else prof.devices[0], layout)
         # Read before the folder goes.
         losses: Counter[str] = Counter()
         for frame in found.lost:
-            losses.update({issue: count for _, issue, count, _ in frame.rows()})
+            for _, issue, _, _, count, detail in frame.rows():
+                losses[issue] += int(detail.split(": ")[1].split()[0].replace(",", "")) if issue == "truncated-record" else count
         return len(found), dict(losses)
 
 
@@ -261,7 +263,7 @@ def test_bytes_cut_off_are_counted(layout: Layout, data: Any):
     left = FILES[name][cut:] if head else FILES[name][: len(FILES[name]) - cut]
     records, losses = _counted({**FILES, name: left}, layout)
     assert records == whole - -(-cut // layout.size)
-    assert losses == ({"bytes of a cut record": len(left) % layout.size} if len(left) % layout.size else {})
+    assert losses == ({"truncated-record": len(left) % layout.size} if len(left) % layout.size else {})
 
 
 @given(st.sets(st.integers(0, 13)))
@@ -272,7 +274,7 @@ def test_broken_records_are_counted(broken: set[int]):
     for record in broken:
         data[record * STARS.size + 2] ^= 0x40
     records, losses = _counted({**FILES, name: bytes(data)}, STARS)
-    assert (records, losses) == (14 - len(broken), {"broken records": len(broken)} if broken else {})
+    assert (records, losses) == (14 - len(broken), {"damaged-record": len(broken)} if broken else {})
 
 
 @given(st.permutations(range(5)), st.sets(st.integers(0, 4), max_size=3))
@@ -289,7 +291,7 @@ def test_slices_in_a_wrong_order_keep_their_whole_records(order: list[int], gone
     left = sum(borders[piece + 1] - borders[piece] for piece in order if piece not in gone)
     inside = sum(borders[piece + 1] // size - -(-borders[piece] // size) for piece in order if piece not in gone)
     assert inside <= records <= inside + 4
-    assert losses.get("bytes of a cut record", 0) + size * (records + losses.get("broken records", 0)) == left
+    assert losses.get("truncated-record", 0) + size * (records + losses.get("damaged-record", 0)) == left
     assert bool(losses) or (order == sorted(order) and not gone) or records * size == left
 
 

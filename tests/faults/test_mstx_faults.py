@@ -44,7 +44,7 @@ def test_a_killed_job_keeps_its_marks(tmp_path):
     assert counts["work"] == capture.steps.height > 0
     assert capture.steps["step"].to_list() == list(range(capture.steps.height))
     assert "never ends" not in capture.marks["message"].to_list()
-    assert capture.quality.filter(capture.quality["issue"] == "torn line").height == 0
+    assert capture.quality.filter(capture.quality["issue"] == "unreadable-line").height == 0
 
 
 def test_a_capture_whose_folder_is_deleted_lets_training_go_on(tmp_path, monkeypatch, capsys):

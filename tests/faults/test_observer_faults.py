@@ -66,7 +66,7 @@ class TestProcesses:
         frames, quality = read_records(tmp_path)
         assert "aten::ones" in frames["op_range"]["name"]
         assert frames["memory_usage"].height
-        assert set(quality["issue"]) <= {"truncated record"}
+        assert set(quality["issue"]) <= {"truncated-record"}
         tables = read(tmp_path, FrameworkClock())
         assert tables.python_calls.filter(pl.col("name").cast(pl.String).str.contains("add")).height
 

@@ -108,7 +108,7 @@ def test_blocks_and_their_totals(capture: Tables):
     assert found.select(columns).rows() == expected.select(columns).rows()
     # docs/formats/outputs.md 8.1: 48 of 381 records release blocks of earlier allocations.
     assert [(row["issue"], row["count"]) for frame in quality for row in frame.iter_rows(named=True)] == [
-        ("release without allocation", 48)
+        ("allocated-before-recording", 48)
     ]
 
 

@@ -81,7 +81,7 @@ prof = Profiler(output_path="./last", record_shapes=True); train(); ops.concat([
         assert found == times(FAST_PATH, steps), name
         without = kernels.filter(pl.col("input_shapes").is_null())["name"].to_list()
         assert without == (["Concat"] if name == "last" else [])
-        assert opened.quality.select("issue", "count").rows() == ([("kernels without input shapes", 1)] if without else [])
+        assert opened.quality.select("issue", "count").rows() == ([("shapes-unknown", 1)] if without else [])
     (capture,) = captures(tmp_path / "shapes")
     both = stepscope.open(capture, source="raw").marks.select("message", "domain").rows()
     assert Counter(both) == {("train", "mine"): 2, ("done", "theirs"): 2}

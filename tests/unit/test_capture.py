@@ -138,4 +138,4 @@ def test_unreadable_device_data_leaves_the_framework_readable(tmp_path):
     (found,) = find(tmp_path)
     tables = Capture(found).load(keep=False)
     details = dict(tables.quality.select("issue", "detail").iter_rows())
-    assert details["raw device records not read"] == "not yet readable: chip Ascend310P (platform_version 4)"
+    assert details["raw-device-unread"] == "not yet readable: chip Ascend310P (platform_version 4)"

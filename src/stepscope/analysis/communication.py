@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwidth, links, packets, times
-from stepscope.tables import TEXT, Tables, lost
+from stepscope.tables import TEXT, Tables, issues, lost
 
 __all__ = [
     "LARGE_PACKET_MB", "TRANSPORTS", "link_matrix", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives", "times",
@@ -83,9 +83,7 @@ def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.Da
     placed = operators.with_columns(_step_labels(steps, operators["start_ns"]))
     outside = placed["step"].null_count()
     detail = "they start between the steps; communication files leave them out"
-    return placed.drop_nulls("step"), [
-        lost("collectives", "communication operator outside all steps", outside, detail)
-    ] if outside else []
+    return placed.drop_nulls("step"), [lost(issues.OUTSIDE_STEPS, "collectives", outside, detail)] if outside else []
 
 
 def _with_groups(collectives: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from stepscope.tables import Tables, lost
+from stepscope.tables import Tables, issues, lost
 from stepscope.tables.union import REFERENCES
 
 # The column by which a row belongs to a moment; tables without one follow what they refer to.
@@ -21,7 +21,7 @@ def only_steps(tables: Tables, numbers: Sequence[int]) -> Tables:
     chosen = steps.filter(pl.int_range(1, pl.len() + 1).is_in(list(numbers)))
     if not chosen.height:
         detail = f"steps {list(numbers)} of {steps.height} recorded ones; everything was analysed"
-        return tables.with_quality(lost("steps", "steps not found", 1, detail))
+        return tables.with_quality(lost(issues.STEPS_NOT_FOUND, "steps", 1, detail))
     bounds = chosen.select(
         start=pl.min_horizontal("start_ns", "device_start_ns").min(), end=pl.max_horizontal("end_ns", "device_end_ns").max()
     )

@@ -8,15 +8,20 @@ from pathlib import Path
 
 import orjson
 
+from stepscope.analysis import quality
 from stepscope.capture import SOURCES, open_all
-from stepscope.cli.show import note, show, size_text
+from stepscope.cli.show import note, size_text
 from stepscope.report import Overview, overview, same_ranks
+from stepscope.tables.issues import Language
+
+_SEVERITIES = {"loss": ("loss", "丢失"), "warning": ("warning", "警告"), "note": ("note", "说明")}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("capture", type=Path, metavar="PATH", help="capture folder, folder of captures, trace or database")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
     parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the lines about quality")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,20 +30,20 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(orjson.dumps(item.as_dict()).decode())
         else:
-            _print(item)
+            _print(item, args.lang)
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
     return 0
 
 
-def _print(item: Overview) -> None:
-    print(f"{item.path}")
+def _print(item: Overview, language: Language) -> None:
+    first = quality.headline(item.quality, language)
+    print(f"{item.path}: {first}" if first else item.path)
     for label, text in item.lines():
         print(f"  {label:<10} {text}")
     print(f"  {'size':<10} {size_text(item.source_bytes)} in {item.source_files} files")
     print(f"  {'rows':<10} {', '.join(f'{name} {rows:,}' for name, rows in item.rows.items())}")
-    if item.quality.height:
-        print(f"  {'quality':<10} {int(item.quality['count'].sum()):,} records lost or not understood:")
-        show(item.quality, as_json=False)
-    else:
-        print(f"  {'quality':<10} nothing lost")
+    print(f"  {'quality':<10} {quality.summary(item.quality, language)}")
+    for found in quality.occurrences(item.quality):
+        severity = _SEVERITIES[found.issue.severity][language == "zh"]
+        print(f"    {severity:<8} {found.sentence(language)} [{found.where()}]")

@@ -18,12 +18,14 @@ META = Table(
 
 QUALITY = Table(
     name="quality",
-    doc="What was dropped, unmatched, clipped or not understood. No row means nothing was.",
+    doc="What was lost, is doubtful or needs a word of explanation. No row means that there is nothing to say.",
     columns=(
         Column("source", pl.String(), "File or stage."),
-        Column("issue", TEXT, "What happened, a few words."),
-        Column("count", pl.Int64(), "How many records (or bytes, where the detail says so)."),
-        Column("detail", pl.String(), "Where and why."),
+        Column("issue", TEXT, "Name in the register of issues ([issues.md](issues.md))."),
+        Column("severity", TEXT, "`loss`: recorded data is missing; `warning`: look twice; `note`: normal."),
+        Column("unit", TEXT, "What `count` counts: records, rows, values, files or bytes. Counts of one unit only may be added."),
+        Column("count", pl.Int64(), "How many."),
+        Column("detail", pl.String(), "Where and why; may be empty."),
     ),
 )
 

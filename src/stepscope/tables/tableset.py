@@ -12,6 +12,7 @@ from stepscope.tables.capture_facts import FACT_TABLES, QUALITY
 from stepscope.tables.device import DEVICE_TABLES
 from stepscope.tables.facts import Facts
 from stepscope.tables.host import HOST_TABLES
+from stepscope.tables.issues import Issue
 from stepscope.tables.memory import MEMORY_TABLES
 from stepscope.tables.schema import Table
 from stepscope.tables.vendor_figures import VENDOR_TABLES
@@ -73,7 +74,7 @@ class Tables(Mapping[str, pl.DataFrame]):
         return self
 
 
-def lost(source: str, issue: str, count: int, detail: str = "") -> pl.DataFrame:
-    """One row of `quality`, or none when nothing was lost."""
-    rows = [(source, issue, count, detail)] if count else []
+def lost(issue: Issue, source: str, count: int, detail: str = "") -> pl.DataFrame:
+    """One row of `quality`, or none when the count is 0."""
+    rows = [(source, issue.name, issue.severity, issue.unit, count, detail)] if count else []
     return pl.DataFrame(rows, schema=QUALITY.schema, orient="row")

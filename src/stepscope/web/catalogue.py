@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import orjson
 
+from stepscope.analysis import quality
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
@@ -261,7 +262,7 @@ class Catalogue:
             "modelled": list(ready.facts.modelled) if ready else [],
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
             "path": entry.found.path,
-            "warnings": int(ready.tables.quality["count"].sum() or 0) if ready else 0,
+            "warnings": _warnings(ready) if ready else 0,
             "command": command(entry) if entry.state == "not_analysed" else None,
             "error": entry.error,
         }
@@ -334,3 +335,8 @@ def _instead(root: Path) -> str:
     if not names:
         return f"{root.name} is empty"
     return f"{root.name} holds {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _warnings(opened: LoadedCapture) -> int:
+    """How many issues a reader should look at; what is normal does not count."""
+    return sum(one.issue.severity != "note" for one in quality.occurrences(opened.tables.quality))

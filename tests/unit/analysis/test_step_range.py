@@ -53,4 +53,4 @@ def test_a_reference_out_of_the_part_is_null():
 def test_steps_that_are_not_there_leave_everything():
     part = only_steps(capture(), [9])
     assert part.ops.height == 6
-    assert part.quality["issue"].to_list() == ["steps not found"]
+    assert part.quality["issue"].to_list() == ["steps-not-found"]

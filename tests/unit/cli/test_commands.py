@@ -66,11 +66,26 @@ def test_info_and_analyse_show_what_was_lost(tmp_path, capsys):
     torn = folder / "FRAMEWORK" / "torch.op_range"
     torn.write_bytes(torn.read_bytes() + b"\1\0\xff\0\0\0rest")
     _, out, _ = run(capsys, "info", folder)
-    assert "torch.op_range" in out
-    assert "nothing lost" not in out
+    assert "  quality    1 record lost\n    loss     1 record was cut off [torch.op_range: at byte 258: 10 bytes lost]\n" in out
+    _, out, _ = run(capsys, "info", folder, "--lang", "zh")
+    assert "丢失 1 条记录\n    丢失       1 条记录被截断" in out
+    _, out, _ = run(capsys, "info", folder, "--json")
+    said = json.loads(out)["quality"]
+    assert said["lost"] == {"records": 1}
+    assert [(one["issue"], one["count"]) for one in said["issues"]] == [("truncated-record", 1)]
     code, _, err = run(capsys, "analyse", folder)
     assert code == 0
-    assert "  torch.op_range: " in err
+    assert "  loss: 1 record was cut off [torch.op_range: at byte 258: 10 bytes lost]\n" in err
+
+
+def test_a_recording_that_did_not_end_is_said_in_the_first_line(tmp_path, capsys):
+    folder = capture(tmp_path)
+    (info,) = folder.glob("profiler_info*.json")
+    info.write_text(json.dumps({**json.loads(info.read_text()), "collector": {"complete": False}}))
+    _, out, _ = run(capsys, "info", folder)
+    assert out.splitlines()[0] == f"{folder}: the recording did not end: the process was killed, or is still recording"
+    _, out, _ = run(capsys, "info", folder, "--json")
+    assert json.loads(out)["quality"]["headline"]["zh"] == "采集没有正常结束：进程被终止，或仍在采集"
 
 
 def test_info_warns_of_a_rank_that_occurs_twice(tmp_path, capsys):

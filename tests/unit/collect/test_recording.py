@@ -202,7 +202,7 @@ def test_a_torn_line_of_samples_is_counted(noting_tier, tmp_path):
     file.write_bytes(file.read_bytes() + b"12345,Memory Us")
     opened = open_capture(capture)
     assert opened.counters.height == 2
-    assert opened.quality.filter(opened.quality["issue"].cast(str) == "torn line")["count"].to_list() == [1]
+    assert opened.quality.filter(opened.quality["issue"].cast(str) == "unreadable-line")["count"].to_list() == [1]
 
 
 PERF = """#!/bin/sh

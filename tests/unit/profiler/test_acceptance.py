@@ -138,8 +138,8 @@ def test_r13_dropped_records_are_counted_and_shown(noting_tier, tmp_path, monkey
     assert info["dropped"] == {"records": 12}
     quality = stepscope.open(prof.prof_if.prof_path).quality
     said = {str(row["issue"]): row["count"] for row in quality.to_dicts()}
-    assert said["dropped while recording"] == 12
-    assert said["recording ended early"] == 1
+    assert said["dropped-while-recording"] == 12
+    assert said["recording-ended-early"] == 1
 
 
 @pytest.mark.parametrize("cores", [1, None])

@@ -28,7 +28,7 @@ DOCUMENTED = {
     "ascend_pytorch_profiler.db",
 }  # fmt: skip
 # Of blocks that were there before: no capture can know where they came from.
-OLDER = "release without allocation"
+OLDER = "allocated-before-recording"
 
 
 def profiled(folder: Path, work, *, level="Level1", activities=("CPU", "NPU"), schedule=None, config=(), **switches) -> Path:

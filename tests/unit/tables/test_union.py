@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.tables import ALL_TABLES, Facts, Tables, lost
+from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
 from stepscope.tables.union import union
 
 
@@ -48,5 +48,8 @@ def test_facts_come_from_the_first_that_has_them():
 
 
 def test_quality_of_all_is_kept():
-    parts = [Tables().with_quality(lost("a", "cut", 1)), Tables().with_quality(lost("b", "cut", 2))]
+    parts = [
+        Tables().with_quality(lost(issues.TRUNCATED_RECORD, "a", 1)),
+        Tables().with_quality(lost(issues.TRUNCATED_RECORD, "b", 2)),
+    ]
     assert union(parts).quality["count"].to_list() == [1, 2]

@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.analysis import flows, overlap, steps
 from stepscope.analysis.link import attribution, op_tree
 from stepscope.analysis.memory import blocks as memory
-from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
 from stepscope.tables.threads import side_by_side
 
 SOURCE = "link"
@@ -116,5 +116,7 @@ def _unmatched(tables: Tables) -> list[pl.DataFrame]:
     for name, work in (("kernels", pl.col("kind") == "compute"), ("collectives", pl.col("kernel").is_null())):
         without = tables[name].filter(work & ownerless)
         never_launched = without["launch_ns"].null_count()
-        rows.append(lost(SOURCE, f"{name} without operator", without.height, f"{never_launched} of them without a known launch"))
+        outside = without.height - never_launched
+        rows.append(lost(issues.LAUNCH_NOT_RECORDED, SOURCE, never_launched, name))
+        rows.append(lost(issues.LAUNCHED_OUTSIDE_OPERATORS, SOURCE, outside, name))
     return rows

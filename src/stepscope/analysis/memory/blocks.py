@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.link.groups import group_numbers, last_started
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -145,9 +145,9 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
     differs[1:] = kind[1:] != kind[:-1]
     member = ~stray & ((depth <= 1) | ((depth == 2) & differs))
     quality = [
-        lost("memory_events", "event of unknown kind", int(action.size - known.size), "neither malloc nor free nor block_free"),
-        lost("memory_events", "release without allocation", int(stray.sum()), "the block was allocated before the capture"),
-        lost("memory_events", "repeated release of a block", int((~stray & ~member).sum()), "only the first one counts"),
+        lost(issues.UNKNOWN_KIND, "memory_events", int(action.size - known.size), "neither malloc nor free nor block_free"),
+        lost(issues.ALLOCATED_BEFORE_RECORDING, "memory_events", int(stray.sum())),
+        lost(issues.REPEATED_RELEASE, "memory_events", int((~stray & ~member).sum())),
     ]
     releases = {}
     for release in (FREE, BLOCK_FREE):

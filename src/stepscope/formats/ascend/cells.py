@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.formats import NONE32
 from stepscope.formats.ascend.columns import NS_PER_US, Column, Kind
 from stepscope.render.csv_file import NOT_KNOWN
-from stepscope.tables import TEXT, lost
+from stepscope.tables import TEXT, issues, lost
 
 Quality = list[pl.DataFrame]
 
@@ -110,11 +110,11 @@ def _read_file(path: Path, columns: Sequence[Column], further: Further | None, q
     names = header(path)
     if not any(names):
         readable = os.access(path, os.R_OK)
-        quality.append(lost(path.name, "empty file" if readable else "file not readable", 1, "no header line"))
+        quality.append(lost(issues.EMPTY_FILE if readable else issues.UNREADABLE_FILE, path.name, 1, "no header line"))
         return None
     chosen, missing = _choose(names, columns, further)
     if missing:
-        quality.append(lost(path.name, "columns missing", len(missing), f"file not read: it has no {', '.join(missing)}"))
+        quality.append(lost(issues.MISSING_COLUMNS, path.name, 1, f"it has no {', '.join(missing)}"))
         return None
     body = _whole_lines(path, len(names), quality)
     lines = _count_lines(body if body is not None else path) - 1
@@ -157,7 +157,7 @@ def _whole_lines(path: Path, width: int, quality: Quality) -> bytes | None:
         whole = tail.count(b'"') % 2 == 0 and b"\0" not in tail and len(_names(tail)) == width
         if whole:
             return None
-        quality.append(lost(path.name, "last line cut off", 1, f"{len(tail)} bytes after the last line end"))
+        quality.append(lost(issues.UNREADABLE_LINE, path.name, 1, f"{len(tail)} bytes after the last line end"))
         return data[:end]
 
 
@@ -183,11 +183,11 @@ def _mend(name: str, body: bytes, names: list[str], chosen: list[_Chosen], quali
     """Read a damaged file as text, line by line: no line may spoil its neighbours."""
     lines = _clean(body.decode("utf-8", errors="replace")).removesuffix("\n").split("\n")[1:]
     whole = [line for line in lines if line.count('"') % 2 == 0 and "\ufffd" not in line]
-    quality.append(lost(name, "lines damaged", len(lines) - len(whole), "an open quote, or bytes that are no text"))
+    quality.append(lost(issues.UNREADABLE_LINE, name, len(lines) - len(whole), "an open quote, or bytes that are not text"))
     blocks = [_text_cells(whole[first : first + _MEND_LINES], len(names)) for first in range(0, len(whole), _MEND_LINES)]
     raw = pl.concat([_text_cells([], len(names)), *blocks])
     too_many = int(raw["further"].is_not_null().sum())
-    quality.append(lost(name, "lines with too many cells", too_many, f"more than {len(names)}"))
+    quality.append(lost(issues.EXTRA_CELLS, name, too_many, f"more than {len(names)}"))
     return raw.select(item.column for item in chosen)
 
 
@@ -214,7 +214,7 @@ def _shape(name: str, raw: pl.DataFrame, chosen: list[_Chosen], columns: Sequenc
     if needed:
         kept = frame.drop_nulls(needed)
         titles = ", ".join(item.name for item in chosen if item.needed)
-        quality.append(lost(name, "rows incomplete", frame.height - kept.height, f"without one of {titles}"))
+        quality.append(lost(issues.INCOMPLETE_ROW, name, frame.height - kept.height, f"without one of {titles}"))
         frame = kept
     absent = [item for item in columns if item.key not in frame.columns]
     return frame.with_columns(pl.lit(None, dtype=_RESULT[item.kind]).alias(item.key) for item in absent)
@@ -259,4 +259,4 @@ def _count_unread(name: str, raw: pl.DataFrame, frame: pl.DataFrame, chosen: lis
         if item.kind == "count":
             filled &= raw[item.column] != str(NONE32)
         unread = int((filled & frame[item.to].is_null()).sum())
-        quality.append(lost(name, "cells not understood", unread, f"column {item.name}"))
+        quality.append(lost(issues.UNREADABLE_VALUE, name, unread, f"column {item.name}"))

@@ -14,7 +14,7 @@ from stepscope.render.csv_file import quoted, write_csv
 from stepscope.render.lines import Numbers, Part, Text
 from stepscope.render.microseconds import shown_us
 from stepscope.render.number_forms import THOUSANDTHS_TAB
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 EVENTS, ALLOCATIONS, COUNTERS = ALL_TABLES["memory_events"], ALL_TABLES["allocations"], ALL_TABLES["counters"]
 
@@ -107,7 +107,7 @@ def read_allocations(paths: Iterable[Path], *, quality: Quality, device: int | N
     rows = _placed(read_cells(paths, without(ALLOCATION, "active_duration"), quality=quality), device)
     # outputs.md 8.3: a release whose allocation was before the capture has a negative size.
     real = rows.filter(pl.col("bytes") >= 0)
-    quality.append(lost(_called(paths), "releases without allocation", rows.height - real.height))
+    quality.append(lost(issues.ALLOCATED_BEFORE_RECORDING, _called(paths), rows.height - real.height))
     name = pl.col("name").cast(pl.String)
     # Only files of msprof lack the framework's columns, and all their rows are of GE.
     of_framework = real["alloc_total_active"].is_not_null().any() or real["stream_ptr"].is_not_null().any()

@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend import old_layout
 from stepscope.formats.ascend.parsed import ParsedFiles, read_parsed
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 
 OUTPUT = "mindstudio_profiler_output"
 
@@ -79,6 +79,7 @@ def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = 
 def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
     """Session times, host and devices from the small files beside the data (cann-raw.md 1)."""
     host, start, end = (_host_object(prof, name, quality) for name in ("info.json", "start_info", "end_info"))
+    quality.append(lost(issues.RECORDING_UNFINISHED, prof.name, int(bool(start) and not end), "no end_info in host"))
     devices = sorted(int(path.name[7:]) for path in prof.glob("device_*") if path.name[7:].isdecimal())
     chips = {}
     for device in devices:
@@ -112,7 +113,7 @@ def _latest(paths: Iterable[Path], name: str, suffix: str, quality: list[pl.Data
     ]
     stamps = [stamp for stamp, _, _ in found if len(stamp) >= _STAMP_DIGITS]
     newest = [item for item in found if not stamps or item[0] == max(stamps)]
-    quality.append(lost(f"{name}.{suffix}", "older exports left out", len(found) - len(newest), "the newest one was read"))
+    quality.append(lost(issues.FURTHER_FILES, f"{name}.{suffix}", len(found) - len(newest), "the newest was read"))
     return tuple(path for _, _, path in sorted(newest, key=lambda item: (item[1], item[2].name)))
 
 
@@ -123,7 +124,7 @@ def _object(path: Path, quality: list[pl.DataFrame]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, orjson.JSONDecodeError) as error:
-        quality.append(lost(path.name, "file not readable", 1, str(error)))
+        quality.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, str(error)))
         return {}
     return content if isinstance(content, dict) else {}
 

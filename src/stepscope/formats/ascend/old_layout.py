@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.ascend.parsed import Parsed
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _ITERATION = re.compile(r"Iteration (\d{1,9})")
 
@@ -25,7 +25,7 @@ def completed(parsed: Parsed, prof: Path, quality: list[pl.DataFrame]) -> Parsed
         tables = tables.replace(steps=steps)
     offset = _epoch_offset(prof)
     if offset is None:
-        quality.append(lost(prof.name, "clock incomplete", 1, "no pair of monotonic and Unix time: times stay monotonic"))
+        quality.append(lost(issues.INCOMPLETE_CLOCK, prof.name, 1, "no pair of monotonic and Unix time: times stay monotonic"))
         return parsed
     return Parsed(_moved(tables, offset), parsed.device_ids, parsed.generation)
 
@@ -45,7 +45,7 @@ def _steps(prof: Path, quality: list[pl.DataFrame]) -> pl.DataFrame:
     for path in sorted(prof.glob("device_*/timeline/step_trace_*.json")):
         events = _json(path)
         if not isinstance(events, list):
-            quality.append(lost(path.name, "damaged json", 1, "no list of events"))
+            quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, "no list of events"))
             continue
         for event in events:
             named = _ITERATION.fullmatch(str(event.get("name"))) if isinstance(event, dict) and event.get("ph") == "X" else None

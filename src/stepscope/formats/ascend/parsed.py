@@ -14,7 +14,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats.ascend import hardware, kernel_details, matching, memory, operator_details, step_trace_time, task_time
 from stepscope.formats.ascend.communication.read import Recorded, placed, read_extremes, recorded
 from stepscope.formats.ascend.trace.timeline import read_timeline
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 Quality = list[pl.DataFrame]
 
@@ -85,7 +85,7 @@ def _timeline(paths: tuple[Path, ...], quality: Quality) -> tuple[dict[str, pl.D
     try:
         timeline = read_timeline(list(paths), quality=quality)
     except CaptureError as error:  # the csv files may still be good
-        quality.append(lost(paths[0].name, "timeline not readable", 1, f"{error.what}: {error.cause or error.where}"))
+        quality.append(lost(issues.UNREADABLE_FILE, paths[0].name, 1, f"{error.what}: {error.cause or error.where}"))
         return {}, (), ""
     return timeline.frames, timeline.device_ids, timeline.generation
 

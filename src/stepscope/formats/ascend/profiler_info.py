@@ -16,7 +16,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.mindspore import settings as mindspore
-from stepscope.tables import ALL_TABLES, Facts, lost
+from stepscope.tables import ALL_TABLES, Facts, issues, lost
 
 _INFO = re.compile(r"profiler_info(?:_(\d+))?\.json")
 _METADATA = "profiler_metadata.json"
@@ -43,7 +43,7 @@ def read_capture_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.D
     activities = _activities(common.get("activities"))
     if raw:
         activities = _recorded(capture, activities, notes)
-    if raw and path:
+    if path:
         notes += _said_by_collector(info, path.name)
     metadata = _load(capture / _METADATA, notes) if (capture / _METADATA).exists() else {}
     facts = Facts(
@@ -69,11 +69,11 @@ def _info_file(capture: Path, notes: Notes) -> tuple[Path | None, int]:
     listed = sorted(capture.iterdir()) if capture.is_dir() else []
     found = [(path, int(match[1] or -1)) for path in listed if (match := _INFO.fullmatch(path.name)) and path.is_file()]
     if not found:
-        notes.append(lost(capture.name, "no profiler_info", 1, "settings are unknown"))
+        notes.append(lost(issues.MISSING_SETTINGS, capture.name, 1))
         return None, -1
     found.sort(key=lambda item: (item[1] < 0, item[1]))
     if len(found) > 1:
-        notes.append(lost(capture.name, "several profiler_info files", len(found) - 1, f"{found[0][0].name} was read"))
+        notes.append(lost(issues.FURTHER_FILES, capture.name, len(found) - 1, f"{found[0][0].name} was read"))
     return found[0]
 
 
@@ -81,23 +81,26 @@ def _load(path: Path, notes: Notes) -> Json:
     try:
         value = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as fault:
-        notes.append(lost(path.name, "damaged json", 1, str(fault)))
+        notes.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, str(fault)))
         return {}
     if isinstance(value, dict):
         return value
-    notes.append(lost(path.name, "damaged json", 1, f"an object was expected, not {type(value).__name__}"))
+    notes.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, f"an object was expected, not {type(value).__name__}"))
     return {}
 
 
 def _said_by_collector(info: Json, source: str) -> Notes:
-    """What our own collector could not keep, and why it ended before it was stopped."""
+    """What our own collector could not keep, and whether it ended before it was stopped."""
     said = [
-        lost(source, "dropped while recording", count, f"{what}: there was no room in memory")
+        lost(issues.DROPPED_WHILE_RECORDING, source, count, what)
         for what, value in _section(info, "dropped").items()
         if (count := _integer(value))
     ]
-    limit = _text(_section(info, "collector").get("limit"))
-    return [*said, lost(source, "recording ended early", 1, limit)] if limit else said
+    collector = _section(info, "collector")
+    limit = _text(collector.get("limit"))
+    # Written when the recording starts, and again when it has ended.
+    unfinished = lost(issues.RECORDING_UNFINISHED, source, int(collector.get("complete") is False))
+    return [*said, unfinished, lost(issues.RECORDING_ENDED_EARLY, source, int(bool(limit)), limit)]
 
 
 def _section(parent: Json, *keys: str) -> Json:
@@ -146,7 +149,7 @@ def _recorded(capture: Path, activities: tuple[str, ...], notes: Notes) -> tuple
     for name in activities:
         if name in there and not there[name]():
             folder = "FRAMEWORK" if name == "CPU" else "PROF_*"
-            notes.append(lost(capture.name, "activity without data", 1, f"{name} was on, but there is no {folder} folder"))
+            notes.append(lost(issues.ACTIVITY_WITHOUT_DATA, capture.name, 1, f"{name} was on, but there is no {folder} folder"))
         else:
             kept.append(name)
     return tuple(kept)
@@ -166,7 +169,7 @@ def _exports(value: object, path: Path | None, notes: Notes) -> tuple[str, ...]:
     if known:
         return known
     if path and value is not None:
-        notes.append(lost(path.name, "unknown export type", 1, f"{value!r}: taken as text"))
+        notes.append(lost(issues.UNKNOWN_SETTING, path.name, 1, f"{value!r}"))
     return ("text",)
 
 

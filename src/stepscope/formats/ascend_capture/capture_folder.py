@@ -11,7 +11,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats import mindspore
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.reader import CaptureFiles, Options, Reader
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
@@ -134,9 +134,7 @@ def _read_output(files: CaptureFiles, facts: Facts, source: str) -> Tables:
     from stepscope.formats.ascend.db.read import read
 
     first, *others = files.databases
-    return read(first, facts).with_quality(
-        lost(str(files.output), "further databases not read", len(others), first.name + " was read")
-    )
+    return read(first, facts).with_quality(lost(issues.FURTHER_FILES, str(files.output), len(others), first.name + " was read"))
 
 
 READER = Reader(

@@ -12,7 +12,7 @@ from stepscope.formats import cann
 from stepscope.formats.cann.chips import obstacle
 from stepscope.formats.cann.folder import is_raw, stamp_of
 from stepscope.formats.reader import CaptureFiles, Options, Reader
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 PROF = re.compile(r"PROF_.+")  # the rest of the name has several forms (docs/formats/cann.md 1)
-_RAW_LOST = "raw device records not read"
-_INSTEAD = "the vendor's parsed files were read instead"
 
 
 def forms(prof: Path) -> tuple[str, ...]:
@@ -73,9 +71,9 @@ def reading(prof: Path, form: str, facts: Facts, options: Options, *, alone: boo
 def form_notes(prof: Path, form: str, source: str) -> list[pl.DataFrame]:
     """What a reader of the results must know about the form in which a PROF folder was read."""
     if not form:
-        return [lost(str(prof), "device data missing", 1, "the folder holds neither raw records nor parsed files")]
+        return [lost(issues.MISSING_DEVICE_DATA, str(prof), 1)]
     if form == "parsed" and source == "raw" and is_raw(prof):
-        return [lost(str(prof), _RAW_LOST, 1, f"{obstacle(prof)}; {_INSTEAD}")]
+        return [lost(issues.PARSED_INSTEAD_OF_RAW, str(prof), 1, obstacle(prof))]
     return []
 
 
@@ -86,13 +84,13 @@ def _raw_or_parsed(prof: Path, facts: Facts, options: Options, *, alone: bool) -
     except CaptureError as problem:
         cause = problem.cause or problem.what
         if "parsed" in forms(prof):
-            note = lost(str(prof), _RAW_LOST, 1, f"{cause}; {_INSTEAD}")
+            note = lost(issues.PARSED_INSTEAD_OF_RAW, str(prof), 1, cause)
             return reading(prof, "parsed", facts, options, alone=alone)().with_quality(note)
         if alone:
             raise
         if facts.level == "Level_none":
             return Tables()  # no device data were requested, so none are missing
-        return Tables().with_quality(lost(str(prof), _RAW_LOST, 1, cause))
+        return Tables().with_quality(lost(issues.RAW_DEVICE_UNREAD, str(prof), 1, cause))
 
 
 def _has_timeline(prof: Path) -> bool:

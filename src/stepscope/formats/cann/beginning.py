@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.cann.clock import FAR_NS
 from stepscope.formats.cann.tasks import JoinedTasks
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 _MODEL_LOAD = "ModelLoad"
 
@@ -45,5 +45,5 @@ def split_calls(apis: pl.DataFrame, begin_ns: int) -> Calls:
 def without_early_tasks(joined: JoinedTasks, begin_ns: int) -> JoinedTasks:
     """The tasks without those that had ended before the recording began."""
     kept = joined.rows.filter(pl.col("end_ns") >= begin_ns)
-    early = lost("stars_soc", "tasks before the collection", joined.rows.height - kept.height, "left out")
+    early = lost(issues.BEFORE_RECORDING, "stars_soc", joined.rows.height - kept.height, "tasks: left out")
     return JoinedTasks(kept, (*joined.quality, early))

@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.cann.host.side import HostSide
 from stepscope.formats.cann.tasks import JoinedTasks
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 _PAYLOAD = "RDMA_SEND_PAYLOAD"
 # Tasks from the last payload to the one that reports its arrival; fewer where only two ranks take part.
@@ -29,7 +29,7 @@ def communication(
     """Tables `collectives` and `transfers`, and what was lost."""
     tasks = _task_runs(joined, host)
     if not tasks.height:
-        lonely = lost("hccl", "communication operators without a device task", host.big_ops.height)
+        lonely = lost(issues.UNMATCHED_COMMUNICATION, "hccl", host.big_ops.height, "operators without a device task")
         return ALL_TABLES["collectives"].empty(), ALL_TABLES["transfers"].empty(), [lonely]
     tasks = tasks.with_columns(_run())
     operators = _operators(tasks, host.big_ops, session_start_ns)
@@ -38,8 +38,13 @@ def communication(
     tasks = tasks.sort("device", "start_ns", maintain_order=True)
     transfers = tasks.with_columns((pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64).alias("duration_ns"), _bandwidth(tasks))
     quality = [
-        lost("hccl", "communication tasks without an operator", tasks["operator"].null_count()),
-        lost("hccl", "communication operators without a device task", host.big_ops.height - operators["operator"].n_unique()),
+        lost(issues.UNMATCHED_COMMUNICATION, "hccl", tasks["operator"].null_count(), "tasks without an operator"),
+        lost(
+            issues.UNMATCHED_COMMUNICATION,
+            "hccl",
+            host.big_ops.height - operators["operator"].n_unique(),
+            "operators without a device task",
+        ),
     ]
     return ALL_TABLES["collectives"].conform(operators), ALL_TABLES["transfers"].conform(transfers), quality
 

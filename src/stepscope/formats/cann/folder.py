@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _DEVICE = re.compile(r"device_([0-9]{1,4})")
 _SLICE = re.compile(r"(?P<name>.+)\.slice_(?P<number>[0-9]{1,9})")
@@ -132,7 +132,7 @@ def _part(folder: Path, device: int | None) -> Part:
         device_log = _log(folder / f"dev_start.log{tail}", losses)
         clock, fault = device_clock(info, start, host_log, device_log)
     if fault:
-        losses.append(lost(folder.name, "clock could not be set", 1, fault))
+        losses.append(lost(issues.INCOMPLETE_CLOCK, folder.name, 1, fault))
     return Part(
         path=folder,
         device=device,
@@ -154,7 +154,7 @@ def _groups(data: Path, device: int | None, losses: list[pl.DataFrame]) -> dict[
     try:
         paths = list(data.iterdir())
     except OSError as error:
-        losses.append(lost(f"{data.parent.name}/data", "folder could not be read", 1, str(error)))
+        losses.append(lost(issues.UNREADABLE_FOLDER, f"{data.parent.name}/data", 1, str(error)))
         return {}
     for path in paths:
         named = _SLICE.fullmatch(path.name)
@@ -181,11 +181,11 @@ def _json(path: Path, losses: list[pl.DataFrame]) -> Mapping[str, Any]:
     try:
         value = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        losses.append(lost(path.name, "settings could not be read", 1, str(error)))
+        losses.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, str(error)))
         return {}
     if isinstance(value, dict):
         return value
-    losses.append(lost(path.name, "settings could not be read", 1, "not a JSON object"))
+    losses.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, "not a JSON object"))
     return {}
 
 
@@ -194,7 +194,7 @@ def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError as error:
-        losses.append(lost(path.name, "settings could not be read", 1, str(error)))
+        losses.append(lost(issues.UNREADABLE_SETTINGS, path.name, 1, str(error)))
         return {}
     pairs = (line.partition(":") for line in lines if ":" in line)
     numbers = ((key.strip(), _number(value.strip())) for key, _, value in pairs)

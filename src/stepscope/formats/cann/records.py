@@ -18,7 +18,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part, Slices
 from stepscope.formats.cann.layouts import LEVELS, Layout
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _SAMPLE = 1024  # records looked at to find where a slice's records begin
 _LEVELS = np.array(list(LEVELS))
@@ -64,13 +64,13 @@ def read_bytes(slices: Slices) -> tuple[npt.NDArray[np.uint8], list[pl.DataFrame
 
 def _pieces(slices: Slices) -> tuple[list[npt.NDArray[np.uint8]], list[pl.DataFrame]]:
     pieces: list[npt.NDArray[np.uint8]] = []
-    losses = [lost(slices.name, "slices missing", slices.missing)] if slices.missing else []
+    losses = [lost(issues.MISSING_SLICES, slices.name, slices.missing)] if slices.missing else []
     for path in slices.paths:
         try:
             if path.stat().st_size:
                 pieces.append(np.memmap(path, np.uint8, "r"))
         except (OSError, ValueError) as error:  # ValueError: emptied since
-            losses.append(lost(path.name, "file could not be read", 1, str(error)))
+            losses.append(lost(issues.UNREADABLE_FILE, path.name, 1, str(error)))
     return pieces, losses
 
 
@@ -90,7 +90,7 @@ def _group(slices: Slices, layout: Layout) -> tuple[npt.NDArray[Any], list[pl.Da
     broken = len(rows) - int(np.count_nonzero(sound))
     if broken:
         rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _concatenate
-        losses.append(lost(slices.name, "broken records", broken, f"magic is not {layout.magic:#06x}"))
+        losses.append(lost(issues.DAMAGED_RECORD, slices.name, broken, f"magic is not {layout.magic:#06x}"))
     return rows, losses
 
 
@@ -102,7 +102,7 @@ def _without_magic(
     if rest:
         head = slices.first > 0
         data = data[rest:] if head else data[: len(data) - rest]
-        losses.append(_cut(slices, rest, "at the start" if head else "at the end"))
+        losses.append(_cut(slices, [rest], "at the start" if head else "at the end"))
     return data.view(layout.dtype), losses
 
 
@@ -111,22 +111,22 @@ def _realign(
 ) -> npt.NDArray[np.uint8]:
     """Whole records only: each slice is joined to the one before where its records continue there, else starts a new run."""
     runs: list[list[npt.NDArray[np.uint8]]] = []
-    lost_at = {"at the start": 0, "between slices": 0, "at the end": 0}
+    cut: dict[str, list[int]] = {"at the start": [], "between slices": [], "at the end": []}
     for piece in pieces:
         expected = -sum(map(len, runs[-1])) % layout.size if runs else 0
         begin = _first_record(piece, layout, expected)
         if runs and begin == expected:
             runs[-1].append(piece)
         else:
-            lost_at["between slices" if runs else "at the start"] += begin
+            cut["between slices" if runs else "at the start"].append(begin)
             runs.append([piece[begin:]])
     kept = []
     for number, run in enumerate(runs, 1):
         data = _join_bytes(run)
         rest = len(data) % layout.size
-        lost_at["at the end" if number == len(runs) else "between slices"] += rest
+        cut["at the end" if number == len(runs) else "between slices"].append(rest)
         kept.append(data[: len(data) - rest])
-    losses += [_cut(slices, count, where) for where, count in lost_at.items() if count]
+    losses += [_cut(slices, lengths, where) for where, lengths in cut.items() if any(lengths)]
     return _join_bytes(kept)
 
 
@@ -152,8 +152,10 @@ def _sound(rows: npt.NDArray[Any], layout: Layout) -> npt.NDArray[np.bool_]:
     return np.asarray(rows["magic"] == layout.magic)
 
 
-def _cut(slices: Slices, count: int, where: str) -> pl.DataFrame:
-    return lost(slices.name, "bytes of a cut record", count, where)
+def _cut(slices: Slices, lengths: Sequence[int], where: str) -> pl.DataFrame:
+    """A quality row for the cut records of one place, each with the bytes that are left of it."""
+    left = [length for length in lengths if length]
+    return lost(issues.TRUNCATED_RECORD, slices.name, len(left), f"{where}: {sum(left):,} B left")
 
 
 def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]:
@@ -171,7 +173,7 @@ def text_lines(slices: Sequence[Slices]) -> tuple[list[str], list[pl.DataFrame]]
 def unknown_files(part: Part, readable: Sequence[str]) -> list[pl.DataFrame]:
     """A quality row for each kind of file that nobody reads, with its bytes."""
     return [
-        lost(f"{part.path.name}/data/{name}", "record kind not read", sum(_size(path) for path in paths), "count is bytes")
+        lost(issues.UNKNOWN_FILE, f"{part.path.name}/data/{name}", sum(_size(path) for path in paths))
         for name, paths in part.kinds().items()
         if name not in readable
     ]

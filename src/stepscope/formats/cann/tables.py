@@ -20,7 +20,7 @@ from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.sampled import tables as sampled
 from stepscope.formats.cann.tasks import join, kernel_metrics, kernels
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _FREQUENCY = "AI Core Freq"
 _DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")
@@ -69,9 +69,10 @@ def read(path: Path) -> Tables:
         *comm_lost,
         samples.quality,
         *_not_read(prof),
-        lost("api_event", "calls without a begin", calls.early.height, "they began before the collection; in the statistics only"),
-        lost("api_event", "calls before the collection", calls.over, "left out"),
-        lost(str(path), "raw device records not read", int(not readable), obstacle),
+        lost(issues.BEFORE_RECORDING, "api_event", calls.early.height, "calls that ended in it: in the statistics only"),
+        lost(issues.BEFORE_RECORDING, "api_event", calls.over, "calls: left out"),
+        lost(issues.RAW_DEVICE_UNREAD, str(path), int(not readable), obstacle),
+        _unfinished(prof),
     ]
     tables = Tables({name: frame for name, frame in frames.items() if frame.height}).with_quality(
         *(row for row in quality if row.height)
@@ -84,6 +85,13 @@ def read(path: Path) -> Tables:
             fix="parse it with the vendor's msprof, then analyse again" if not readable else "capture again",
         )
     return tables
+
+
+def _unfinished(prof: Prof) -> pl.DataFrame:
+    """The collector writes `start_info` first and `end_info` last, beside the data of the host and of each device."""
+    open_parts = [part.path.name for part in prof.parts if part.start and not part.end]
+    detail = f"no end_info in {', '.join(open_parts)}"
+    return lost(issues.RECORDING_UNFINISHED, prof.path.name, int(bool(open_parts)), detail)
 
 
 def _without_parts_of(collectives: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.formats.cann.device.side import DeviceSide
 from stepscope.formats.cann.host.side import HostSide
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 from stepscope.tables.task_kinds import task_kind
 
 KEY = ["stream", "task_id", "batch_id", "context_id"]
@@ -66,8 +66,8 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
         frames.append(rows.with_columns(pl.lit(side.device, pl.Int32).alias("device"), found.rows.alias("host")))
         place = f"device_{side.device}"
         quality += [
-            lost(place, "several host tasks for several device tasks", found.refused, "their operators are unknown"),
-            lost(place, "device tasks without a host task", found.unknown, "their operators are unknown"),
+            lost(issues.OPERATOR_UNKNOWN, place, found.refused, "several host tasks for several device tasks"),
+            lost(issues.OPERATOR_UNKNOWN, place, found.unknown, "no host task"),
         ]
     rows = pl.concat([_NO_ROWS, *frames]).sort("device", "start_ns", maintain_order=True)
     return JoinedTasks(rows, tuple(row for row in quality if row.height))

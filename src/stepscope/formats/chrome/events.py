@@ -28,7 +28,8 @@ from stepscope.formats.chrome.inflate import blocks
 from stepscope.formats.chrome.repair import repair_lines
 from stepscope.formats.chrome.templates import Templates
 from stepscope.formats.chrome.typing import ParsedTexts, Texts, absent_columns, event_frame
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
+from stepscope.tables.issues import Issue
 
 # Larger buffers come from the kernel each time and cost more in page faults than they save.
 CHUNK_BYTES = 16 << 20
@@ -76,9 +77,9 @@ def read_events(
             events += frame.height
             yield frame
     if not events and reading.lost:
-        what = "; ".join(f"{issue}: {count}" for (issue, _), count in reading.lost.items())
+        what = "; ".join(issue.sentence_for(count) for (issue, _), count in reading.lost.items())
         raise CaptureError("the trace holds no whole event", where=str(path), cause=what, fix="capture again; the file is damaged")
-    quality += [lost(path.name, issue, count, detail) for (issue, detail), count in reading.lost.items()]
+    quality += [lost(issue, path.name, count, detail) for (issue, detail), count in reading.lost.items()]
     if header is not None:
         header.update(reading.header)
 
@@ -98,7 +99,7 @@ class _Reading:
         self, path: Path, args: Mapping[str, pl.DataType], guards: Mapping[str, str], chunk_bytes: int, pool: ThreadPoolExecutor
     ):
         self.path, self.args, self.guards, self.chunk_bytes, self._pool = path, args, guards, chunk_bytes, pool
-        self.lost: dict[tuple[str, str], int] = {}
+        self.lost: dict[tuple[Issue, str], int] = {}
         self.header: dict[str, Any] = {}
         self._head = b""  # everything up to the opening bracket of the list
         self._pattern_failures = 0
@@ -107,9 +108,13 @@ class _Reading:
         self._templates = Templates()
         self._absent = absent_columns(args)
 
-    def note(self, issue: str, count: int, detail: str = "") -> None:
+    def note(self, issue: Issue, count: int, detail: str = "") -> None:
         if count:
             self.lost[issue, detail] = self.lost.get((issue, detail), 0) + count
+
+    def _note_cut(self, rest: bytes) -> None:
+        left = len(rest.strip(b" ,"))
+        self.note(issues.TRUNCATED_RECORD, int(left > 0), f"{left:,} bytes of an event")
 
     def frames(self) -> Iterator[pl.DataFrame]:
         stream = blocks(self.path, self.chunk_bytes, self.note)
@@ -190,26 +195,26 @@ class _Reading:
             if tail[1:].strip() == b"}":
                 return
         if border and flat(border) in flat(tail):
-            self.note("list of events closed early", 1, "a damaged event looks like the end of the list")
+            self.note(issues.UNREADABLE_EVENT, 1, "looks like the end of the list")
             yield from self._salvage(tail, border)
         else:
-            self.note("bytes after the events", len(tail) - 1, "bytes that complete no JSON; skipped")
+            self.note(issues.UNREADABLE_BYTES, len(tail) - 1, "after the events")
 
     def _cut_off(self, rest: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """The file ended inside the list."""
         self.header = _without_events(self._head + b"]}") if self._head != b"[" else {}
-        self.note("list of events not closed", 1, "the file ends early; all whole events were read")
+        self.note(issues.TRUNCATED_FILE, 1, "inside the list of events")
         if border and flat(border) in flat(rest):
             yield from self._salvage(rest, border)
         else:
-            self.note("event cut off", len(rest.strip(b" ,")), "bytes of an event that is not whole")
+            self._note_cut(rest)
 
     def _salvage(self, data: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """Events around a damaged one: every object between two separators."""
         border = flat(border) if border else None
         stretches, rest = by_pattern(flat(data), border, len(data)) if border else ([], b"")
         if not border or not stretches:
-            self.note("event not readable", 1, "no end found; skipped to the end of the block")
+            self.note(issues.UNREADABLE_EVENT, 1, "no end found")
             return
         yield from self._tolerant(repair_lines(events_of(stretches[0], border).lines(), self.note))
         last = by_brackets(rest)
@@ -217,14 +222,14 @@ class _Reading:
         if last.closed and self._head != b"[":
             self.header = _without_events(self._head + last.rest) or self.header
         elif not last.closed:
-            self.note("event cut off", len(last.rest.strip(b" ,")), "bytes of an event that is not whole")
+            self._note_cut(last.rest)
 
     def _between(self, skipped: bytes, border: bytes | None) -> Iterator[pl.DataFrame]:
         """What lies between events and should not: nothing, or events hidden by damage before them."""
         if border and flat(border) in skipped:
             yield from self._tolerant(skipped, border)
         else:
-            self.note("bytes between events", len(skipped), "neither comma nor blank; skipped")
+            self.note(issues.UNREADABLE_BYTES, len(skipped), "between events")
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is not an event."""
@@ -236,9 +241,9 @@ class _Reading:
             parts = list(self._pool.map(work, pieces))
         except pl.exceptions.PolarsError:
             return None
-        for read, name, what in (("ts_ns", "ts", "time"), ("dur_ns", "dur", "duration")):
+        for read, name in (("ts_ns", "ts"), ("dur_ns", "dur")):
             unread = sum(part.text_counts[name] - part.frame[read].count() for part in parts)
-            self.note(f"{what} not readable", unread, f"{name} is no number; set to null")
+            self.note(issues.UNREADABLE_VALUE, unread, f"{name} is not a number")
         return pl.concat(part.frame for part in parts)
 
     def _part(self, events: Events) -> _Part:
@@ -299,7 +304,7 @@ class _Reading:
                 )
                 frame = self._strict(lines)
         if frame is None:
-            self.note("event not readable", lines.count(b"\n") + 1, "refused by the JSON parser; left out")
+            self.note(issues.UNREADABLE_EVENT, lines.count(b"\n") + 1, "refused by the JSON parser")
         elif frame.height:
             yield frame
 

@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from stepscope.tables import issues
+from stepscope.tables.issues import Issue
+
+Note = Callable[[Issue, int, str], None]
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _PACKED_BYTES = 1 << 20
 _GZIP_FORMAT = 31  # zlib's number for "gzip header, largest window"
 
 
-def blocks(path: Path, size: int, note: Callable[[str, int, str], None]) -> Iterator[bytes]:
+def blocks(path: Path, size: int, note: Note) -> Iterator[bytes]:
     """Yield blocks of about `size` bytes; `note(issue, count, detail)` is called for bytes that could not be unpacked."""
     with path.open("rb") as file:
         magic = file.read(2)
@@ -25,7 +30,7 @@ def blocks(path: Path, size: int, note: Callable[[str, int, str], None]) -> Iter
                 yield block
 
 
-def _inflate(file: BinaryIO, size: int, note: Callable[[str, int, str], None]) -> Iterator[bytes]:
+def _inflate(file: BinaryIO, size: int, note: Note) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP_FORMAT)
     waiting, packed = b"", b""
     ready: list[bytes] = []
@@ -34,7 +39,7 @@ def _inflate(file: BinaryIO, size: int, note: Callable[[str, int, str], None]) -
         try:
             part = unpacker.decompress(waiting or packed, size)
         except zlib.error as fault:
-            note("gzip stream damaged", len(waiting or packed), f"packed bytes from the damage to the end of the block: {fault}")
+            note(issues.UNREADABLE_BYTES, len(waiting or packed), f"packed, from the damage to the end of the block: {fault}")
             break
         waiting = unpacker.unconsumed_tail
         fresh = unpacker.eof
@@ -46,6 +51,6 @@ def _inflate(file: BinaryIO, size: int, note: Callable[[str, int, str], None]) -
             yield b"".join(ready)
             ready, amount = [], 0
     else:
-        note("gzip stream cut off", int(not fresh), "the file ends before its gzip stream does")
+        note(issues.TRUNCATED_FILE, int(not fresh), "inside its gzip stream")
     if amount:
         yield b"".join(ready)

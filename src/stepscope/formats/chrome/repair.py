@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
 import orjson
 
-Note = Callable[[str, int, str], None]
+from stepscope.formats.chrome.inflate import Note
+from stepscope.tables import issues
 
 
 def repair_lines(lines: bytes, note: Note, border: bytes | None = None, *, all_lines: bool = False) -> bytes:
@@ -50,19 +50,19 @@ def _rewrite(line: bytes, note: Note, *, quiet: bool) -> bytes | None:
         text = line.decode("utf-8", "replace")
         event = json.loads(text, strict=False, parse_constant=lambda word: constants.append(word))
     except (ValueError, RecursionError):
-        note("event not readable", int(not quiet), "no valid JSON; left out")
+        note(issues.UNREADABLE_EVENT, int(not quiet), "not valid JSON")
         return None
     if not isinstance(event, dict):
-        note("event not readable", int(not quiet), "a list element that is no object; left out")
+        note(issues.UNREADABLE_EVENT, int(not quiet), "not an object")
         return None
     if not isinstance(event.get("args") or {}, dict):
-        note("args not readable", 1, "the args of an event are no object; set to null")
+        note(issues.UNREADABLE_VALUE, 1, "args that are not an object")
         event["args"] = None
     if "\ufffd" in text:
-        note("text not UTF-8", 1, "events with bytes that are no UTF-8; shown as U+FFFD")
+        note(issues.TEXT_NOT_UTF8, 1, "in events")
     infinite: list[float] = []
     cleaned = orjson.dumps(_plain(event, infinite))
-    note("value is NaN or infinite", len(constants) + len(infinite), "set to null")
+    note(issues.UNREADABLE_VALUE, len(constants) + len(infinite), "NaN or infinite")
     return cleaned
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
 
 FILE = "x.host_counters.csv"
 _COLUMNS = ("raw_ns", "source", "name", "series", "value")
@@ -27,4 +27,4 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
         pl.col("source", "name", "series").cast(TEXT), clock.to_epoch_ns(whole["raw_ns"]).alias("time_ns"), "value"
     ).sort("source", "name", "series", "time_ns")
     counters = ALL_TABLES["counters"].conform(frame)
-    return Tables({"counters": counters}).with_quality(lost(FILE, "torn line", typed.height - whole.height, "left out"))
+    return Tables({"counters": counters}).with_quality(lost(issues.UNREADABLE_LINE, FILE, typed.height - whole.height))

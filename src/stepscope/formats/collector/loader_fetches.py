@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
 
 FILES = "x.loader_worker_*.csv"
 _PID = re.compile(r"x\.loader_worker_(\d+)\.csv")
@@ -27,7 +27,7 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
             continue
         lines = read_lines(path, _COLUMNS)
         whole = lines.select(pl.all().cast(pl.Int64, strict=False)).drop_nulls()
-        torn.append(lost(path.name, "torn line", lines.height - whole.height, "left out"))
+        torn.append(lost(issues.UNREADABLE_LINE, path.name, lines.height - whole.height))
         parts.append(whole.with_columns(pid=pl.lit(int(named[1]), pl.Int64)))
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if not rows.height:

@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 FILE = "x.mstx.jsonl"
 DEFAULT_DOMAIN = "default"
@@ -63,8 +63,8 @@ def _rows(framework: Path) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
             torn += part is None
             parts += [] if part is None else [part]
     losses = [
-        lost(FILE, "torn line", torn, "its marks are left out"),
-        lost(FILE, "marks dropped", dropped, "there was no room for them in memory, or they could not be written"),
+        lost(issues.UNREADABLE_LINE, FILE, torn),
+        lost(issues.DROPPED_WHILE_RECORDING, FILE, dropped, "marks"),
     ]
     return pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA), losses
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.collector.plain_lines import read_lines
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, TEXT, Tables, lost
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
 
 FILE, ANCHORS = "x.os_calls.txt", "x.os_call_anchors.csv"
 ANCHOR_CALL = "getsid"
@@ -34,7 +34,7 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
     anchor_calls = calls.filter(pl.col("name") == ANCHOR_CALL)["start"].sort().tail(anchor_times.height)
     if not anchor_times.height or len(anchor_calls) < anchor_times.height:
         return Tables().with_quality(
-            lost(FILE, "calls without a clock", calls.height, "perf and the capture were not brought together")
+            lost(issues.CALLS_WITHOUT_CLOCK, FILE, calls.height)
         )
     shift = int((anchor_times["at"] - anchor_calls).sort()[anchor_times.height // 2])
     pid = int(anchor_times["pid"][0])

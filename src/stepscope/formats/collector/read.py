@@ -13,7 +13,7 @@ from stepscope.formats import framework
 from stepscope.formats.collector import host_counters, loader_fetches, mark_lines, os_calls
 from stepscope.formats.collector.plain_lines import read_lines
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 from stepscope.tables.union import union
 
 KINETO_TRACE = "x.kineto_trace.json"
@@ -43,7 +43,7 @@ def _trace(trace: Path) -> Tables:
     try:
         tables = kineto.read(trace)
     except CaptureError as problem:
-        return Tables().with_quality(lost(trace.name, "unreadable trace", 1, problem.what))
+        return Tables().with_quality(lost(issues.UNREADABLE_FILE, trace.name, 1, problem.what))
     tables = _with_flops(tables, trace.with_name(KINETO_FLOPS))
     facts = tables.facts
     # Settings are in profiler_info.json; only what the trace alone knows is taken from it.
@@ -62,4 +62,4 @@ def _with_flops(tables: Tables, path: Path) -> Tables:
         counted.unique("external_id", keep="first"), on="external_id", how="left", maintain_order="left"
     )
     known = tables.replace(ops=ops.select(tables.ops.columns))
-    return known.with_quality(lost(path.name, "torn line", lines.height - counted.height, "left out"))
+    return known.with_quality(lost(issues.UNREADABLE_LINE, path.name, lines.height - counted.height))

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 _LIMIT = 1 << 62  # larger numbers are not times, and sums of smaller ones fit 64 bits
 _SLOWEST_MHZ = 1e-15
@@ -69,7 +69,7 @@ def read_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -> Fra
     offset = _epoch_offset(prof, info)
     if offset is None:
         notes.append("no pair of monotonic and Unix time: times stay monotonic")
-    rows = [lost(capture.name, "clock incomplete", 1, note) for note in notes]
+    rows = [lost(issues.INCOMPLETE_CLOCK, capture.name, 1, note) for note in notes]
     quality = pl.concat([ALL_TABLES["quality"].empty(), *rows])
     return FrameworkClock(counts_ticks, mhz, tick_zero, monotonic_zero, offset or 0, quality)
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 MODULE_MARK = "######"
 _C_CALL = 2
@@ -26,7 +26,7 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Framewo
     """The table `python_calls` from raw tracer events and the texts of their keys, and what did not fit."""
     source = "torch.python_tracer_func"
     known = events["tag"] <= 3
-    losses = [lost(source, "unknown tracer tag", int((~known).sum()))]
+    losses = [lost(issues.UNKNOWN_KIND, source, int((~known).sum()), "tag of Python events")]
     if not known.all():
         events = events.filter(known)
     if not events.height:
@@ -50,8 +50,13 @@ def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: Framewo
         pl.Series("parent_id", np.where(parent >= 0, parent - first[rows], 0)),
     )
     losses += [
-        lost(source, "return without call", stack.ignored, "ignored"),
-        lost(source, "call without return", int((stack.close[rows] < 0).sum()), "ends at the last time of its thread"),
+        lost(issues.END_WITHOUT_START, source, stack.ignored, "Python calls"),
+        lost(
+            issues.START_WITHOUT_END,
+            source,
+            int((stack.close[rows] < 0).sum()),
+            "Python calls: they end at the last time of their thread",
+        ),
     ]
     return ALL_TABLES["python_calls"].conform(_with_names(frame, texts)), losses
 

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope.formats.framework.clock import FrameworkClock
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 _SOURCE = "torch.op_mark"
 
@@ -16,7 +16,7 @@ _SOURCE = "torch.op_mark"
 def queue_table(marks: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The table `queue` from raw marks, and the marks that found no partner (docs/formats/framework.md 6.1)."""
     known = marks["category"].is_between(0, 3)
-    losses = [lost(_SOURCE, "unknown mark category", int((~known).sum()))]
+    losses = [lost(issues.UNKNOWN_KIND, _SOURCE, int((~known).sum()), "category of marks")]
     if not known.all():
         marks = marks.filter(known)
     if not marks.height:
@@ -32,8 +32,8 @@ def queue_table(marks: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFram
     paired = ends[1:] & ~ends[:-1] & (group[order[1:]] == group[order[:-1]])
     start, end = order[:-1][paired], order[1:][paired]
     losses += [
-        lost(_SOURCE, "end mark without start", int(ends.sum()) - end.size, "dropped"),
-        lost(_SOURCE, "start mark without end", int((~ends).sum()) - start.size, "dropped"),
+        lost(issues.END_WITHOUT_START, _SOURCE, int(ends.sum()) - end.size, "queue marks"),
+        lost(issues.START_WITHOUT_END, _SOURCE, int((~ends).sum()) - start.size, "queue marks"),
     ]
     by_start = np.argsort(time[start], kind="stable")
     start, end = start[by_start], end[by_start]

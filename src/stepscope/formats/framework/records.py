@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stepscope.formats.framework import tlv
 from stepscope.formats.framework.layouts import HEADER, KINDS, Layout, RecordKind, detect
 from stepscope.formats.framework.text_views import text_column
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 _DETECT_AMONG = 64
 _ROWS_PER_CHUNK = 1 << 17
@@ -44,12 +44,12 @@ def read_kind(folder: Path, kind: RecordKind) -> tuple[pl.DataFrame, pl.DataFram
     parts, quality = [pl.DataFrame(schema=kind.schema)], [ALL_TABLES["quality"].empty()]
     for path in _files(folder, kind):
         if path.is_symlink():
-            quality.append(lost(path.name, "symbolic link not followed", 1, "captures are read without following links"))
+            quality.append(lost(issues.LINK_NOT_FOLLOWED, path.name, 1))
             continue
         try:
             data = _map_file(path)
         except OSError as fault:
-            quality.append(lost(path.name, "unreadable file", 1, fault.strerror or str(fault)))
+            quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, fault.strerror or str(fault)))
             continue
         frame, losses = decode(kind, data, path.name)
         parts.append(frame)
@@ -87,12 +87,12 @@ def decode(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame
         torn = np.flatnonzero(found.torn)
         if torn.size:
             losses.append(
-                lost(source, "torn field", torn.size, f"first in the record at byte {offsets[torn[0]] - HEADER.itemsize}")
+                lost(issues.DAMAGED_RECORD, source, torn.size, f"first in the record at byte {offsets[torn[0]] - HEADER.itemsize}")
             )
         for field in found.offsets:
             name = layout.texts[field]
             columns[name], bad = text_column(data, found.offsets[field], found.lengths[field])
-            losses.append(lost(source, "text is not UTF-8", bad, f"{name}: shown as missing"))
+            losses.append(lost(issues.TEXT_NOT_UTF8, source, bad, f"{name}"))
     return _frame(kind, columns, offsets.size), losses
 
 
@@ -127,7 +127,7 @@ def _layout(kind: RecordKind, data: tlv.Bytes, outer: tlv.Outer) -> Layout:
 
 
 def _torn_tail(source: str, stopped: int, size: int) -> pl.DataFrame:
-    return lost(source, "truncated record", int(stopped < size), f"at byte {stopped}: {size - stopped} bytes lost")
+    return lost(issues.TRUNCATED_RECORD, source, int(stopped < size), f"at byte {stopped}: {size - stopped} bytes lost")
 
 
 def _too_short(source: str, outer: tlv.Outer, short: NDArray[np.bool_], needed: int) -> pl.DataFrame:
@@ -137,7 +137,7 @@ def _too_short(source: str, outer: tlv.Outer, short: NDArray[np.bool_], needed: 
     gone = int(outer.lengths[rows].sum()) + HEADER.itemsize * rows.size
     first = int(outer.offsets[rows[0]]) - HEADER.itemsize
     detail = f"first at byte {first}: shorter than the {needed} bytes of its fixed part; {gone} bytes lost"
-    return lost(source, "record too short", rows.size, detail)
+    return lost(issues.DAMAGED_RECORD, source, rows.size, detail)
 
 
 def write(folder: Path, records: Mapping[str, pl.DataFrame], *, append: bool = False) -> list[Path]:

@@ -17,7 +17,8 @@ from stepscope.formats.kineto import device, host
 from stepscope.formats.kineto.categories import ARGS, GUARDS, with_table_names
 from stepscope.formats.kineto.counters import read_counters
 from stepscope.formats.kineto.facts import facts_of
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
+from stepscope.tables.issues import Issue
 
 Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -38,37 +39,37 @@ def read(path: Path) -> Tables:
     quality: list[pl.DataFrame] = []
     header: dict[str, Any] = {}
     parts: defaultdict[str, list[pl.DataFrame]] = defaultdict(list)
-    issues: Counter[tuple[str, str]] = Counter()
+    found: Counter[tuple[Issue, str]] = Counter()
     # One chunk is sorted into tables while the next is read.
     with ThreadPoolExecutor(1) as worker:
         chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS)
-        for future in [worker.submit(_add_chunk, events, parts, issues) for events in chunks]:
+        for future in [worker.submit(_add_chunk, events, parts, found) for events in chunks]:
             future.result()
     if not any(parts.values()):
         raise CaptureError(
             "the trace has no event of the PyTorch profiler",
             where=str(path),
-            cause=", ".join(f"{count} of {what}" for (_, what), count in issues.items()) or "the list of events is empty",
+            cause=", ".join(f"{count} of {what}" for (_, what), count in found.items()) or "the list of events is empty",
             fix="give a trace that torch.profiler wrote (export_chrome_trace or tensorboard_trace_handler)",
         )
     base_ns = header.get("baseTimeNanoseconds")
     tables, loose = _tables(parts, base_ns if isinstance(base_ns, int) else 0)
-    issues["arrow without its other end", "flow events"] += loose
+    found[issues.UNPAIRED_RECORD, "flow events"] += loose
     if "counter" in parts:
         tables = tables.replace(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
     session = _session(parts, base_ns if isinstance(base_ns, int) else 0)
-    quality += [lost(path.name, issue, count, what) for (issue, what), count in issues.items()]
+    quality += [lost(issue, path.name, count, what) for (issue, what), count in found.items()]
     return tables.replace(meta=facts_of(path, header, tables, session).table()).with_quality(*quality)
 
 
-def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], issues: Counter[tuple[str, str]]) -> None:
+def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], found: Counter[tuple[Issue, str]]) -> None:
     """Add the rows of one chunk to each table's parts."""
     events = with_table_names(_with_threads(events)).filter(pl.col("to").is_not_null())
     groups = dict(events.group_by("to").len().iter_rows())
     for group, count in groups.items():
         if group.startswith("unknown:"):
-            issues["event not understood", group.removeprefix("unknown:")] += count
-    events = _with_spans(events, issues)
+            found[issues.UNKNOWN_KIND, group.removeprefix("unknown:")] += count
+    events = _with_spans(events, found)
     wanted = {name: work for name, work in _READERS.items() if work[0] in groups}
     plans = [rows(events.lazy().filter(pl.col("to") == group)) for group, rows in wanted.values()]
     flows = [group for group in groups if group.startswith("flow:")]
@@ -91,16 +92,16 @@ def _with_threads(events: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(numbers)
 
 
-def _with_spans(events: pl.DataFrame, issues: Counter[tuple[str, str]]) -> pl.DataFrame:
+def _with_spans(events: pl.DataFrame, found: Counter[tuple[Issue, str]]) -> pl.DataFrame:
     """Half-open spans; a negative or absent length becomes 0 and is counted."""
     timed = events.filter(pl.col("ts_ns").is_not_null())
-    issues["event without a time", "left out"] += events.height - timed.height
+    found[issues.EVENT_WITHOUT_TIME, ""] += events.height - timed.height
     span = (pl.col("ph") == "X") & ~pl.col("to").str.starts_with("unknown:")
     wrong = timed.select(
         absent=(span & pl.col("dur_ns").is_null()).sum(), negative=(span & (pl.col("dur_ns") < 0)).sum()
     ).row(0)  # fmt: skip
-    issues["event without a duration", "an incomplete range; length set to 0"] += wrong[0]
-    issues["negative duration", "length set to 0"] += wrong[1]
+    found[issues.INVALID_DURATION, "incomplete range"] += wrong[0]
+    found[issues.INVALID_DURATION, "negative"] += wrong[1]
     length = pl.col("dur_ns").fill_null(0).clip(0)
     return timed.with_columns(
         start_ns="ts_ns", end_ns=pl.col("ts_ns") + length.round().cast(pl.Int64, strict=False).fill_null(0), duration_ns=length

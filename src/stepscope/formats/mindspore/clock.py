@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.framework.clock import FrameworkClock, read_clock
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 CLOCK_FILE = "clock.json"
 _LIMIT = float(1 << 62)
@@ -48,7 +48,7 @@ def read_tick_clock(capture: Path, prof: Path | None, info: Mapping[str, Any]) -
         found = read_clock(capture, prof, {"start_info": {"syscnt_enable": True}})
         return TickClock(found.mhz, found.tick_zero, found.monotonic_zero_ns + found.epoch_offset_ns, found.quality)
     note = "neither anchors of a collector nor a PROF folder: 100 MHz since 1970 assumed, only differences mean something"
-    return TickClock(100.0, quality=lost(capture.name, "clock unknown", 1, note))
+    return TickClock(100.0, quality=lost(issues.INCOMPLETE_CLOCK, capture.name, 1, note))
 
 
 def read_mark_clock(info: Mapping[str, Any]) -> FrameworkClock:

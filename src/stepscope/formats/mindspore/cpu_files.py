@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats.mindspore.losses import note
-from stepscope.tables import ALL_TABLES, TEXT, Tables
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues
 
 COMPONENT = "MindSpore"
 TASK_TYPE = "HostCpuOps"
@@ -72,7 +72,7 @@ def _kernel_rows(path: Path, quality: list[pl.DataFrame]) -> pl.DataFrame:
     )
     sane = pl.col("duration_ns").is_finite() & (pl.col("duration_ns") >= 0) & (pl.col("duration_ns") < 1e17)
     good = numbers.filter(pl.col("start_ns").is_not_null() & (pl.col("start_ns") < 1 << 62) & sane)
-    note(quality, path.name, "unreadable call", numbers.height - good.height, "not `start,duration,worker`")
+    note(quality, issues.UNREADABLE_LINE, path.name, numbers.height - good.height, "not `start,duration,worker`")
     length = pl.col("duration_ns").round().cast(pl.Int64)
     return good.with_columns(end_ns=pl.col("start_ns") + length).select(_empty_kernels().columns)
 
@@ -99,13 +99,13 @@ def _with_inputs(rows: pl.DataFrame, folder: Path, quality: list[pl.DataFrame]) 
     if not lines or not rows.height:
         return rows
     if len(lines) != rows.height:
-        note(quality, files[0].name, "inputs not matched", len(lines), f"{rows.height} kernels ran")
+        note(quality, issues.SHAPES_UNKNOWN, files[0].name, len(lines), f"{rows.height} kernels ran")
         return rows
     names = pl.Series([line[1] for line in lines])
     own = rows["name"].str.extract(r"([^/]*)$")
     wrong = int(((names != "") & (names != own)).sum())
     if wrong:
-        note(quality, files[0].name, "inputs not matched", wrong, "names differ from those of the kernels")
+        note(quality, issues.SHAPES_UNKNOWN, files[0].name, wrong, "names differ from those of the kernels")
         return rows
     return rows.with_columns(pl.Series("input_shapes", [_shapes(line[3:]) for line in lines], dtype=pl.String))
 
@@ -159,7 +159,7 @@ def _memory(folder: Path, pid: int | None, quality: list[pl.DataFrame]) -> pl.Da
             total_active=pl.col("field_3").cast(pl.Float64, strict=False),
         )
         good = rows.drop_nulls()
-        note(quality, path.name, "unreadable row", rows.height - good.height, "not four numbers")
+        note(quality, issues.UNREADABLE_LINE, path.name, rows.height - good.height, "not four numbers")
         parts.append(
             ALL_TABLES["memory_events"].conform(
                 good.with_columns(pid=pl.lit(pid, pl.Int64), component=pl.lit(COMPONENT), device_type=pl.lit("cpu"))
@@ -172,5 +172,5 @@ def _text(path: Path, quality: list[pl.DataFrame]) -> str:
     try:
         return path.read_text("utf-8", "replace")
     except OSError as fault:
-        note(quality, path.name, "unreadable file", 1, fault.strerror or str(fault))
+        note(quality, issues.UNREADABLE_FILE, path.name, 1, fault.strerror or str(fault))
         return ""

@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.mindspore.losses import note
-from stepscope.tables import ALL_TABLES, Tables
+from stepscope.tables import ALL_TABLES, Tables, issues
 
 _TIMES = {0: "pipeline", 1: "push", 2: "batch"}
 _QUEUE = 1
@@ -51,7 +51,7 @@ def _json(path: Path, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, orjson.JSONDecodeError) as fault:
-        note(quality, path.name, "damaged json", 1, str(fault))
+        note(quality, issues.UNREADABLE_FILE, path.name, 1, str(fault))
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -105,7 +105,7 @@ def _operators(
             pipeline, number, kind, _whole(item.get("num_workers")), children, _whole(queue.get("length")), sizes, interval,
             usage.get(number),
         ))  # fmt: skip
-    note(quality, source, "unreadable operator", strange, "neither number nor kind")
+    note(quality, issues.NOT_UNDERSTOOD, source, strange, "neither number nor kind")
     return rows
 
 
@@ -113,7 +113,7 @@ def _batches(path: Path, pipeline: int, to_device: bool, quality: list[pl.DataFr
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError as fault:
-        note(quality, path.name, "unreadable file", 1, fault.strerror or str(fault))
+        note(quality, issues.UNREADABLE_FILE, path.name, 1, fault.strerror or str(fault))
         return []
     rows: list[tuple[Any, ...]] = []
     bad = 0
@@ -129,5 +129,5 @@ def _batches(path: Path, pipeline: int, to_device: bool, quality: list[pl.DataFr
             rows.append((pipeline, to_device, _TIMES[sub], batch, value, None, moment))
         else:
             bad += 1
-    note(quality, path.name, "unreadable row", bad, "not five known numbers")
+    note(quality, issues.UNREADABLE_LINE, path.name, bad, "not five known numbers")
     return rows

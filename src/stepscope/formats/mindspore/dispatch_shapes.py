@@ -16,7 +16,7 @@ from stepscope.formats.mindspore.clock import TickClock
 from stepscope.formats.mindspore.losses import note
 from stepscope.formats.mindspore.ranges import FLOW
 from stepscope.formats.mindspore.records import DISPATCH_FILE, OP_RANGE, read_layout
-from stepscope.tables import TEXT
+from stepscope.tables import TEXT, issues
 
 
 def with_shapes(
@@ -46,7 +46,7 @@ def with_shapes(
         calls["info"].gather(seen).zip_with(same.fill_null(False), pl.Series([None], dtype=pl.String).new_from_index(0, row.size))
     )
     bare = int((kernels["input_shapes"].is_null() & shapes.is_null()).sum())
-    note(quality, DISPATCH_FILE, "kernels without input shapes", bare, "MindSpore does not show their operators to us")
+    note(quality, issues.SHAPES_UNKNOWN, DISPATCH_FILE, bare, "MindSpore does not show their operators to us")
     return kernels.with_columns(pl.coalesce(pl.col("input_shapes").cast(pl.String), shapes).cast(TEXT).alias("input_shapes"))
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.tables import lost
+from stepscope.tables.issues import Issue
 
 
-def note(quality: list[pl.DataFrame], source: str, issue: str, count: int, detail: str) -> None:
+def note(quality: list[pl.DataFrame], issue: Issue, source: str, count: int, detail: str = "") -> None:
     """Add a row unless the count is 0, which is the usual case; an empty frame would cost time too."""
     if count:
-        quality.append(lost(source, issue, count, detail))
+        quality.append(lost(issue, source, count, detail))

@@ -12,7 +12,7 @@ from stepscope.formats.mindspore.clock import TickClock
 from stepscope.formats.mindspore.index_names import MODULES, STAGES, UNKNOWN, events_of
 from stepscope.formats.mindspore.losses import note
 from stepscope.formats.mindspore.records import NO_FLOW, OLD_OP_RANGE, OP_RANGE, OP_RANGE_FILE, read_layout
-from stepscope.tables import ALL_TABLES, TEXT, Tables
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues
 
 FLOW_KIND = "mindspore_to_self"
 FLOW = "flow"  # the name of a record that only begins an arrow
@@ -66,14 +66,14 @@ def tables(ranges: Ranges) -> Tables:
 
 def _with_names(raw: pl.DataFrame, clock: TickClock, version: str, source: str, quality: list[pl.DataFrame]) -> pl.DataFrame:
     unset = int((raw["start"] == 0).sum())
-    note(quality, source, "record without start", unset, "never begun; left out")
+    note(quality, issues.END_WITHOUT_START, source, unset, "never begun")
     raw = raw.filter(pl.col("start") != 0) if unset else raw
     events = events_of(version)
     strange = raw.filter(
         ~(pl.col("is_stack") | pl.col("is_graph") | pl.col("is_stage"))
         & ((pl.col("module") >= len(MODULES)) | (pl.col("event") >= len(events)))
     ).height
-    note(quality, source, "unknown module or event", strange, f"shown as {UNKNOWN}")
+    note(quality, issues.UNNAMED_KIND, source, strange, f"shown as {UNKNOWN}")
     texts = raw.with_columns(pl.col("name", "full_name", "module_text", "event_text", "info").cast(TEXT))
     return texts.select(
         pl.col("tid").cast(pl.Int64, strict=False),

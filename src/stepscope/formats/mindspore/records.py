@@ -17,6 +17,7 @@ from stepscope.formats.framework import tlv
 from stepscope.formats.framework.layouts import HEADER
 from stepscope.formats.framework.text_views import text_column
 from stepscope.formats.mindspore.losses import note
+from stepscope.tables import issues
 
 NO_FLOW = (1 << 64) - 1
 OP_RANGE_FILE = "mindspore.op_range"
@@ -66,7 +67,7 @@ def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.D
     try:
         data = _map_file(path)
     except OSError as fault:
-        note(quality, path.name, "unreadable file", 1, fault.strerror or str(fault))
+        note(quality, issues.UNREADABLE_FILE, path.name, 1, fault.strerror or str(fault))
         data = np.empty(0, np.uint8)
     size = layout.fixed.itemsize
     outer = tlv.records(data, size)
@@ -74,23 +75,23 @@ def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.D
     offsets, lengths = outer.offsets[whole], outer.lengths[whole]
     note(
         quality,
+        issues.TRUNCATED_RECORD,
         path.name,
-        "truncated record",
         int(outer.stopped < data.size),
         f"at byte {outer.stopped} of {data.size}; the rest is lost",
     )
-    note(quality, path.name, "record too short", int((~whole).sum()), f"shorter than the {size} bytes of its fixed part")
+    note(quality, issues.DAMAGED_RECORD, path.name, int((~whole).sum()), f"shorter than the {size} bytes of its fixed part")
     columns = []
     if layout.fixed.names:
         rows = tlv.take_structs(data, layout.fixed, offsets)
         columns = [pl.Series(name, np.ascontiguousarray(rows[name])) for name in layout.fixed.names]
     found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
-    note(quality, path.name, "torn field", int(found.torn.sum()), "a text runs past the end of its record")
+    note(quality, issues.DAMAGED_RECORD, path.name, int(found.torn.sum()), "a text runs past the end of its record")
     absent = np.full(offsets.size, -1, np.int64)
     for field, name in layout.texts.items():
         place = found.offsets.get(field, np.zeros(offsets.size, np.int64))
         text, bad = text_column(data, place, found.lengths.get(field, absent))
-        note(quality, path.name, "text is not UTF-8", bad, f"{name}: shown as missing")
+        note(quality, issues.TEXT_NOT_UTF8, path.name, bad, name)
         columns.append(text.alias(name))
     return pl.DataFrame(columns)
 

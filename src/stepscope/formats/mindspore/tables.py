@@ -14,7 +14,7 @@ from stepscope.formats.collector import mark_lines
 from stepscope.formats.mindspore import cpu_files, data_pipeline, device_memory, dispatch_shapes, ranges
 from stepscope.formats.mindspore.clock import read_mark_clock, read_tick_clock
 from stepscope.formats.mindspore.losses import note
-from stepscope.tables import ALL_TABLES, TEXT, Tables
+from stepscope.tables import ALL_TABLES, TEXT, Tables, issues
 from stepscope.tables.union import union
 
 _FOLDER = re.compile(r".*_(\d+)_\d{14,17}_ascend_ms")
@@ -58,7 +58,7 @@ def _with_shapes(host: Tables, recorded: pl.DataFrame, quality: list[pl.DataFram
     numbered = recorded.rename({"name": "text"}).with_columns(nth)
     found = named.join(numbered, on=keys, how="left", maintain_order="left")
     matched = found["shapes"].count()
-    note(quality, "mindspore.record_shapes", "shapes without operator", recorded.height - matched, "no range of that name")
+    note(quality, issues.SHAPES_UNKNOWN, "mindspore.record_shapes", recorded.height - matched, "no range of that name")
     texts = [found[name].cast(TEXT) for name in ("shapes", "dtypes")]
     return host.replace(ops=host.ops.with_columns(texts)) if matched else host
 
@@ -71,7 +71,7 @@ def _within(tables: Tables, window: tuple[int | None, int | None], quality: list
         (pl.col("device_type") != "cpu") | ((pl.col("time_ns") >= (start or 0)) & (pl.col("time_ns") <= (end or (1 << 62))))
     )
     outside = events.height - inside.height
-    note(quality, "cpu_ms_memory_record", "rows outside the recording", outside, "left by earlier captures of the process")
+    note(quality, issues.BEFORE_RECORDING, "cpu_ms_memory_record", outside, "left by earlier captures of the process: left out")
     return tables.replace(memory_events=inside) if outside else tables
 
 

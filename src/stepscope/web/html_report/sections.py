@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stepscope.analysis import quality
 from stepscope.web.html_report import drawing
 from stepscope.web.html_report.markup import EMPTY, Markup, joined, number, table, tag, time_text
 from stepscope.web.loaded import LoadedCapture
@@ -32,7 +33,7 @@ def capture(opened: LoadedCapture, anchor: str, workers: int) -> Markup:
         (kernel, kernel, _kernels),
         ("Memory", "Memory", _memory),
         ("Module", "Module", _modules),
-        ("Files", "What was lost while reading", _quality),
+        ("Files", "Data quality", _quality),
     ]
     return joined(*(_part(title, section, opened, f"{anchor}-{view}") for view, title, section in parts if view and view in views))
 
@@ -148,8 +149,11 @@ def _modules(opened: LoadedCapture) -> Markup:
 
 
 def _quality(opened: LoadedCapture) -> Markup:
-    rows = opened.tables.quality.select("source", "issue", "count", "detail").rows()
-    return table(["Source", "Issue", "Count", "Detail"], rows) if rows else tag("p", "Nothing.", class_="note")
+    said = tag("p", quality.summary(opened.tables.quality), class_="note")
+    rows = [
+        [one.issue.severity, one.sentence(), one.where(), one.issue.advice] for one in quality.occurrences(opened.tables.quality)
+    ]
+    return joined(said, table(["Severity", "Issue", "Where", "What to do"], rows) if rows else EMPTY)
 
 
 def workers(ready: dict[str, LoadedCapture], missing: list[dict[str, Any]]) -> Markup:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.analysis import quality
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.steps import npu_steps, other_steps
 
@@ -193,15 +194,14 @@ def _small_kernels(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
 
 
 def _lost_data(opened: LoadedCapture) -> Iterator[dict[str, Any]]:
-    quality = opened.tables.quality
-    if quality.height:
-        count = int(quality["count"].sum())
+    losses = [one for one in quality.occurrences(opened.tables.quality) if one.issue.severity == "loss"]
+    if losses:
         yield _hit(
             "info",
-            f"{count:,} records were lost or not understood",
-            "; ".join(quality["issue"].cast(pl.String).unique().to_list()[:5]),
+            quality.summary(opened.tables.quality),
+            "; ".join(one.sentence() for one in losses[:5]),
             0.0,
-            "see Files for where",
+            losses[0].issue.advice,
             "Files",
             [],
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis import quality
 from stepscope.analysis.overlap import computing, intersect, merge
 from stepscope.analysis.tensor_cores import uses
 from stepscope.report import switches
@@ -23,7 +24,8 @@ SLOW = 3.0  # median absolute deviations above the median
 def overview(opened: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = [simulated(opened)] if opened.simulated else []
+    notes = [said] if (said := quality.headline(opened.tables.quality)) else []
+    notes += [simulated(opened)] if opened.simulated else []
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {

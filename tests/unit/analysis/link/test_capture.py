@@ -20,7 +20,7 @@ from capture_rows import (
 )
 
 from stepscope.analysis.link.capture import link
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 
 def event(time, action, size):
@@ -39,7 +39,7 @@ CAPTURE = tables(
     kernels=kernels(task(200, 220, connection_id=9), task(230, 240), task(250, 260, kind="memcpy", name="MEMCPY_ASYNC")),
     collectives=collectives(collective(300, 400)),
     memory_events=rows("memory_events", event(15, "malloc", 512), event(18, "free", -512)),
-    quality=lost("reader", "torn tail", 3, ""),
+    quality=lost(issues.TRUNCATED_RECORD, "reader", 3),
 )  # fmt: skip
 
 
@@ -65,9 +65,9 @@ def test_the_layers_of_the_overlap_analysis_are_kept():
 
 def test_work_without_operator_is_counted():
     assert link(CAPTURE).quality.rows() == [
-        ("reader", "torn tail", 3, ""),
-        ("link", "kernels without operator", 1, "1 of them without a known launch"),
-        ("link", "collectives without operator", 1, "1 of them without a known launch"),
+        ("reader", "truncated-record", "loss", "records", 3, ""),
+        ("link", "launch-not-recorded", "note", "records", 1, "kernels"),
+        ("link", "launch-not-recorded", "note", "records", 1, "collectives"),
     ]
 
 

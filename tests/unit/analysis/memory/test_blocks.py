@@ -79,7 +79,7 @@ def test_what_belongs_to_no_block_is_counted():
         event(6, None),
     )  # fmt: skip
     assert blocks.select("release_ns", "active_release_ns").rows() == [(3, None)]
-    assert lost == {"event of unknown kind": 1, "release without allocation": 2, "repeated release of a block": 2}
+    assert lost == {"unknown-kind": 1, "allocated-before-recording": 2, "repeated-release": 2}
 
 
 def test_events_without_address_or_of_a_foreign_allocator_are_not_paired():
@@ -105,7 +105,7 @@ def test_runtime_records_pair_by_operator():
         ("Conv2D1", "GE", 0, 2, None),
         ("ReduceSum7", "GE", 1, None, None),
     ]
-    assert lost == {"release without allocation": 1}
+    assert lost == {"allocated-before-recording": 1}
 
 
 def test_owner_is_the_innermost_open_operator_of_the_thread():

@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_counted(record, monkeypatch, tmp_path):
         mstx.mark("m")
     assert end().height == 2
     quality = mark_lines.read(tmp_path, FrameworkClock()).quality
-    assert quality.select("issue", "count").rows() == [("marks dropped", 3)]
+    assert quality.select("issue", "count").rows() == [("dropped-while-recording", 3)]
 
 
 def test_damaged_lines_are_counted(record, tmp_path):
@@ -250,7 +250,7 @@ def test_damaged_lines_are_counted(record, tmp_path):
     path.write_bytes(good + b"".join(orjson.dumps(line) + b"\n" for line in wrong) + good[: len(good) // 2])
     tables = mark_lines.read(tmp_path, FrameworkClock())
     assert tables.marks["message"].to_list() == ["good"]
-    assert tables.quality.select("issue", "count").rows() == [("torn line", 6)]
+    assert tables.quality.select("issue", "count").rows() == [("unreadable-line", 6)]
 
 
 def test_a_full_disk_is_said_once_and_training_goes_on(record, monkeypatch, capsys):

@@ -115,11 +115,11 @@ def test_extremes_of_a_matrix_are_no_operators(tmp_path):
 @pytest.mark.parametrize(
     ("text", "issue"),
     [
-        pytest.param("", "file not readable", id="empty"),
-        pytest.param('{"op@1": {"Communication', "file not readable", id="cut-off"),
-        pytest.param("[1, 2]", "file not readable", id="no-object"),
-        pytest.param('{"op@1": 3, "hcom@2": {}}', "operators not understood", id="no-operator"),
-        pytest.param("\udcff\udcfe", "file not readable", id="no-text"),
+        pytest.param("", "unreadable-file", id="empty"),
+        pytest.param('{"op@1": {"Communication', "unreadable-file", id="cut-off"),
+        pytest.param("[1, 2]", "unreadable-file", id="no-object"),
+        pytest.param('{"op@1": 3, "hcom@2": {}}', "not-understood", id="no-operator"),
+        pytest.param("\udcff\udcfe", "unreadable-file", id="no-text"),
     ],
 )
 def test_damage_is_counted(tmp_path, text, issue):

@@ -116,7 +116,7 @@ def test_rank_from_the_name(tmp_path):
 def test_export_type(tmp_path, said, export, warned):
     facts, issues = facts_of(tmp_path, info({}, {"_export_type": said}))
     assert facts.export_type == export
-    assert ("unknown export type" in issues) == warned
+    assert ("unknown-setting" in issues) == warned
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_several_files(tmp_path):
     (tmp_path / "profiler_info_11.json").write_text("{}")
     facts, issues = facts_of(tmp_path, info(), "profiler_info_2.json")
     assert facts.rank == 2
-    assert issues == {"several profiler_info files": "profiler_info_2.json was read"}
+    assert issues == {"further-files": "profiler_info_2.json was read"}
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda", "npu", "npu_sim"])
@@ -198,14 +198,14 @@ def test_damaged_file_gives_defaults(tmp_path, content):
     (tmp_path / "profiler_metadata.json").write_text("[")
     facts, issues = facts_of(tmp_path, content)
     assert facts.replace(profiler_info={}) == Facts()
-    assert "damaged json" in issues
+    assert "unreadable-settings" in issues
 
 
 def test_no_file_is_said(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
         facts, quality = read_capture_facts(folder)
         assert facts == Facts()
-        assert quality["issue"].to_list() == ["no profiler_info"]
+        assert quality["issue"].to_list() == ["missing-settings"]
 
 
 VALUES = st.recursive(

@@ -67,22 +67,22 @@ def test_damaged_settings_are_counted(prof: Path, text: str):
     (prof / "host" / "info.json").write_text(text, "latin-1")
     opened = open_prof(prof)
     assert opened.host.info == {}
-    assert issues(prof) == [("info.json", "settings could not be read")]
+    assert issues(prof) == [("info.json", "unreadable-settings")]
 
 
 @pytest.mark.parametrize(
     ("name", "issue"),
     [
-        ("info.json.0", "clock could not be set"),
-        ("start_info.0", "clock could not be set"),
-        ("host_start.log.0", "clock could not be set"),
-        ("dev_start.log.0", "clock could not be set"),
-        ("sample.json", "settings could not be read"),
+        ("info.json.0", "incomplete-clock"),
+        ("start_info.0", "incomplete-clock"),
+        ("host_start.log.0", "incomplete-clock"),
+        ("dev_start.log.0", "incomplete-clock"),
+        ("sample.json", "unreadable-settings"),
     ],
 )
 def test_a_missing_file_is_counted_with_what_it_spoils(prof: Path, name: str, issue: str):
     (prof / "device_0" / name).unlink()
-    assert (name, "settings could not be read") in issues(prof)
+    assert (name, "unreadable-settings") in issues(prof)
     assert issue in [found for _, found in issues(prof)]
 
 

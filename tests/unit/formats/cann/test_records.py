@@ -34,7 +34,7 @@ def tracks(count: int, first: int = 0) -> bytes:
 def read(path: Path, layout: Layout):
     opened = open_prof(path)
     found = read_records(opened.host if layout.file.startswith(("compact", "additional")) else opened.devices[0], layout)
-    return found, [row[1:] for frame in found.lost for row in frame.rows()]
+    return found, [row for frame in found.lost for row in frame.select("issue", "count", "detail").rows()]
 
 
 def test_a_record_may_span_two_slices(tmp_path: Path):
@@ -57,26 +57,26 @@ def test_aging_records_come_first_and_are_counted(tmp_path: Path):
 def test_an_aged_head_is_cut_off(tmp_path: Path):
     found, losses = read(folder(tmp_path, task_track_4=tracks(5)[10:]), TASK_TRACK)
     assert found.rows["task"].tolist() == [1, 2, 3, 4]
-    assert losses == [("bytes of a cut record", 54, "at the start")]
+    assert losses == [("truncated-record", 1, "at the start: 54 B left")]
 
 
 def test_the_tail_of_a_killed_run_is_cut_off(tmp_path: Path):
     found, losses = read(folder(tmp_path, task_track_0=tracks(5)[:-10]), TASK_TRACK)
     assert found.rows["task"].tolist() == [0, 1, 2, 3]
-    assert losses == [("bytes of a cut record", 54, "at the end")]
+    assert losses == [("truncated-record", 1, "at the end: 54 B left")]
 
 
 def test_bytes_lost_between_slices_cost_one_record_on_each_side(tmp_path: Path):
     data = tracks(30)
     found, losses = read(folder(tmp_path, task_track_0=data[: 64 * 10 + 30], task_track_1=data[64 * 11 + 50 :]), TASK_TRACK)
     assert found.rows["task"].tolist() == [*range(10), *range(12, 30)]
-    assert losses == [("bytes of a cut record", 30 + 14, "between slices")]
+    assert losses == [("truncated-record", 2, "between slices: 44 B left")]
 
 
 def test_a_missing_slice_is_counted(tmp_path: Path):
     found, losses = read(folder(tmp_path, task_track_0=tracks(2), task_track_2=tracks(2, 8)), TASK_TRACK)
     assert found.rows["task"].tolist() == [0, 1, 8, 9]
-    assert losses == [("slices missing", 1, "")]
+    assert losses == [("missing-slices", 1, "")]
 
 
 def test_a_broken_record_is_left_out(tmp_path: Path):
@@ -84,7 +84,7 @@ def test_a_broken_record_is_left_out(tmp_path: Path):
     data[64] ^= 1
     found, losses = read(folder(tmp_path, task_track_0=bytes(data)), TASK_TRACK)
     assert found.rows["task"].tolist() == [0, 2, 3]
-    assert losses == [("broken records", 1, "magic is not 0x5a5a")]
+    assert losses == [("damaged-record", 1, "magic is not 0x5a5a")]
 
 
 @pytest.mark.parametrize("cut", [10, 100, 250])
@@ -92,7 +92,7 @@ def test_a_magic_inside_a_body_does_not_mislead(tmp_path: Path, cut: int):
     marks = rows(MSPROFTX, level=20500, inner_magic=0x5A5A, tag=120, mark=np.arange(6)).tobytes()
     found, losses = read(folder(tmp_path, tx_3=marks[cut:]), MSPROFTX)
     assert found.rows["mark"].tolist() == [1, 2, 3, 4, 5]
-    assert losses == [("bytes of a cut record", 256 - cut, "at the start")]
+    assert losses == [("truncated-record", 1, f"at the start: {256 - cut} B left")]
 
 
 def test_samples_without_magic_are_cut_where_slices_were_dropped(tmp_path: Path):
@@ -106,20 +106,20 @@ def test_empty_and_tiny_files(tmp_path: Path):
         for key, layout in (("stars", STARS), ("ts", TS_TRACK)):
             found, losses = read(folder(tmp_path / f"{key}{number}", **{f"{key}_0": data}), layout)
             assert len(found) == 0
-            assert losses == ([("bytes of a cut record", 1, "at the end")] if data else [])
+            assert losses == ([("truncated-record", 1, "at the end: 1 B left")] if data else [])
 
 
 def test_a_folder_in_place_of_a_file_is_counted(tmp_path: Path):
     (folder(tmp_path, stars_1=rows(STARS).tobytes()) / "device_0/data/stars_soc.data.0.slice_0").mkdir()
     found, losses = read(tmp_path, STARS)
     assert len(found) == 1
-    assert [issue for issue, *_ in losses] == ["file could not be read"]
+    assert [issue for issue, *_ in losses] == ["unreadable-file"]
 
 
 def test_kinds_that_nobody_reads_are_named_with_their_bytes(tmp_path: Path):
     path = folder(tmp_path, hbm_0=b"1234", stars_0=b"")
     (frame,) = unknown_files(open_prof(path).devices[0], ["stars_soc.data"])
-    assert frame.rows() == [("device_0/data/hbm.data", "record kind not read", 4, "count is bytes")]
+    assert frame.rows() == [("device_0/data/hbm.data", "unknown-file", "loss", "bytes", 4, "")]
 
 
 def test_no_folder_no_records():

@@ -63,12 +63,12 @@ def issues(joined: JoinedTasks) -> dict[str, int]:
             [queued(1), queued(1, stamp=2)],
             [ran(1, 10, 20), ran(1, 30, 40)],
             [None, None],
-            {"several host tasks for several device tasks": 2},
+            {"operator-unknown": 2},
             id="several-with-several-is-refused",
         ),
-        pytest.param([], [ran(1, 10, 20)], [None], {"device tasks without a host task": 1}, id="not-queued"),
+        pytest.param([], [ran(1, 10, 20)], [None], {"operator-unknown": 1}, id="not-queued"),
         pytest.param([queued(1, context_id=0), queued(1)], [ran(1, 5, 9), ran(1, 6, 8, context_id=0)], [1, 0], {}, id="contexts"),
-        pytest.param([queued(1, device=1)], [ran(1, 5, 9)], [None], {"device tasks without a host task": 1}, id="other-device"),
+        pytest.param([queued(1, device=1)], [ran(1, 5, 9)], [None], {"operator-unknown": 1}, id="other-device"),
     ],
 )
 def test_join(host_tasks, runs, rows, lost):
@@ -167,6 +167,6 @@ def test_operators_and_tasks_without_each_other_are_counted():
     _, transfers, quality = communication(joined_runs((0, 10)), side, None)
     assert transfers["collective"].to_list() == [None]
     assert [(row["issue"][0], row["count"][0]) for row in quality if row.height] == [
-        ("communication tasks without an operator", 1),
-        ("communication operators without a device task", 1),
+        ("unmatched-communication", 1),
+        ("unmatched-communication", 1),
     ]

@@ -126,7 +126,7 @@ def test_a_name_that_is_not_text_is_shown(tmp_path):
     (tmp_path / "torch.op_range").write_bytes(struct.pack("<HI", 1, len(body)) + body)
     tables = read(tmp_path, RAW).check()
     assert tables.ops["name"].to_list() == ["N/A"]
-    assert issues(tables) == {"text is not UTF-8": 1}
+    assert issues(tables) == {"text-not-utf8": 1}
 
 
 def test_steps_of_any_thread(tmp_path):
@@ -150,19 +150,17 @@ def test_steps_of_any_thread(tmp_path):
         pytest.param(
             [mark(0, 1, 7), mark(0, 2, 7), mark(1, 3, 7, 5)],
             [("enqueue", 2, 3, 5)],
-            {"start mark without end": 1},
+            {"start-without-end": 1},
             id="newest-start",
         ),
         pytest.param(
             [mark(0, 1, 7), mark(0, 2, 7), mark(1, 3, 7, 5), mark(1, 4, 7, 6)],
             [("enqueue", 2, 3, 5)],
-            {"end mark without start": 1, "start mark without end": 1},
+            {"end-without-start": 1, "start-without-end": 1},
             id="older-starts-are-forgotten",
         ),
-        pytest.param([mark(1, 3, 7, 5)], [], {"end mark without start": 1}, id="end-alone"),
-        pytest.param(
-            [mark(0, 1, 7), mark(1, 3, 8, 5)], [], {"end mark without start": 1, "start mark without end": 1}, id="other-thread"
-        ),
+        pytest.param([mark(1, 3, 7, 5)], [], {"end-without-start": 1}, id="end-alone"),
+        pytest.param([mark(0, 1, 7), mark(1, 3, 8, 5)], [], {"end-without-start": 1, "start-without-end": 1}, id="other-thread"),
         pytest.param(
             [mark(0, 1, 7, name="a"), mark(0, 2, 7, name="b"), mark(1, 3, 7, 5, name="a"), mark(1, 4, 7, 6, name="b")],
             [("enqueue", 1, 3, 5), ("enqueue", 2, 4, 6)],
@@ -175,9 +173,7 @@ def test_steps_of_any_thread(tmp_path):
             {},
             id="sides-interleave",
         ),
-        pytest.param(
-            [mark(9, 1, 7), mark(0, 1, 7), mark(1, 3, 7, 5)], [("enqueue", 1, 3, 5)], {"unknown mark category": 1}, id="unknown"
-        ),
+        pytest.param([mark(9, 1, 7), mark(0, 1, 7), mark(1, 3, 7, 5)], [("enqueue", 1, 3, 5)], {"unknown-kind": 1}, id="unknown"),
     ],
 )
 def test_queue_pairing(marks, pairs, lost):
@@ -225,7 +221,7 @@ def test_python_replay_nests_calls():
         ("len", "c", 3, 4, 2, 1),
         ("4", "python", 6, 8, 5, 0),
     ]
-    assert dict(pl.concat(losses).select("issue", "count").rows()) == {"call without return": 1}
+    assert dict(pl.concat(losses).select("issue", "count").rows()) == {"start-without-end": 1}
 
 
 def test_start_stack_at_the_end_of_the_file_comes_first():
@@ -315,4 +311,4 @@ def test_loss_in_a_file_is_in_quality_with_the_clocks(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     tables = read(tmp_path, read_clock(tmp_path, None, {})).check()
     assert tables.quality["source"].unique().sort().to_list() == sorted({tmp_path.name, "torch.op_mark"})
-    assert issues(tables) == {"clock incomplete": 1, "truncated record": 1, "start mark without end": 1}
+    assert issues(tables) == {"incomplete-clock": 1, "truncated-record": 1, "start-without-end": 1}

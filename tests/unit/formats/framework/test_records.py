@@ -27,7 +27,7 @@ def joined(kind: str, rows: pl.DataFrame) -> bytes:
 
 def decoded(kind: str, data: bytes) -> tuple[pl.DataFrame, dict[str, tuple[int, str]]]:
     rows, losses = decode(KINDS[kind], np.frombuffer(data, np.uint8), "file")
-    return rows, {issue: (count, detail) for _, issue, count, detail in pl.concat(losses).rows()}
+    return rows, {issue: (count, detail) for _, issue, _, _, count, detail in pl.concat(losses).rows()}
 
 
 def record(payload: bytes, *fields: tuple[int, bytes], outer: int = 1) -> bytes:
@@ -130,7 +130,7 @@ def test_links_are_not_followed(tmp_path):
     folder.mkdir()
     (folder / "torch.gc_record").symlink_to(elsewhere)
     rows, quality = read_kind(folder, KINDS["gc_record"])
-    assert (rows.height, quality["issue"].to_list()) == (0, ["symbolic link not followed"])
+    assert (rows.height, quality["issue"].to_list()) == (0, ["link-not-followed"])
 
 
 def test_a_missing_folder_is_not_a_loss(tmp_path):
@@ -151,7 +151,7 @@ def test_unreadable_file_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", refuse)
     rows, quality = read_kind(tmp_path, KINDS["op_range"])
     assert rows.height == 0
-    assert quality.rows() == [("torch.op_range", "unreadable file", 1, "Permission denied")]
+    assert quality.rows() == [("torch.op_range", "unreadable-file", "loss", "files", 1, "Permission denied")]
 
 
 HEAD = struct.pack("<3q4Q", 10, 20, 3, 1, 2, 4, 0)
@@ -213,7 +213,7 @@ def test_short_record_is_skipped_and_counted():
     short = record(b"1234567")
     rows, losses = decoded("op_range", op() + short + short + op(start=6))
     assert rows["start"].to_list() == [5, 6]
-    count, detail = losses["record too short"]
+    count, detail = losses["damaged-record"]
     assert count == 2
     assert f"first at byte {len(op())}:" in detail
     assert "26 bytes lost" in detail
@@ -224,13 +224,13 @@ def test_torn_tail_says_where_and_how_much():
     rows, losses = decoded("op_range", data[:-1])
     assert rows.height == 2
     size = len(op())
-    assert losses == {"truncated record": (1, f"at byte {2 * size}: {size - 1} bytes lost")}
+    assert losses == {"truncated-record": (1, f"at byte {2 * size}: {size - 1} bytes lost")}
 
 
 def test_trailing_bytes_of_a_flat_file():
     rows, losses = decoded("gc_record", struct.pack("<3Q", 1, 2, 3) + b"abc")
     assert rows.rows() == [(1, 2, 3)]
-    assert losses == {"truncated record": (1, "at byte 24: 3 bytes lost")}
+    assert losses == {"truncated-record": (1, "at byte 24: 3 bytes lost")}
 
 
 def test_unknown_and_repeated_fields():
@@ -254,13 +254,13 @@ def test_field_that_runs_past_its_record():
     rows, losses = decoded("op_range", op() + torn + left + op())
     assert rows["name"].to_list() == ["aten::mm", "a", "b", "aten::mm"]
     assert rows["dtypes"].to_list() == [None] * 4
-    assert losses == {"torn field": (2, f"first in the record at byte {len(op())}")}
+    assert losses == {"damaged-record": (2, f"first in the record at byte {len(op())}")}
 
 
 def test_text_that_is_not_utf8_is_missing_and_counted():
     rows, losses = decoded("op_range", op(b"\xff\xfe") + op(b"a long name that ends badly \xc3") + op("é".encode()))
     assert rows["name"].to_list() == [None, None, "é"]
-    assert losses == {"text is not UTF-8": (2, "name: shown as missing")}
+    assert losses == {"text-not-utf8": (2, "name")}
 
 
 def test_every_cut_gives_what_was_whole(tmp_path):
@@ -277,7 +277,7 @@ def test_every_cut_gives_what_was_whole(tmp_path):
             complete = sum(end <= cut for end in ends)
             assert_frame_equal(rows, whole.head(complete))
             last = max([0, *(end for end in ends if end <= cut)])
-            expected = {"truncated record": (1, f"at byte {last}: {cut - last} bytes lost")} if cut > last else {}
+            expected = {"truncated-record": (1, f"at byte {last}: {cut - last} bytes lost")} if cut > last else {}
             assert losses == expected
 
 

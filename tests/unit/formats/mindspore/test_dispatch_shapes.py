@@ -60,7 +60,7 @@ def test_a_kernel_has_the_shapes_of_the_call_that_queued_it(framework):
     tables = mindspore.read(framework, None, INFO, (None, None)).check()
     # The number 5 was given twice; the third call had another name, the fourth kernel was queued by a thread nobody watched.
     assert tables.kernels["input_shapes"].to_list() == ["4,8;8,2", "2,2;2,2", None, None]
-    assert tables.quality.select("source", "issue", "count").rows() == [(DISPATCH_FILE, "kernels without input shapes", 2)]
+    assert tables.quality.select("source", "issue", "count").rows() == [(DISPATCH_FILE, "shapes-unknown", 2)]
 
 
 def test_a_number_from_two_threads_is_nobodys(framework):

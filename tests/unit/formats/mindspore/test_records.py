@@ -77,7 +77,7 @@ def test_steps_and_what_never_began(tmp_path):
     tables, quality = read(tmp_path, record(1, 100, **step), record(0, 5, full_name="x"))
     assert tables.steps.select("step", "start_ns", "end_ns").rows() == [(4, 1, 100)]
     assert tables.ops["name"].to_list() == ["Python::PythonObserved::ProfilerStep#4"]
-    assert quality.select("issue", "count").rows() == [("record without start", 1)]
+    assert quality.select("issue", "count").rows() == [("end-without-start", 1)]
 
 
 def test_records_up_to_2_5(tmp_path):
@@ -93,7 +93,7 @@ def test_a_torn_tail_is_counted(tmp_path):
     quality: list[pl.DataFrame] = []
     found = ranges.read(tmp_path, NANOSECONDS, version="", pid=None, quality=quality)
     assert found.rows.height == 1
-    assert pl.concat(quality)["issue"].to_list() == ["truncated record"]
+    assert pl.concat(quality)["issue"].to_list() == ["truncated-record"]
 
 
 def test_ticks_are_rounded_to_the_nearest_nanosecond(tmp_path):
@@ -119,7 +119,7 @@ def test_cpu_kernels(tmp_path):
         ("Add", "Add", 0, 3000, 3001, None),
         ("Default/MatMul-op1", "MatMul", 1, 4000, 6000, "2,3;"),
     ]
-    assert pl.concat(quality).select("issue", "count").rows() == [("unreadable call", 1)]
+    assert pl.concat(quality).select("issue", "count").rows() == [("unreadable-line", 1)]
 
 
 def test_kernels_beside_a_device_are_none_of_its_work(tmp_path):
@@ -152,7 +152,7 @@ def test_input_pipelines(tmp_path):
         (True, "batch", 9, None),
         (True, "queue", 6, 16),
     ]
-    assert pl.concat(quality).select("issue", "count").rows() == [("unreadable row", 1)]
+    assert pl.concat(quality).select("issue", "count").rows() == [("unreadable-line", 1)]
 
 
 def test_device_memory_and_shapes(tmp_path):

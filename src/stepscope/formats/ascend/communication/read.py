@@ -16,7 +16,7 @@ import orjson
 import polars as pl
 
 from stepscope.formats.ascend.communication import keys
-from stepscope.tables import ALL_TABLES, TEXT, lost
+from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 TIMES, PACKETS, LINKS = ALL_TABLES["collective_times"], ALL_TABLES["collective_packets"], ALL_TABLES["collective_links"]
 EXTREMES = ALL_TABLES["link_extremes"]
@@ -111,7 +111,7 @@ def _load(path: Path | None, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        quality.append(lost(path.name, "file not readable", 1, error.strerror or str(error)))
+        quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, error.strerror or str(error)))
         return {}
     try:
         content = orjson.loads(data)
@@ -119,10 +119,10 @@ def _load(path: Path | None, quality: list[pl.DataFrame]) -> Mapping[str, Any]:
         try:
             content = json.loads(data.decode("utf-8", errors="replace"))  # takes NaN and Infinity too
         except (ValueError, RecursionError) as error:
-            quality.append(lost(path.name, "file not readable", 1, f"{len(data)} bytes: {error}"))
+            quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, f"{len(data)} bytes: {error}"))
             return {}
     if not isinstance(content, dict):
-        quality.append(lost(path.name, "file not readable", 1, f"{len(data)} bytes: no JSON object"))
+        quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, f"{len(data)} bytes: not a JSON object"))
         return {}
     return content
 
@@ -144,7 +144,7 @@ def _operators(content: Mapping[str, Any], path: Path | None, quality: list[pl.D
         else:
             odd += 1
     if path is not None:
-        quality.append(lost(path.name, "operators not understood", odd, "no JSON object"))
+        quality.append(lost(issues.NOT_UNDERSTOOD, path.name, odd, "not a JSON object"))
     return _Operators(_texts("name", names), _texts("group", groups), found)
 
 

@@ -24,7 +24,8 @@ from stepscope.errors import CaptureError
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB, OLD_COLUMNS, PROFILER_DB
 from stepscope.formats.ascend.db.texts import decoded, nulls
 from stepscope.render.sqlite_table import DbColumn
-from stepscope.tables import TEXT, lost
+from stepscope.tables import TEXT, issues, lost
+from stepscope.tables.issues import Issue
 
 _MAGIC = b"SQLite format 3\x00"
 # Text goes through BLOB: the driver hands strings over unchecked, and invalid UTF-8 would crash the reader of them.
@@ -65,9 +66,9 @@ class Database:
     def has(self, table: str) -> bool:
         return table in self.columns
 
-    def lost(self, issue: str, count: int, detail: str = "") -> None:
+    def lost(self, issue: Issue, count: int, detail: str = "") -> None:
         if count:
-            self.quality.append(lost(self.path.name, issue, count, detail))
+            self.quality.append(lost(issue, self.path.name, count, detail))
 
     def frame(self, table: str, *, required: Iterable[str] = (), raw: Iterable[str] = ()) -> pl.DataFrame:
         """The known columns of a table, absent ones as null; string ids are replaced by their text, but for those in `raw`.
@@ -84,7 +85,7 @@ class Database:
         missing = [name for name in required if name not in there]
         if table not in self.columns or missing or not found:
             if missing and table in self.columns:
-                self.lost("table without needed columns", 1, f"{table} has no {', '.join(missing)}")
+                self.lost(issues.MISSING_COLUMNS, 1, f"{table} has no {', '.join(missing)}")
             return _empty(wanted)
         cells = self._fetch(table, found)
         if cells is None:
@@ -92,7 +93,7 @@ class Database:
         frame = cells.select(self._shaped(cells, column, column in found) for column in wanted)
         if required:
             whole = frame.drop_nulls(list(required))
-            self.lost("rows without needed values", frame.height - whole.height, f"{table}: {', '.join(required)}")
+            self.lost(issues.INCOMPLETE_ROW, frame.height - whole.height, f"{table}: {', '.join(required)}")
             return whole
         return frame
 
@@ -127,7 +128,7 @@ class Database:
             return self._query(query, self._most_rows(table, len(columns)))
         except (adbc_driver_manager.Error, OSError) as error:
             left = self._salvaged(query)
-            self.lost("damaged table", 1, f"{table}: {left.height if left is not None else 0} rows before the damage; {error}")
+            self.lost(issues.DAMAGED_TABLE, 1, f"{table}: {left.height if left is not None else 0} rows before the damage; {error}")
             return left
 
     def _salvaged(self, query: str) -> pl.DataFrame | None:
@@ -172,7 +173,7 @@ class Database:
             return self.text(values)
         if column.kind == "T":
             text = decoded(values)
-            self.lost("text that is not UTF-8", text.null_count() - values.null_count(), column.name)
+            self.lost(issues.TEXT_NOT_UTF8, text.null_count() - values.null_count(), column.name)
             return text
         return values
 
@@ -187,7 +188,7 @@ class Database:
         there = self.columns.get("STRING_IDS", ())
         raw = self._fetch("STRING_IDS", columns) if {"id", "value"} <= set(there) else None
         if raw is None:
-            self.lost("no string table", 1, "names are unknown")
+            self.lost(issues.MISSING_NAMES, 1)
             return _empty(columns)
         rows = raw.select(self._shaped(raw, column, True) for column in columns)
         return rows.drop_nulls("id")

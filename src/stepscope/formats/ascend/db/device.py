@@ -9,7 +9,7 @@ from stepscope.formats import NONE32
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
 from stepscope.formats.ascend.db.texts import enumerated, per_text
-from stepscope.tables import ALL_TABLES, TEXT
+from stepscope.tables import ALL_TABLES, TEXT, issues
 from stepscope.tables.task_kinds import task_kind
 
 _SPAN = ("startNs", "endNs")
@@ -169,7 +169,7 @@ def read_metrics(db: Database, kernels: pl.DataFrame) -> pl.DataFrame:
         return table.empty()
     number = kernels.select(pl.col("global_task_id").alias("globalTaskId"), pl.int_range(pl.len()).alias("kernel"))
     known = rows.join(number.drop_nulls(), on="globalTaskId", how="inner", maintain_order="left")
-    db.lost("counters of unknown tasks", rows.height - known.height, "TASK_PMU_INFO")
+    db.lost(issues.UNMATCHED_COUNTERS, rows.height - known.height, "TASK_PMU_INFO")
     names = known["name"].unique(maintain_order=True).cast(pl.String)
     wide = known.with_columns(pl.col("name").cast(pl.String)).pivot(
         on="name", on_columns=names, index="kernel", values="value", aggregate_function="first"
@@ -203,7 +203,7 @@ def read_collectives(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
     devices = tasks["deviceId"].drop_nulls().unique()
     if len(devices) == 1:
         frame = frame.with_columns(pl.col("device").fill_null(devices[0]))
-    db.lost("communication operators of unknown device", frame["device"].null_count(), "COMMUNICATION_OP")
+    db.lost(issues.UNMATCHED_COMMUNICATION, frame["device"].null_count(), "COMMUNICATION_OP")
     return ALL_TABLES["collectives"].conform(frame)
 
 
@@ -242,7 +242,7 @@ def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame)
     timed = tasks.drop("taskType", "connectionId")
     timed = _once(timed.join(rows.select("globalTaskId"), on="globalTaskId", how="semi", maintain_order="left"))
     frame = rows.join(timed, on="globalTaskId", how="inner", maintain_order="left")
-    db.lost("transfers without a task", rows.height - frame.height, "COMMUNICATION_TASK_INFO")
+    db.lost(issues.UNMATCHED_COMMUNICATION, rows.height - frame.height, "COMMUNICATION_TASK_INFO")
     frame = frame.join(number.drop_nulls().unique("opId", keep="first"), on="opId", how="left", maintain_order="left")
     # A capture of level 0 knows the tasks but nothing about them.
     unknown = pl.col("srcRank", "dstRank", "planeId", "size")

@@ -17,7 +17,7 @@ from stepscope.formats.ascend.db.schema import (
     TRACE,
 )
 from stepscope.formats.ascend.db.texts import enumerated, per_text
-from stepscope.tables import ALL_TABLES, TEXT
+from stepscope.tables import ALL_TABLES, TEXT, issues
 
 _SPAN = ("startNs", "endNs")
 
@@ -34,7 +34,7 @@ def read_framework(db: Database) -> dict[str, pl.DataFrame]:
     kind = pl.col("type")
     ops = _ops(db, api.filter((kind == OP) | kind.is_null()))
     known = api.filter(kind.is_in([OP, QUEUE, TRACE])).height + api["type"].null_count()
-    db.lost("records of unknown type", api.height - known, "PYTORCH_API.type")
+    db.lost(issues.UNKNOWN_KIND, api.height - known, "PYTORCH_API.type")
     return {
         "ops": ops,
         "queue": _queue(db, api.filter(kind == QUEUE)),
@@ -92,7 +92,7 @@ def _queue(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
         (correlation - offset).alias("correlation_id"),
     )
     whole = frame.filter(pl.col("kind").is_not_null())
-    db.lost("queue records that are neither enqueue nor dequeue", frame.height - whole.height, "PYTORCH_API")
+    db.lost(issues.UNKNOWN_KIND, frame.height - whole.height, "PYTORCH_API: neither enqueue nor dequeue")
     return ALL_TABLES["queue"].conform(whole)
 
 

@@ -17,7 +17,7 @@ from stepscope.formats.ascend.db.device import read_collectives, read_kernels, r
 from stepscope.formats.ascend.db.host import read_api_calls, read_framework, read_gc_pauses, read_marks
 from stepscope.formats.ascend.db.memory import read_memory
 from stepscope.formats.ascend.db.schema import PROFILER_DB, WITHOUT_HOME
-from stepscope.tables import Facts, Tables, lost
+from stepscope.tables import Facts, Tables, issues, lost
 
 
 def read(db: Path, facts: Facts) -> Tables:
@@ -58,7 +58,7 @@ def read(db: Path, facts: Facts) -> Tables:
         }
         frames["api_calls"], quality = calls.result()
         for name in WITHOUT_HOME:
-            file.lost("table not read", int(file.has(name)), name)
+            file.lost(issues.UNSUPPORTED_TABLE, int(file.has(name)), name)
         tables = Tables({name: frame for name, frame in frames.items() if frame.height}).with_quality(*file.quality, *quality)
     return _with_analysis(tables, db)
 
@@ -71,7 +71,7 @@ def _with_analysis(tables: Tables, db: Path) -> Tables:
             try:
                 return attached(tables, read_analysis(path))
             except CaptureError as error:
-                tables = tables.with_quality(lost(str(path), "database not read", 1, str(error.cause)))
+                tables = tables.with_quality(lost(issues.UNREADABLE_FILE, str(path), 1, str(error.cause)))
     return tables
 
 

@@ -25,7 +25,7 @@ from stepscope.formats.ascend.trace import mark_rows as mark
 from stepscope.formats.ascend.trace.args import Argument
 from stepscope.formats.ascend.trace.events import arg
 from stepscope.formats.chrome.events import read_events
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 
 def _guard(arguments: Sequence[Argument], key: str) -> str:
@@ -133,7 +133,7 @@ def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Time
     for events in parts.pop("pending", []):
         _collect(events.drop("kind"), parts, finished=True)
     source = ", ".join(path.name for path in paths)
-    quality.append(lost(source, "counters without a known value", unknown_counters, "their arguments have other names"))
+    quality.append(lost(issues.NOT_UNDERSTOOD, source, unknown_counters, "counters"))
     return _tables(parts, source, quality)
 
 
@@ -201,9 +201,9 @@ def _tables(parts: dict[str, list[pl.DataFrame]], source: str, quality: list[pl.
     meta = rows("meta")
     lanes = lane.lanes(meta if meta is not None else _NO_EVENTS.pipe(lane.metadata).collect())
     _count_unplaced(rows("unplaced"), lanes, source, quality)
-    for kind, issue in (("untimed", "events without a time"), ("strange", "events of an unknown phase")):
+    for kind, issue in (("untimed", issues.EVENT_WITHOUT_TIME), ("strange", issues.UNKNOWN_KIND)):
         if (found := rows(kind)) is not None:
-            quality.append(lost(source, issue, found.height, "left out"))
+            quality.append(lost(issue, source, found.height, "" if kind == "untimed" else "phase"))
     frames: dict[str, pl.DataFrame] = {}
     frames |= _host_tables(rows, lanes)
     frames |= _device_tables(rows, lanes, source, quality)
@@ -260,7 +260,7 @@ def _device_tables(rows: _Rows, lanes: lane.Lanes, source: str, quality: list[pl
         on_host = device.cpu_kernels(found, beside_device=kernels.height > 0)
         kernels = ALL_TABLES["kernels"].sort(pl.concat([kernels, on_host]))
     orphans = int((~flows["is_start"]).sum()) - launches.height
-    quality.append(lost(source, "launch arrows without a start", orphans, "the launch of these tasks is unknown"))
+    quality.append(lost(issues.END_WITHOUT_START, source, orphans, "launch arrows"))
     return {
         "kernels": kernels,
         "collectives": collectives,
@@ -279,4 +279,4 @@ def _count_unplaced(rows: pl.DataFrame | None, lanes: lane.Lanes, source: str, q
         .sort("len", "layer", descending=[True, False], nulls_last=True)
     )
     detail = ", ".join(f"{layer or 'unnamed layer'}: {count}" for layer, count in names.select("layer", "len").iter_rows())
-    quality.append(lost(source, "events of a layer that is not read", rows.height, detail))
+    quality.append(lost(issues.UNSUPPORTED_KIND, source, rows.height, detail))

@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import LPM_FREQ, LPM_INFO, LPM_POINT
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _KINDS = {0: "frequency", 1: "aic_voltage", 2: "bus_voltage"}
 _DEFAULT_MILLIVOLTS = 900
@@ -55,7 +55,7 @@ def read_frequency(part: Part) -> tuple[Frequency, list[pl.DataFrame]]:
         default = rated if kind == 0 else _DEFAULT_MILLIVOLTS
         series[name] = _series(records, part.clock.zero_ticks & 0xFFFF_FFFF_FFFF_FFFF, int(default))
     strange = int(np.count_nonzero(~np.isin(info.rows["kind"], list(_KINDS))))
-    losses.append(lost(LPM_INFO.file, "records of unknown kind", strange))
+    losses.append(lost(issues.UNKNOWN_KIND, LPM_INFO.file, strange))
     ticks, mhz = series["frequency"]["counter"], series["frequency"]["value"].astype(np.float64)
     frame = pl.concat([_frame(part, name, found) for name, found in series.items()])
     return Frequency(ticks, mhz, rated, frame), [row for row in losses if row.height]

@@ -15,7 +15,7 @@ from stepscope.formats.cann.device.stars import counter_gaps, task_ids, task_key
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import PMU
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 Column = npt.NDArray[Any]
 
@@ -76,12 +76,12 @@ def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple
     end = np.ascontiguousarray(rows["end"])
     batch = batch_ids(stream, end, task, flips)
     found = _tasks_of(tasks, stream, task, batch, context, end)
-    losses.append(lost(PMU.file, "counters of no task", int(np.count_nonzero(of_task & (found < 0)))))
+    losses.append(lost(issues.UNMATCHED_COUNTERS, PMU.file, int(np.count_nonzero(of_task & (found < 0))), "of tasks"))
 
     chosen, superseded = _one_per_task(np.flatnonzero(of_task & (found >= 0)), found, end)
-    losses.append(lost(PMU.file, "further counters of one task", superseded, "the latest are kept"))
+    losses.append(lost(issues.SUPERSEDED_COUNTERS, PMU.file, superseded))
     block_row, blocks, strays = _blocks(rows, np.flatnonzero(~of_task), found, core, chosen, tasks.height)
-    losses.append(lost(PMU.file, "blocks of no task", strays))
+    losses.append(lost(issues.UNMATCHED_COUNTERS, PMU.file, strays, "of blocks"))
     frame = pl.DataFrame(
         {
             "task": found[chosen],

@@ -13,7 +13,7 @@ from stepscope.formats.cann.device.flips import Flips, batch_ids
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import STARS
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import TEXT, lost
+from stepscope.tables import TEXT, issues, lost
 
 Column = npt.NDArray[Any]
 
@@ -68,13 +68,13 @@ def counter_gaps(head: Column, source: str) -> pl.DataFrame:
     """Quality row for jumps of the running 4-bit counter, each of which is lost data."""
     number = (head >> 6 & 15).astype(np.int8)
     gaps = int(np.count_nonzero((number[1:] - number[:-1]) & 15 != 1))
-    return lost(source, "gaps in the running counter", gaps, "the device dropped records there")
+    return lost(issues.DROPPED_BY_DEVICE, source, gaps)
 
 
 def unread_functions(function: Column, read: tuple[int, ...], source: str) -> list[pl.DataFrame]:
     """Quality rows for records of other functions than those read."""
     return [
-        lost(source, "records not read" if number in _UNREAD else "records of unknown function", int(count), _named(number))
+        lost(issues.UNSUPPORTED_KIND if number in _UNREAD else issues.UNKNOWN_KIND, source, int(count), _named(number))
         for number, count in enumerate(np.bincount(function, minlength=64))
         if count and number not in read
     ]
@@ -105,8 +105,8 @@ def read_tasks(part: Part, wide: bool, flips: Flips) -> tuple[pl.DataFrame, list
         batch[of_kind] = batch_ids(stream[of_kind], counter[of_kind], task[of_kind], flips)
 
     first, last = pair(key[starts], counter[starts], key[ends], counter[ends])
-    losses.append(lost(STARS.file, "starts of tasks without an end", len(starts) - len(first)))
-    losses.append(lost(STARS.file, "ends of tasks without a start", len(ends) - len(last)))
+    losses.append(lost(issues.START_WITHOUT_END, STARS.file, len(starts) - len(first), "device tasks"))
+    losses.append(lost(issues.END_WITHOUT_START, STARS.file, len(ends) - len(last), "device tasks"))
     first, last = starts[first], ends[last]
     order = np.lexsort((context[first], counter[first]))
     first, last = first[order], last[order]

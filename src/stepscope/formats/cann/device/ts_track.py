@@ -14,7 +14,7 @@ from stepscope.formats.cann.device.flips import Flips
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import TS_TRACK
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 STEP_TRACE, MEMCPY, TASK_TYPE, OLD_FLIP, FLIP, BLOCK_NUM = 10, 11, 12, 13, 14, 15
 MARK, RANGE = 11, 12  # tags of the step trace that mstx leaves
@@ -40,7 +40,7 @@ def read_track(part: Part, wide: bool) -> tuple[Track, list[pl.DataFrame]]:
     kinds = np.bincount(rows["kind"], minlength=256)
     losses = [*records.lost]
     losses += [
-        lost(TS_TRACK.file, "records of unknown kind", int(count), f"kind {kind}")
+        lost(issues.UNKNOWN_KIND, TS_TRACK.file, int(count), f"kind {kind}")
         for kind, count in enumerate(kinds)
         if count and kind not in (STEP_TRACE, MEMCPY, TASK_TYPE, OLD_FLIP, FLIP, BLOCK_NUM)
     ]

@@ -15,7 +15,7 @@ from stepscope.formats.cann.host.codes import ACL_GROUPS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries, level_names
 from stepscope.formats.cann.layouts import API_EVENT, EVENT_END
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 ACL, MODEL, NODE, COMMUNICATION, RUNTIME = 20000, 15000, 10000, 5500, 5000
 _STEP_INFO = "step_info"
@@ -53,10 +53,10 @@ def read_apis(host: Part | None) -> Apis:
         more = {"end": second["begin"]}
         columns = {name: np.concatenate([column, more.get(name, first[name])]) for name, column in columns.items()}
         request = np.concatenate([request, first["request"].astype(np.int64)])
-        losses.append(lost("api_event", "events without a second one", alone))
+        losses.append(lost(issues.UNPAIRED_RECORD, "api_event", alone, "events"))
     backwards = columns["end"] < columns["begin"]
     if backwards.any():
-        losses.append(lost("api_event", "calls that end before they begin", int(backwards.sum())))
+        losses.append(lost(issues.ENDS_BEFORE_START, "api_event", int(backwards.sum())))
         columns = {name: column[~backwards] for name, column in columns.items()}
         request = request[~backwards]
     order = np.lexsort((-columns["level"].astype(np.int32), columns["begin"]))

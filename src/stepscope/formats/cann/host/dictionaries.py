@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import LEVELS
 from stepscope.formats.cann.records import text_lines
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 # Types of level runtime that the vendor's tool knows without the dictionary.
 _BUILT_IN = {(5000, 27): "DYNAMIC_ENABLE", (5000, 28): "DYNAMIC_DISABLE"}
@@ -79,8 +79,8 @@ def read_dictionaries(host: Part | None) -> Dictionaries:
     hashes, bad_hashes = _entries(hash_lines, _hash_key)
     types, bad_types = _entries(type_lines, _type_key)
     bad = (
-        lost("hash_dic", "lines not understood", bad_hashes),
-        lost("type_info_dic", "lines not understood", bad_types),
+        lost(issues.UNREADABLE_LINE, "hash_dic", bad_hashes),
+        lost(issues.UNREADABLE_LINE, "type_info_dic", bad_types),
     )
     return Dictionaries(Words.of(hashes), {**_BUILT_IN, **types}, (*hash_lost, *type_lost, *(row for row in bad if row.height)))
 

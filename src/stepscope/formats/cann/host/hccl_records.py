@@ -18,7 +18,7 @@ from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.host.operators import CallOperators, CallRecords, Operators, attach
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import CONTEXT_ID_INFO, HCCL_INFO, HCCL_OP_INFO
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _MOST_CONTEXTS = 1 << 16  # of one call: context numbers have 16 bits
 
@@ -47,7 +47,7 @@ def read_small_tasks(host: Part | None, tree: HostTree) -> SmallTasks:
         calls, operators, contexts = [calls[0][plain]], [last[plain]], [contexts[0][plain]]
         ranges, bad = _ranges(context)
         if bad:
-            losses.append(lost(CONTEXT_ID_INFO.file, "ranges of contexts not understood", bad))
+            losses.append(lost(issues.NOT_UNDERSTOOD, CONTEXT_ID_INFO.file, bad, "ranges of contexts"))
         by_key = dict(zip(key[last].tolist(), last.tolist(), strict=True))
         for call, first, count in ranges:
             calls.append(np.full(count + 1, call))

@@ -14,7 +14,7 @@ from stepscope.formats.cann.host.codes import MARK_KINDS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.layouts import MSPROFTX
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _DEFAULT_DOMAIN = "default"
 _STAMP, _MSTX = 0, 1
@@ -27,11 +27,11 @@ def read_marks(host: Part | None, words: Dictionaries) -> tuple[pl.DataFrame, tu
     losses = list(records.lost)
     known = np.isin(rows["source"], (_STAMP, _MSTX))
     if not known.all():
-        losses.append(lost(MSPROFTX.file, "marks of unknown source", int((~known).sum())))
+        losses.append(lost(issues.UNKNOWN_KIND, MSPROFTX.file, int((~known).sum()), "source of marks"))
         rows = rows[known]
     rows, messages, orphans = _messages(rows)
     if orphans:
-        losses.append(lost(MSPROFTX.file, "parts of messages without a first part", orphans))
+        losses.append(lost(issues.UNPAIRED_RECORD, MSPROFTX.file, orphans, "parts of messages without the first"))
     is_mstx = pl.Series(rows["source"] == _MSTX)
     begin, end = np.ascontiguousarray(rows["begin"]), np.ascontiguousarray(rows["end"])
     end = np.maximum(begin, end)  # a moment may have no end

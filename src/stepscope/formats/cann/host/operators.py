@@ -21,7 +21,7 @@ from stepscope.formats.cann.host.op_tensors import TENSOR_COLUMNS, tensor_texts
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import CONTEXT_ID_INFO, NODE_ATTR_INFO, NODE_BASIC_INFO, TENSOR_INFO, Layout
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _MAX_CONTEXTS = 55
 _MOST_ROWS = 1 << 24  # a damaged call may span all tasks and all operators; their product is not built
@@ -112,7 +112,7 @@ def attach(
     found = call >= 0
     losses = list(records.lost)
     if not found.all():
-        losses.append(lost(layout.file, "records outside every call", int((~found).sum())))
+        losses.append(lost(issues.OUTSIDE_CALLS, layout.file, int((~found).sum())))
         rows, call, aging = rows[found], call[found], aging[found]
     return CallRecords(rows, call, aging, tuple(losses))
 

@@ -19,7 +19,7 @@ from stepscope.formats.cann.host.tasks import join_tasks
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import EXPAND_STREAM_SPEC
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 # Kinds of host files that `read_host` reads, and those that hold nothing a table needs; others are sampled or unknown.
 HOST_FILES = (
@@ -90,7 +90,7 @@ def read_host(prof: Prof) -> HostSide:
     marks, mark_lost = read_marks(host, words)
     op_memory, memory_lost = read_op_memory(host, words)
     unnamed = [kind for kind in sorted(tracks.type.unique().to_list()) if kind.isdecimal()]
-    nameless = (lost("task_track", "tasks of a type without a name", int((tracks.type == kind).sum()), kind) for kind in unnamed)
+    nameless = (lost(issues.UNNAMED_KIND, "task_track", int((tracks.type == kind).sum()), f"type {kind}") for kind in unnamed)
     losses = (
         *words.lost, *apis.lost, *operators.lost, *tracks.lost, *small.lost, *joined.lost, *big_lost, *mark_lost, *memory_lost,
         *nameless,

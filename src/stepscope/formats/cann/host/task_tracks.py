@@ -17,7 +17,7 @@ from stepscope.formats.cann.host.codes import COPY_DIRECTIONS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
 from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, TASK_TRACK, TASK_TRACK_V2
 from stepscope.formats.cann.records import read_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _FLIP, _STREAM_DESTROYED = 98, 6
 _STREAM_END = 0xFFFF  # flip number when a stream ends
@@ -55,7 +55,7 @@ def read_tracks(host: Part | None, words: Dictionaries) -> Tracks:
         rows = rows[np.argsort(rows["stamp"], kind="stable")]
     dpu = rows["device"] >> 12 == _DPU
     if dpu.any():
-        losses.append(lost(TASK_TRACK.file, "tasks of a DPU not read", int(dpu.sum())))
+        losses.append(lost(issues.UNSUPPORTED_KIND, TASK_TRACK.file, int(dpu.sum()), "tasks of a DPU"))
     kind = rows["task_type"]
     flips = rows[(kind == _FLIP) & ~dpu]
     rows = rows[(kind != _FLIP) & (kind != _STREAM_DESTROYED) & ~dpu]

@@ -19,7 +19,7 @@ from stepscope.formats.cann.host.hccl_records import SmallTasks
 from stepscope.formats.cann.host.operators import CallOperators, Operators, conform_descriptions
 from stepscope.formats.cann.host.task_tracks import Tracks, captured_models, copies, kernel_sizes
 from stepscope.formats.cann.host.tree import HostTree
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _MIX = ("KERNEL_MIX_AIC", "KERNEL_MIX_AIV")
 # Kernels that are operators of their own when only the runtime saw them.
@@ -114,7 +114,7 @@ def join_tasks(
         roles.alias("role"), _number(rows.context).alias("context_id"), _number(description).alias("description")
     )
     found = _small_frame(tasks, rows, role, small_rows, only_small)
-    too_many = (lost("task_track", "tasks with too many operators", refused),) if refused else ()
+    too_many = (lost(issues.OPERATOR_UNKNOWN, "task_track", refused, "too many operators for one task"),) if refused else ()
     return HostTasks(tasks, descriptions, found, (*copy_lost, *capture_lost, *too_many))
 
 

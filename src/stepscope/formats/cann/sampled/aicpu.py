@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.formats.cann.device.stars import task_ids
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import Column, Found, select_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _NODE, _AI_CPU_SQE = 0, 1
 # Other kinds of record in the same file; no table holds them.
@@ -24,7 +24,7 @@ def aicpu(part: Part, rows: Column, *, wide: bool) -> Found:
     types = rows["type"]
     kinds, counts = np.unique(types[types != _NODE], return_counts=True)
     losses = [
-        lost("aicpu.data", "records not read", int(count), f"type {kind}: {_OTHER_TYPES.get(int(kind), 'unknown')}")
+        lost(issues.UNSUPPORTED_KIND, "aicpu.data", int(count), f"type {kind}: {_OTHER_TYPES.get(int(kind), 'unknown')}")
         for kind, count in zip(kinds[:50], counts[:50], strict=True)
     ]
     return _tasks(part, select_records(rows, types == _NODE), "aicpu.data", losses, wide)
@@ -37,7 +37,7 @@ def aicpu_old(part: Part, rows: Column) -> Found:
 def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide: bool | None) -> Found:
     """`wide` says how stream and task are coded; None for records that hold them plain."""
     complete = (rows["run_start_tick"] != 0) & (rows["run_end_tick"] != 0)
-    losses.append(lost(file, "tasks without start or end", int((~complete).sum())))
+    losses.append(lost(issues.UNPAIRED_RECORD, file, int((~complete).sum()), "tasks without start or end"))
     rows = select_records(rows, complete)
     start, end = part.clock.ns(rows["run_start_tick"]), part.clock.ns(rows["run_end_tick"])
     stream, task = rows["stream"].astype(np.int64), rows["task"].astype(np.int64)

@@ -24,7 +24,7 @@ from stepscope.formats.cann.sampled.series import (
     series,
     since_previous,
 )
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _HBM_ACCESS = 32  # bytes
 _LLC_ACCESS = 64 * 64  # the vendor's tool multiplies by 64 twice; so do the values in real captures
@@ -49,7 +49,7 @@ def hbm(part: Part, rows: Column) -> Found:
     name = pl.format("HBM {}/{}", "instance", "way")
     return counters(
         [series(timed, part, "HBM", name, pl.format("{}(MB/s)", "way"), rate)],
-        lost("hbm.data", "samples of incomplete groups", incomplete, "other samples have more or fewer records of one time"),
+        lost(issues.INCOMPLETE_SAMPLE, "hbm.data", incomplete, "other samples have more or fewer records of one time"),
     )
 
 
@@ -65,7 +65,7 @@ def _complete(samples: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def llc(part: Part, rows: Column) -> Found:
     mode = part.setting("llc_profiling").lower()
     if mode not in _LLC_EVENTS:
-        return counters((), lost("llc.data", "records not understood", len(rows), f"llc_profiling is {mode!r}, not read or write"))
+        return counters((), lost(issues.NOT_UNDERSTOOD, "llc.data", len(rows), f"llc_profiling is {mode!r}, not read or write"))
     samples = columns(rows, "event", "instance", "count", time_ns=sampled_ns(part, rows["time_us"]))
     slots = {event: f"e{slot}" for slot, event in enumerate(_LLC_EVENTS[mode])}
     slot = pl.col("event").replace_strict(slots, default=None, return_dtype=pl.String).alias("slot")
@@ -73,8 +73,8 @@ def llc(part: Part, rows: Column) -> Found:
     unknown = samples.height - known.height
     shown = known.filter(pl.col("instance") < _LLC_COUNT.get(part.chip or 0, 4))
     losses = (
-        lost("llc.data", "records of unknown events", unknown, f"for {mode}"),
-        lost("llc.data", "records of unknown caches", known.height - shown.height),
+        lost(issues.UNKNOWN_KIND, "llc.data", unknown, f"events for {mode}"),
+        lost(issues.UNKNOWN_KIND, "llc.data", known.height - shown.height, "caches"),
     )
     if not shown.height:
         return counters((), *losses)
@@ -116,7 +116,7 @@ def ddr(part: Part, rows: Column) -> Found:
 
     frames = [series(times, part, "DDR", f"DDR/{way}", f"{way}(MB/s)", rate(way)) for way in ("Read", "Write")]
     return counters(
-        frames, lost("ddr.data", "records of one master", samples.height - whole.height, "only the sums of all are shown")
+        frames, lost(issues.UNSUPPORTED_KIND, "ddr.data", samples.height - whole.height, "only the sums of all are shown")
     )
 
 
@@ -129,7 +129,7 @@ def qos(part: Part, rows: Column) -> Found:
 def qos_series(part: Part, times: Column, bandwidth: Column, label: str | pl.Expr, file: str, **more: Column) -> Found:
     names = [text.rpartition(":")[2].strip() for text in part.setting("qosEvents").split(",") if text.strip()]
     if not names:
-        return counters((), lost(file, "records not understood", len(times), "the settings have no qosEvents"))
+        return counters((), lost(issues.NOT_UNDERSTOOD, file, len(times), "the settings have no qosEvents"))
     frames = []
     for slot, name in enumerate(names[: bandwidth.shape[1]]):
         samples = pl.DataFrame({"time_ns": times, "value": bandwidth[:, slot].astype(float), **more})

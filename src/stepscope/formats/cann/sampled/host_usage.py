@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import SECOND, Found, counters, integer, number, series
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _PAGE_KB = 4
 _MEGABIT = 1e6 / 8  # bytes
@@ -45,7 +45,7 @@ def host_cpu(part: Part, lines: Sequence[str]) -> Found:
     )
     return counters(
         [series(frame, part, "CPU Usage", pl.format("CPU {}", "cpu"), "Usage(%)", "value")],
-        lost("host_cpu.data", "lines not understood", bad[0]),
+        lost(issues.UNREADABLE_LINE, "host_cpu.data", bad[0]),
     )
 
 
@@ -97,7 +97,7 @@ def host_mem(part: Part, lines: Sequence[str]) -> Found:
     frame = _frame(part, samples)
     return counters(
         [series(frame, part, "Memory Usage", "Memory Usage", "Usage(%)", "value")],
-        lost("host_mem.data", "lines not understood", bad),
+        lost(issues.UNREADABLE_LINE, "host_mem.data", bad),
     )
 
 
@@ -119,7 +119,7 @@ def host_disk(part: Part, lines: Sequence[str]) -> Found:
         waited = number(fields[10]) if len(fields) > 10 and "unavailable" not in line else 0.0
         rows.append((read, write, waited or 0.0))
     if not frequency or frequency <= 0:
-        return counters((), lost("host_disk.data", "lines not understood", len(rows) + bad, "the settings have no host_disk_freq"))
+        return counters((), lost(issues.UNREADABLE_LINE, "host_disk.data", len(rows) + bad, "the settings have no host_disk_freq"))
     interval = SECOND / frequency
     frame = _frame(part, [(int(start + at * interval), usage) for at, (_, _, usage) in enumerate(rows)]).with_columns(
         pl.Series("read", [read for read, _, _ in rows], pl.Float64),
@@ -128,7 +128,7 @@ def host_disk(part: Part, lines: Sequence[str]) -> Found:
     shown = {"Usage(%)": "value", "Read(KB/s)": "read", "Write(KB/s)": "write"}
     return counters(
         [series(frame, part, "Disk Usage", "Disk Usage", label, column) for label, column in shown.items()],
-        lost("host_disk.data", "lines not understood", bad),
+        lost(issues.UNREADABLE_LINE, "host_disk.data", bad),
     )
 
 
@@ -167,7 +167,7 @@ def host_network(part: Part, lines: Sequence[str]) -> Found:
             series(frame, part, "Network Usage", "Network Usage", "Speed(KB/s)", "speed"),
         ],
         lost(
-            "host_network.data", "lines not understood", 0 if speeds else len(lines), "info.json names no network card with a speed"
+            issues.UNREADABLE_LINE, "host_network.data", 0 if speeds else len(lines), "info.json names no network card with a speed"
         ),
     )
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import Column, Found, select_records
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 L2, TLB = 1, 2  # what a record of socpmu.data holds; 4 is page faults
 
@@ -42,7 +42,7 @@ def soc_pmu(part: Part, rows: Column) -> Found:
     kinds = rows["data_type"]
     cache = _l2_rates(part, select_records(rows, kinds == L2), "socpmu.data")
     translation = _rates(part, select_records(rows, kinds == TLB), "tlb", TLB_EVENTS, _smmu_events(part), "socpmu.data")
-    unread = lost("socpmu.data", "records not read", int((~np.isin(kinds, (L2, TLB))).sum()), "neither cache nor translation")
+    unread = lost(issues.UNSUPPORTED_KIND, "socpmu.data", int((~np.isin(kinds, (L2, TLB))).sum()), "neither cache nor translation")
     found = [frame for part_found in (cache, translation) for frame in part_found.rows.get("cache_rates", ())]
     return Found({"cache_rates": found}, (*cache.lost, *translation.lost, unread))
 
@@ -50,7 +50,7 @@ def soc_pmu(part: Part, rows: Column) -> Found:
 def _l2_rates(part: Part, rows: Column, file: str) -> Found:
     events = L2_EVENTS.get(part.chip if part.chip is not None else -1)
     if events is None:
-        return Found(lost=(lost(file, "records not understood", len(rows), f"events of chip {part.chip} are not known"),))
+        return Found(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), f"events of chip {part.chip} are not known"),))
     collected = _codes(part.setting("l2CacheTaskProfilingEvents"))
     return _rates(part, rows, "l2", events, collected, file, hits=part.chip in _HITS_SHOWN)
 
@@ -60,7 +60,7 @@ def _rates(part: Part, rows: Column, kind: str, events: Events, collected: list[
     absent = sorted(needed - set(collected[:8]))
     if absent:
         detail = "events not collected: " + ", ".join(f"{event:#x}" for event in absent)
-        return Found(lost=(lost(file, "records not understood", len(rows), detail),))
+        return Found(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), detail),))
     counts = rows["events"].astype(np.float64)
 
     def total(codes: tuple[int, ...]) -> Column:

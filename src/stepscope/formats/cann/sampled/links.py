@@ -25,7 +25,7 @@ from stepscope.formats.cann.sampled.series import (
     select_records,
     series,
 )
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _NO_MINIMUM = 0xFFFFF  # a minimum that was never set (docs/formats/enums.md 8)
 _BYTES_PER_US = 1e6 / MB  # to MB/s
@@ -71,7 +71,7 @@ def pcie(part: Part, rows: Column) -> Found:
             means = [float(some[summed].mean()) * unit for some in (np.where(least == _NO_MINIMUM, 0.0, least), most, mean)]
             summary.append(("PCIe", part.device, mode, *means))
     unused = int((~usable).sum())
-    return Found({"counters": frames, "link_summary": _summary(summary)}, (lost("pcie.data", "samples without a count", unused),))
+    return Found({"counters": frames, "link_summary": _summary(summary)}, (lost(issues.EMPTY_SAMPLE, "pcie.data", unused),))
 
 
 def hccs(part: Part, lines: Sequence[str]) -> Found:
@@ -98,8 +98,8 @@ def hccs(part: Part, lines: Sequence[str]) -> Found:
     return Found(
         {"counters": frames, "link_summary": _summary(summary)},
         (
-            lost("hccs.data", "lines not understood", bad),
-            lost("hccs.data", "samples that cannot be compared with the one before", fell),
+            lost(issues.UNREADABLE_LINE, "hccs.data", bad),
+            lost(issues.INCOMPLETE_SAMPLE, "hccs.data", fell, "cannot be compared with the one before"),
         ),
     )
 
@@ -129,7 +129,7 @@ def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> Found:
         }
         name = pl.format(f"Port {{}}/{shown}", "port")
         frames += [series(frame, part, source, name, label, value) for label, value in values.items()]
-    return counters(frames, lost(file, "lines not understood", bad))
+    return counters(frames, lost(issues.UNREADABLE_LINE, file, bad))
 
 
 def netdev_stats(part: Part, lines: Sequence[str]) -> Found:
@@ -144,7 +144,7 @@ def netdev_stats(part: Part, lines: Sequence[str]) -> Found:
     shown = PROFILER_DB["NETDEV_STATS"].names[2:]
     return counters(
         [series(growth, part, "Net Device", "Net Device", name, name) for name in shown],
-        lost("netdev_stats.data", "lines not understood", bad),
+        lost(issues.UNREADABLE_LINE, "netdev_stats.data", bad),
     )
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.formats.ascend.db.schema import ENUMS, OLD_ENUMS
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import Column, Found, columns, counters, sampled_ns, series
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 KB = 1024.0
 _OWNERS = {0: "APP", 1: "Device"}
@@ -24,7 +24,7 @@ def npu_mem(part: Part, rows: Column) -> Found:
     known = samples.drop_nulls("owner")
     values = {"DDR": pl.col("ddr"), "HBM": pl.col("hbm"), "Memory": pl.col("ddr") + pl.col("hbm")}
     frames = [series(known, part, "NPU MEM", pl.format(f"{{}}/{kind}", "owner"), "KB", value) for kind, value in values.items()]
-    return counters(frames, lost("npu_mem", "records of unknown owners", samples.height - known.height))
+    return counters(frames, lost(issues.UNKNOWN_KIND, "npu_mem", samples.height - known.height, "owner"))
 
 
 def npu_module_mem(part: Part, rows: Column) -> Found:

@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.hbm_llc import qos_series
 from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, columns, counters, select_records, series
-from stepscope.tables import lost
+from stepscope.tables import issues, lost
 
 _NEXT_CHIPS = (15, 16)
 _PA_LINK, _PCIE = 0b111111, 0b100010  # what a record of chip transfers is about, in the head's upper bits
@@ -32,7 +32,7 @@ def soc_profile(part: Part, rows: Column) -> Found:
     unread = int((~np.isin(functions, list(FUNCTIONS))).sum())
     names = ", ".join(str(function) for function in np.unique(functions[~np.isin(functions, list(FUNCTIONS))])[:8])
     losses = [row for found in parts for row in found.lost]
-    losses.append(lost("stars_soc_profile.data", "records of unknown functions", unread, f"functions {names}"))
+    losses.append(lost(issues.UNKNOWN_KIND, "stars_soc_profile.data", unread, f"functions {names}"))
     return counters([frame for found in parts for frame in found.rows.get("counters", ())], *losses)
 
 
@@ -71,7 +71,7 @@ def _transfers(part: Part, rows: Column) -> Found:
             for name, at in zip(names, ("first", "second"), strict=True)
         ]
     other = int((~np.isin(about, (_PA_LINK, _PCIE))).sum())
-    return counters(frames, lost("stars_soc_profile.data", "records not understood", other, "chip transfers of unknown kind"))
+    return counters(frames, lost(issues.NOT_UNDERSTOOD, "stars_soc_profile.data", other, "chip transfers of unknown kind"))
 
 
 def _levels(part: Part, rows: Column) -> Found:
@@ -101,7 +101,7 @@ def _low_power(part: Part, rows: Column) -> Found:
 
 
 def _unread(rows: Column, function: int, why: str) -> Found:
-    return Found(lost=(lost("stars_soc_profile.data", "records not read", len(rows), f"function {function}: {why}"),))
+    return Found(lost=(lost(issues.UNSUPPORTED_KIND, "stars_soc_profile.data", len(rows), f"function {function}: {why}"),))
 
 
 FUNCTIONS: dict[int, Callable[[Part, Column], Found]] = {

@@ -18,7 +18,7 @@ from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.records import read_records, text_lines
 from stepscope.formats.cann.sampled import aicpu, hbm_llc, host_usage, l2_cache, links, npu_memory, soc_profile
 from stepscope.formats.cann.sampled.series import Column, Found, start_ns
-from stepscope.tables import ALL_TABLES, Tables, lost
+from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _TIMES = {"counters": "time_ns", "aicpu_tasks": "time_ns"}
 
@@ -94,7 +94,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
                 for frame in frames:
                     kept, early = _from_start(frame, _TIMES.get(table), begin)
                     rows.setdefault(table, []).append(kept)
-                    losses.append(lost(f"{part.path.name}/{table}", "samples from before the start", early))
+                    losses.append(lost(issues.BEFORE_RECORDING, f"{part.path.name}/{table}", early, "samples: left out"))
     tables = {name: ALL_TABLES[name].conform(pl.concat(frames, how="diagonal_relaxed")) for name, frames in rows.items()}
     return Tables(tables).with_quality(*(row for row in losses if row.height))
 

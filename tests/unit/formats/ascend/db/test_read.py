@@ -60,7 +60,7 @@ def test_queue_rows_and_their_numbers(tmp_path):
         ("dequeue", "aclnnAdd", 9),
         ("enqueue", "x", 10),
     ]
-    assert values(tables.quality, "issue", "count") == [("queue records that are neither enqueue nor dequeue", 1)]
+    assert values(tables.quality, "issue", "count") == [("unknown-kind", 1)]
 
 
 def test_python_calls_and_stacks(tmp_path):

@@ -258,7 +258,7 @@ def test_launch_is_the_first_start_and_further_ends_are_extra(read):
         (40000, 3000, 73, True),
         (50000, None, None, False),
     ]
-    assert [(row["issue"], row["count"]) for row in quality] == [("launch arrows without a start", 1)]
+    assert [(row["issue"], row["count"]) for row in quality] == [("end-without-start", 1)]
 
 
 G1_GROUPS = [
@@ -400,7 +400,7 @@ def test_counters_are_one_row_per_value(read):
         (4000, "SIO", "dat_rx", "die 0", None, 0, 15.7),
         (4000, "SIO", "dat_rx", "die 1", None, 0, 19.7),
     ]
-    assert [(row["issue"], row["count"]) for row in quality] == [("counters without a known value", 1)]
+    assert [(row["issue"], row["count"]) for row in quality] == [("not-understood", 1)]
 
 
 def test_marks_get_the_device_task_their_arrow_points_at(read):
@@ -444,9 +444,7 @@ def test_derived_events_are_dropped_and_foreign_layers_counted(read):
     timeline, quality = read(events)
     assert set(timeline.frames) == {"kernels"}
     assert rows(timeline, "kernels", "name") == [("Add",)]
-    assert [(row["issue"], row["count"], row["detail"]) for row in quality] == [
-        ("events of a layer that is not read", 2, "CCU: 1, unnamed layer: 1")
-    ]
+    assert [(row["issue"], row["count"], row["detail"]) for row in quality] == [("unsupported-kind", 2, "CCU: 1, unnamed layer: 1")]
 
 
 def test_events_without_time_or_of_unknown_phase_are_counted(read):
@@ -454,4 +452,4 @@ def test_events_without_time_or_of_unknown_phase_are_counted(read):
     timeless = {key: value for key, value in late.items() if key != "ts"}
     timeline, quality = read([*HARDWARE, late, timeless, late | {"ph": "Z"}])
     assert timeline.frames["kernels"].height == 1
-    assert [(row["issue"], row["count"]) for row in quality] == [("events without a time", 1), ("events of an unknown phase", 1)]
+    assert [(row["issue"], row["count"]) for row in quality] == [("event-without-time", 1), ("unknown-kind", 1)]

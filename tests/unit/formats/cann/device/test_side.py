@@ -129,15 +129,15 @@ def test_what_is_lost_is_counted(tmp_path: Path) -> None:
     side = read_device(device_part(tmp_path, (STARS, rows), (PMU, counters), (TS_TRACK, track)), wide=True)
     assert side.tasks.height == 0
     assert side.quality.select("source", pl.col("issue").cast(pl.String), "count", "detail").rows() == [
-        ("ts_track.data", "records of unknown kind", 1, "kind 99"),
-        ("stars_soc.data", "gaps in the running counter", 1, "the device dropped records there"),
-        ("stars_soc.data", "records not read", 1, "function 25: SIO"),
-        ("stars_soc.data", "records of unknown function", 1, "function 63"),
-        ("stars_soc.data", "starts of tasks without an end", 2, ""),
-        ("stars_soc.data", "ends of tasks without a start", 1, ""),
-        ("ffts_profile.data", "records of unknown function", 1, "function 7"),
-        ("ffts_profile.data", "counters of no task", 1, ""),
-        ("ffts_profile.data", "blocks of no task", 1, ""),
+        ("ts_track.data", "unknown-kind", 1, "kind 99"),
+        ("stars_soc.data", "dropped-by-device", 1, ""),
+        ("stars_soc.data", "unsupported-kind", 1, "function 25: SIO"),
+        ("stars_soc.data", "unknown-kind", 1, "function 63"),
+        ("stars_soc.data", "start-without-end", 2, "device tasks"),
+        ("stars_soc.data", "end-without-start", 1, "device tasks"),
+        ("ffts_profile.data", "unknown-kind", 1, "function 7"),
+        ("ffts_profile.data", "unmatched-counters", 1, "of tasks"),
+        ("ffts_profile.data", "unmatched-counters", 1, "of blocks"),
     ]
 
 
@@ -161,7 +161,7 @@ def test_counters_find_the_run_of_their_task(tmp_path: Path) -> None:
         (2, 46, 1, None, "AIV", 4, False),
     ]
     assert side.tasks["pmu"].to_list() == [None, 0, 1]
-    assert _issues(side) == {"counters of no task": 2, "further counters of one task": 1}
+    assert _issues(side) == {"unmatched-counters": 2, "superseded-counters": 1}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_frequency(tmp_path: Path) -> None:
         ("bus_voltage", end, 850),
     ]
     assert side.frequency.at(np.array([999, 1199, 1200, 5000], np.uint64)).tolist() == [1000, 1650, 800, 1650]
-    assert _issues(side) == {"records of unknown kind": 1}
+    assert _issues(side) == {"unknown-kind": 1}
 
 
 def test_a_frequency_of_zero_is_ignored(tmp_path: Path) -> None:

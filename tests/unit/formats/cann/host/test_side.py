@@ -62,7 +62,7 @@ def test_two_events_are_one_call(folder):
         folder.event(MODEL, 1, stamp, request, 9)
     host = folder.read()
     assert column(host.apis, "start_ns", "end_ns", "request_id") == [(10, 20, 1), (12, 25, 2)]
-    assert losses(host)["events without a second one"] == 1
+    assert losses(host)["unpaired-record"] == 1
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_graph_marks_are_not_operators(folder):
 
 def test_records_outside_calls_are_counted(folder):
     describe(folder.apis((NODE, LAUNCH, 20, 30, "Add")), stamp=20)
-    assert losses(folder.read())["records outside every call"] == 1
+    assert losses(folder.read())["outside-calls"] == 1
 
 
 def test_level_0_knows_names_only(tmp_path):
@@ -352,4 +352,4 @@ def test_a_call_that_would_multiply_its_tasks_without_end_loses_its_operators(fo
         describe(folder, name, stamp)
     host = folder.read()
     assert column(host.tasks, "task_id", "description") == [(0, None), (1, None)]
-    assert losses(host)["tasks with too many operators"] == 2
+    assert losses(host)["operator-unknown"] == 2

@@ -44,7 +44,7 @@ def test_hbm_samples_with_a_lost_record_count_for_nothing(tmp_path):
     times = [(us, event, 0, MB_OF_32) for us in (0, SECOND_US, 2 * SECOND_US) for event in (0, 1)]
     tables = sampled(tmp_path, {"hbm.data": hbm(layouts.HBM, *(row for row in times if row[:2] != (SECOND_US, 1)))})
     assert points(tables, "HBM")["HBM 0/Read", "Read(MB/s)", None] == [(0, 0.0), (2 * 10**9, 0.5)]
-    assert losses(tables) == {"samples of incomplete groups": 1}
+    assert losses(tables) == {"incomplete-sample": 1}
 
 
 def test_hbm_of_version_2_stamped_since_1970(tmp_path):
@@ -80,11 +80,11 @@ def test_llc(tmp_path, layout, version, mode):
 
 def test_llc_without_a_mode_or_with_strange_events_is_counted(tmp_path):
     data = llc_records(layouts.LLC, "read", (0, 0, (0,) * 8))
-    assert losses(sampled(tmp_path / "a", {"llc.data": data})) == {"records not understood": 8}
+    assert losses(sampled(tmp_path / "a", {"llc.data": data})) == {"not-understood": 8}
     # Of the write events 0 and 1 are the same as those of read; cache 3 does not exist on this chip.
     more = llc_records(layouts.LLC, "write", (0, 0, (0,) * 8)) + llc_records(layouts.LLC, "read", (0, 3, (0,) * 8))
     tables = sampled(tmp_path / "b", {"llc.data": more}, settings={"llc_profiling": "read"})
-    assert losses(tables) == {"records of unknown events": 6, "records of unknown caches": 8}
+    assert losses(tables) == {"unknown-kind": 6 + 8}
     # A hit rate of counts that are not there is 0.
     assert points(tables, "LLC")["LLC 0 Read/Hit Rate", "Hit Rate(%)", None] == [(0, 0.0)]
 
@@ -104,7 +104,7 @@ def test_ddr_sums_channels_and_counts_from_the_start(tmp_path, chip, access):
         ("DDR/Read", "Read(MB/s)", None): [(10**9, 2.0), (3 * 10**9, 0.5)],
         ("DDR/Write", "Write(MB/s)", None): [(10**9, 1.0), (3 * 10**9, 2.0)],
     }
-    assert losses(tables) == {"records of one master": 1}
+    assert losses(tables) == {"unsupported-kind": 1}
 
 
 def test_qos_names_come_from_the_settings(tmp_path):
@@ -114,7 +114,7 @@ def test_qos_names_come_from_the_settings(tmp_path):
         ("QoS OTHERS", "value", None): [(1000, 1908.0)],
         ("QoS AIC_DAT_QOS", "value", None): [(1000, 7.0)],
     }
-    assert losses(sampled(tmp_path / "b", {"qos.data": data})) == {"records not understood": 1}
+    assert losses(sampled(tmp_path / "b", {"qos.data": data})) == {"not-understood": 1}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_npu_memory(tmp_path, version, app, device):
         ("Device/HBM", "KB", None): [(30_000, 10 * 1024.0**2)],
         ("Device/Memory", "KB", None): [(30_000, 10 * 1024.0**2)],
     }
-    assert losses(tables) == {"records of unknown owners": 1}
+    assert losses(tables) == {"unknown-kind": 1}
 
 
 def test_module_memory_is_stamped_by_the_hosts_counter(tmp_path):
@@ -167,7 +167,7 @@ def test_l2_cache_of_older_chips_tells_hits(tmp_path):
 def test_l2_cache_without_the_needed_events(tmp_path):
     data = records(layouts.L2_CACHE, {"stream": 1, "task": 2})
     tables = sampled(tmp_path, {"l2_cache.data": data}, settings={"l2CacheTaskProfilingEvents": "0xF6,nonsense"})
-    assert (losses(tables), tables.cache_rates.height) == ({"records not understood": 1}, 0)
+    assert (losses(tables), tables.cache_rates.height) == ({"not-understood": 1}, 0)
 
 
 def test_soc_pmu_holds_cache_and_translation(tmp_path):
@@ -177,7 +177,7 @@ def test_soc_pmu_holds_cache_and_translation(tmp_path):
     tables = sampled(tmp_path, {"socpmu.data": data}, settings={**L2_SETTINGS, "npuEvents": "HA:0x0;SMMU:0x2,0x8A,0x8c,0x8d"})
     # 5 + 1 hits and 2 misses of 8 requests.
     assert tables.cache_rates.rows() == [("l2", 0, 1, 2, None, None, 0.25), ("tlb", 0, 3, 4, None, 0.75, 0.25)]
-    assert losses(tables) == {"records not read": 1}
+    assert losses(tables) == {"unsupported-kind": 1}
 
 
 def soc(function, ticks, upper=0, **fields):
@@ -215,7 +215,7 @@ def test_soc_profile_has_one_reader_per_function(tmp_path):
         ("PCIE Read Bandwidth", "PCIE Read Bandwidth", 2): [(80, 11.0)],
     }
     assert points(tables, "QoS") == {("QoS OTHERS", "value", None): [(120, 5.0)]}
-    assert losses(tables) == {"records not understood": 1, "records not read": 1, "records of unknown functions": 1}
+    assert losses(tables) == {"not-understood": 1, "unsupported-kind": 1, "unknown-kind": 1}
 
 
 def test_sio_rates_need_a_sample_before(tmp_path):
@@ -269,7 +269,7 @@ def test_ai_cpu_tasks(tmp_path):
         (0, ZERO + 2_000, None, 7.0, 3.0, 10.0, 12.0, 14.0, 5, 20),
         (0, ZERO + 20_000, None, 7.0, 3.0, 10.0, 12.0, 14.0, 5, 21),
     ]
-    assert losses(tables) == {"tasks without start or end": 1, "records not read": 2}
+    assert losses(tables) == {"unpaired-record": 1, "unsupported-kind": 2}
 
 
 def test_ai_cpu_tasks_of_the_older_file(tmp_path):
@@ -303,12 +303,12 @@ def test_what_was_sampled_before_the_start_is_left_out(tmp_path):
     data = records(layouts.QOS, {"counter": DEVICE_TICK_0 - 1}, {"counter": DEVICE_TICK_0})
     tables = sampled(tmp_path, {"qos.data": data}, settings={"qosEvents": "X"})
     assert points(tables, "QoS") == {("QoS X", "value", None): [(0, 0.0)]}
-    assert losses(tables) == {"samples from before the start": 1}
+    assert losses(tables) == {"before-recording": 1}
 
 
 def test_a_cut_tail_is_counted(tmp_path):
     data = records(layouts.QOS, {"counter": DEVICE_TICK_0})
-    assert losses(sampled(tmp_path, {"qos.data": data + b"123"}, settings={"qosEvents": "X"})) == {"bytes of a cut record": 3}
+    assert losses(sampled(tmp_path, {"qos.data": data + b"123"}, settings={"qosEvents": "X"})) == {"truncated-record": 1}
 
 
 @pytest.mark.parametrize("chip", ["1", "5", "15", "junk"])

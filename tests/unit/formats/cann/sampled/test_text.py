@@ -46,7 +46,7 @@ def test_pcie_in_megabytes_a_second_and_microseconds(tmp_path):
     assert found["PCIe_cpl", "Rx", None] == [(10, 1e6), (20, 0.0)]
     assert found["PCIe_nonpost_latency", "Tx", None] == [(10, 2.0), (20, 0.5)]
     assert ("PCIe_nonpost_latency", "Rx", None) not in found
-    assert losses(tables) == {"samples without a count": 1}
+    assert losses(tables) == {"empty-sample": 1}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_hccs_shows_growth(tmp_path):
         ("Rx", "Rx(MB/s)", None): [(SECOND, 6.0), (4 * SECOND, 1.0)],
     }
     assert tables.link_summary.rows() == [("HCCS", 0, "Tx (MB/s)", 2.0, 2.0, 2.0), ("HCCS", 0, "Rx (MB/s)", 1.0, 6.0, 3.5)]
-    assert losses(tables) == {"lines not understood": 2, "samples that cannot be compared with the one before": 1}
+    assert losses(tables) == {"unreadable-line": 2, "incomplete-sample": 1}
 
 
 PORT = "100 5 6553600 20 0 4 2 7 1310720 0 0 3 1"  # half of 100 MB/s is 6 553 600 bytes by 8 bits
@@ -114,7 +114,7 @@ def test_ports(tmp_path, file, source):
     # No packets: no share of them was lost.
     assert found["Port 0/Tx", "Tx Error Rate", None] == [(10, 0.0)]
     assert found["Port 0/Tx", "Tx Bandwidth Efficiency", None] == [(10, 0.1)]
-    assert losses(tables) == {"lines not understood": 2}
+    assert losses(tables) == {"unreadable-line": 2}
 
 
 def test_network_device(tmp_path):
@@ -134,7 +134,7 @@ def test_network_device(tmp_path):
     assert (found["macTxByte"], found["macTxBandwidth"]) == ([(2 * SECOND, 2.0)], [(2 * SECOND, 1.0)])
     assert (found["macRxByte"], found["macRxBandwidth"]) == ([(2 * SECOND, 3.0)], [(2 * SECOND, 1.5)])
     assert (found["nicRxByte"], found["nicRxBandwidth"]) == ([(2 * SECOND, 14.0)], [(2 * SECOND, 7.0)])
-    assert losses(tables) == {"lines not understood": 1}
+    assert losses(tables) == {"unreadable-line": 1}
 
 
 def stat(tid, user, system, processor, name="python"):
@@ -152,7 +152,7 @@ def test_processors(tmp_path):
     # Threads 1 and 2 were seen on processor 2 with 25 and 10 ticks of 100; thread 3 is new. 35 of 4 x 100 on average.
     assert points(tables, "CPU Usage") == {("CPU 2", "Usage(%)", None): [(0, 35.0)], ("CPU Avg", "Usage(%)", None): [(0, 8.75)]}
     assert tables.counters["device"].null_count() == tables.counters.height
-    assert losses(tables) == {"lines not understood": 1}
+    assert losses(tables) == {"unreadable-line": 1}
 
 
 def test_memory_of_the_host(tmp_path):
@@ -160,7 +160,7 @@ def test_memory_of_the_host(tmp_path):
     data = lines(f"{host_time(0)} 9 1000 1", f"{host_time(5)} 9 2000 1", "x y z", f"{host_time(9)} 9 4000 1")
     tables = sampled(tmp_path, host={"host_mem.data": data})
     assert points(tables, "Memory Usage") == {("Memory Usage", "Usage(%)", None): [(0, 1.0), (5, 2.0)]}
-    assert losses(tables) == {"lines not understood": 1}
+    assert losses(tables) == {"unreadable-line": 1}
 
 
 def test_disk_of_the_host(tmp_path):
@@ -177,8 +177,8 @@ def test_disk_of_the_host(tmp_path):
         ("Disk Usage", "Read(KB/s)", None): [(0, 2048.0), (20_000_000, 3.0)],
         ("Disk Usage", "Write(KB/s)", None): [(0, 1.0), (20_000_000, 0.0)],
     }
-    assert losses(tables) == {"lines not understood": 1}
-    assert losses(sampled(tmp_path / "b", host={"host_disk.data": data})) == {"lines not understood": 3}
+    assert losses(tables) == {"unreadable-line": 1}
+    assert losses(sampled(tmp_path / "b", host={"host_disk.data": data})) == {"unreadable-line": 3}
 
 
 def card(name, received, sent):
