@@ -13,7 +13,7 @@ from stepscope.formats.ascend.columns import NS_PER_US, cells, column, titles
 from stepscope.render.csv_file import NOT_KNOWN, quoted, write_csv
 from stepscope.render.json_text import several_lines
 from stepscope.render.lines import Text
-from stepscope.tables import ALL_TABLES, lost
+from stepscope.tables import ALL_TABLES, issues, lost
 
 OP_TIMES = ALL_TABLES["op_times"]
 FILE = "operator_details.csv"
@@ -42,20 +42,20 @@ def read(paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
 def _read_file(path: Path, quality: Quality) -> pl.DataFrame:
     there = header(path)
     if TITLES["name"] not in there:
-        quality.append(lost(path.name, "columns missing", 1, f"file not read: it has no {TITLES['name']}"))
+        quality.append(lost(issues.MISSING_COLUMNS, path.name, 1, f"it has no {TITLES['name']}"))
         return OP_TIMES.empty()
     schema = dict.fromkeys(_distinct(there), pl.String())
     try:
         # Cells hold line ends (one per frame of a stack), so lines cannot be counted and mended one by one.
         rows = pl.read_csv(path, schema=schema, truncate_ragged_lines=True, encoding="utf8-lossy", raise_if_empty=False, glob=False)
     except (OSError, pl.exceptions.PolarsError) as problem:
-        quality.append(lost(path.name, "file not readable", 1, str(problem).partition("\n")[0]))
+        quality.append(lost(issues.UNREADABLE_FILE, path.name, 1, str(problem).partition("\n")[0]))
         return OP_TIMES.empty()
     times = [item for item in TIMES if item.title in there]
     known = [_text(item.key, item.title) for item in TEXTS if item.title in there]
     frame = OP_TIMES.conform(rows.select(*known, *(_time(item.title).alias(item.key) for item in times)))
     unread = sum(_filled(rows[item.title]) - frame[item.key].count() for item in times)
-    quality.append(lost(path.name, "cells not understood", unread, "times that are not numbers"))
+    quality.append(lost(issues.UNREADABLE_VALUE, path.name, unread, "times that are not numbers"))
     return frame.with_columns(pl.col("name").fill_null(""), pl.col(*(item.key for item in TIMES)).fill_null(0.0))
 
 
