@@ -45,7 +45,7 @@ def test_operator_details_alone(tmp_path):
         ("aten::mm", None, None),
     ]
     assert found.op_times["device_self_ns"].to_list() == [10_001.0, 0.0]
-    assert found.quality.filter(found.quality["issue"] == "cells not understood")["count"].to_list() == [1]
+    assert found.quality.filter(found.quality["issue"] == "unreadable-value")["count"].to_list() == [1]
     (row,) = operator_summary(found).rows(named=True)
     assert (row["name"], row["calls"], row["host_total_ns"], row["device_self_ns"]) == ("aten::mm", 2, 3000.0, 10_001.0)
 
