@@ -33,9 +33,7 @@ def read(framework: Path, clock: FrameworkClock) -> Tables:
     anchor_times = _anchors(anchors)
     anchor_calls = calls.filter(pl.col("name") == ANCHOR_CALL)["start"].sort().tail(anchor_times.height)
     if not anchor_times.height or len(anchor_calls) < anchor_times.height:
-        return Tables().with_quality(
-            lost(issues.CALLS_WITHOUT_CLOCK, FILE, calls.height)
-        )
+        return Tables().with_quality(lost(issues.CALLS_WITHOUT_CLOCK, FILE, calls.height))
     shift = int((anchor_times["at"] - anchor_calls).sort()[anchor_times.height // 2])
     pid = int(anchor_times["pid"][0])
     begin = calls["start"] + shift
