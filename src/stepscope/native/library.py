@@ -128,7 +128,8 @@ def _cached(name: str, source: Path, compiler: str, trial: str, before_build: Ca
 def _key(source: Path, compiler: str) -> str:
     import torch
 
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=_TRIAL_SECONDS).stdout
+    command = [compiler, "--version"]
+    version = subprocess.run(command, capture_output=True, check=True, timeout=_TRIAL_SECONDS, env=_without_preload()).stdout
     digest = _digest(source)
     facts = (torch.__version__, torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI, platform.machine(), _flags())
     digest.update(repr(facts).encode() + version)
@@ -186,10 +187,13 @@ def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path
 
 
 def _run(command: list[str]) -> str:
-    # What is preloaded (a sanitizer, an allocator) is meant for the job and its trial, not for the compiler.
-    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, env=_without_preload(), check=False)
     return "" if done.returncode == 0 else f"the compiler failed: {_tail(done.stderr)}"
+
+
+def _without_preload() -> dict[str, str]:
+    """The environment of the compiler: what is preloaded (a sanitizer, an allocator) is meant for the job and its trial."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 
 
 def _torch_flags() -> list[str]:
