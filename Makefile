@@ -70,7 +70,7 @@ environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_mod
 test: check ## everything: style, types, the whole suite with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=
 
 bless: $(VENV)/core ## take what tests/captures gives now for right; then read the diff
 	$(BIN)/python tests/captures/bless.py $(ARGS)

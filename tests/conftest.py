@@ -15,6 +15,8 @@ from shared_data import GOLDEN, PLACES, SEEDS
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
+UNIT = Path(__file__).parent / "unit"
+
 
 class WithoutData(pytest.Directory):
     """A folder of tests whose data are absent."""
@@ -22,6 +24,14 @@ class WithoutData(pytest.Directory):
     def collect(self) -> NoReturn:
         (place,) = (place for place in PLACES if place.name == self.path.name)
         raise self.CollectError(f"with CI set these tests must run, but there are {place.absence}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Measure coverage on the fast unit tests alone: the tracer costs them half their time, and other tests start processes."""
+    if config.pluginmanager.hasplugin("_cov"):
+        for item in items:
+            if UNIT not in item.path.parents or item.get_closest_marker("slow"):
+                item.add_marker("no_cover")
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
