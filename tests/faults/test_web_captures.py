@@ -116,7 +116,7 @@ def test_broken_files_of_a_folder_leave_the_good_ones(viewer):
     assert page["rows"][0][:3] == ["MatMul", 1, 55.161]
     assert get(viewer, "overview").status_code == 200
     assert get(viewer, "comm/matrix").json["error"]["code"] == "missing_data"
-    assert get(viewer, "files").json["quality"]
+    assert get(viewer, "files").json["quality"]["issues"]
 
 
 def test_only_operator_details(viewer):

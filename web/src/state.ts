@@ -3,7 +3,10 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { type Api, ApiError, call, type CallOptions, captureApi, pause } from "./api";
-import { hostPage, theme, type Theme } from "./settings";
+import { hostPage, type Language, theme, type Theme } from "./settings";
+
+/** One text in each language. */
+export type Texts = Readonly<Record<Language, string>>;
 
 export interface SpanEntry {
   name: string;
@@ -17,7 +20,7 @@ export interface SpanEntry {
   modelled: string[];
   rank: number | null;
   path: string;
-  warnings: number;
+  quality: { summary: Texts; headline: Texts; warnings: number } | null;
   command: string | null;
   error: { title?: string; detail?: string; hint?: string; file?: string; id?: string } | null;
 }

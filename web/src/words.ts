@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // English and Simplified Chinese. Names of columns, views and files stay English in both, as in the files themselves.
 
-import { language } from "./settings";
+import { language, type Language } from "./settings";
 
 const CHINESE: Readonly<Record<string, string>> = {
   "All operators": "全部算子",
@@ -112,10 +112,12 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Source files": "源文件",
   "Tables": "数据表",
   "Quality": "数据质量",
+  "loss": "丢失",
+  "warning": "警告",
+  "note": "说明",
   "Run query": "执行查询",
   "Query": "查询",
   "Preview": "预览",
-  "Nothing was lost while reading.": "读取过程中没有丢失数据。",
   "Switch to another view or capture on the left.": "请在左侧选择其他视图或采集数据。",
   "Not analysed yet": "尚未解析",
   "Analyse now": "立即解析",
@@ -128,7 +130,6 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Folders searched": "已搜索的目录",
   "Layouts that are found": "可识别的目录结构",
   "Views": "Views",
-  "warnings": "条警告",
   "View CallStack": "View CallStack",
   "no stack": "无调用栈",
   "open in editor": "在编辑器中打开",
@@ -187,6 +188,11 @@ const CHINESE: Readonly<Record<string, string>> = {
   "This view failed": "此视图出错",
   "The other views still work. If it stays, reload the page and report this text.": "其他视图仍可使用。若仍出错，请刷新页面并反馈此文字。",
 };
+
+/** What the server says in each language, in the reader's. */
+export function said(texts: Readonly<Record<Language, string>>): string {
+  return texts[language.value];
+}
 
 /** The text in the reader's language. */
 export function t(text: string): string {

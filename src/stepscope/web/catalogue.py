@@ -262,7 +262,7 @@ class Catalogue:
             "modelled": list(ready.facts.modelled) if ready else [],
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
             "path": entry.found.path,
-            "warnings": _warnings(ready) if ready else 0,
+            "quality": _quality(ready) if ready else None,
             "command": command(entry) if entry.state == "not_analysed" else None,
             "error": entry.error,
         }
@@ -337,6 +337,8 @@ def _instead(root: Path) -> str:
     return f"{root.name} holds {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _warnings(opened: LoadedCapture) -> int:
-    """How many issues a reader should look at; what is normal does not count."""
-    return sum(one.issue.severity != "note" for one in quality.occurrences(opened.tables.quality))
+def _quality(opened: LoadedCapture) -> dict[str, Any]:
+    """The line about quality in each language, and how many issues a reader should look at: what is normal does not count."""
+    told = quality.as_dict(opened.tables.quality)
+    warnings = sum(one["severity"] != "note" for one in told["issues"])
+    return {"summary": told["summary"], "headline": told["headline"], "warnings": warnings}

@@ -5,14 +5,31 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, type Api } from "../api";
 import { auto, whole } from "../format";
-import { runs } from "../state";
+import { runs, type Texts } from "../state";
 import { Card, IconButton } from "../ui/controls";
 import { useLoad } from "../ui/load";
 import { Await, Problem } from "../ui/messages";
 import { type Cell, local } from "../ui/pages";
 import { Table } from "../ui/table";
-import { t } from "../words";
+import { said, t } from "../words";
 import { Frame, type ViewProps } from "./view";
+
+interface Issue {
+  readonly issue: string;
+  readonly severity: "loss" | "warning" | "note";
+  readonly unit: string;
+  readonly count: number;
+  readonly sentence: Texts;
+  readonly advice: Texts;
+  readonly places: readonly { source: string; count: number; detail: string }[];
+}
+
+interface Quality {
+  readonly summary: Texts;
+  readonly headline: Texts;
+  readonly lost: Readonly<Record<string, number>>;
+  readonly issues: readonly Issue[];
+}
 
 interface Files {
   readonly files: readonly { path: string; bytes: number; modified: number }[];
@@ -20,7 +37,7 @@ interface Files {
   readonly facts: Readonly<Record<string, unknown>>;
   readonly profiler_info: Readonly<Record<string, unknown>> | null;
   readonly metadata: Readonly<Record<string, unknown>> | null;
-  readonly quality: readonly { source: string; issue: string; count: number; detail: string | null }[];
+  readonly quality: Quality;
   readonly load_s: number | null;
 }
 
@@ -33,10 +50,18 @@ export function View({ api }: ViewProps): JSX.Element {
           <div class="stack">
             <FileList api={api} data={data} />
             <Card title={t("Quality")} testid="table-quality">
-              {data.quality.length === 0 ? <div class="card-body muted">{t("Nothing was lost while reading.")}</div> : (
+              <div class="card-body">{said(data.quality.summary)}</div>
+              {data.quality.issues.length > 0 && (
                 <table class="plain">
-                  <thead><tr><th scope="col">Source</th><th scope="col">Issue</th><th scope="col" class="number">Count</th><th scope="col">Detail</th></tr></thead>
-                  <tbody>{data.quality.map((row, at) => <tr key={at}><td>{row.source}</td><td>{row.issue}</td><td class="number">{whole(row.count)}</td><td>{row.detail ?? ""}</td></tr>)}</tbody>
+                  <thead><tr><th scope="col">Severity</th><th scope="col">Issue</th><th scope="col">Where</th><th scope="col">{t("What to do")}</th></tr></thead>
+                  <tbody>{data.quality.issues.map((row) => (
+                    <tr key={row.issue} data-severity={row.severity}>
+                      <td>{t(row.severity)}</td>
+                      <td title={row.issue}>{said(row.sentence)}</td>
+                      <td>{row.places.map((place, at) => <div key={at}>{place.source}{place.detail && `: ${place.detail}`}{row.places.length > 1 && ` (${whole(place.count)})`}</div>)}</td>
+                      <td>{said(row.advice)}</td>
+                    </tr>
+                  ))}</tbody>
                 </table>
               )}
             </Card>

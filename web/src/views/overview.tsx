@@ -3,14 +3,14 @@
 
 import type { JSX } from "preact";
 import { auto, three, timeText, whole } from "../format";
-import { openView, param, setParams } from "../state";
+import { openView, param, setParams, type Texts } from "../state";
 import { Bars } from "../ui/bars";
 import { Card } from "../ui/controls";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { colourOf } from "../colour";
 import { Pie } from "../ui/pie";
-import { t } from "../words";
+import { said, t } from "../words";
 import { type Finding, FindingItem } from "./finding";
 import { Frame, type ViewProps } from "./view";
 
@@ -30,6 +30,7 @@ interface Overview {
   readonly steps: { readonly categories: readonly string[]; readonly rows: readonly { step: number; values: readonly number[]; total: number; slow: boolean }[]; readonly median_us: number | null; readonly mad_us: number | null } | null;
   readonly findings: readonly Finding[];
   readonly notes: readonly string[];
+  readonly headline: Texts;
 }
 
 function factText(fact: Fact): string {
@@ -80,6 +81,7 @@ export function View({ api }: ViewProps): JSX.Element {
           const mad = data.steps?.mad_us ?? 0;
           return (
             <div class="stack">
+              {data.headline.en !== "" && <p class="table-note block" data-testid="overview-headline">{said(data.headline)}</p>}
               {data.notes.map((note) => <p key={note} class="table-note block">{note}</p>)}
               <div class="overview-top">
                 {execution.length > 0 && (

@@ -57,6 +57,7 @@ def _overview(opened: LoadedCapture, workers: int) -> Markup:
     notes += [f"the first {drawing.MOST_BARS} of {len(bars)} steps are drawn"] if len(bars) > drawing.MOST_BARS else []
     average = data["average_step_us"]
     return joined(
+        tag("p", tag("b", data["headline"]["en"]), class_="note") if data["headline"]["en"] else EMPTY,
         tag("p", tag("b", time_text(average)), " average step time", class_="headline") if average else EMPTY,
         *(tag("p", note, class_="note") for note in data["notes"]),
         table(data["execution"]["columns"], rows, bars=1) if rows else EMPTY,

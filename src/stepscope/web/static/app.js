@@ -1,1 +1,1 @@
-export{t as render}from"./app-C04-GYCf.js";
+export{t as render}from"./app-BJQgSqHR.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-C04-GYCf.js";e();
+import{t as e}from"./app-BJQgSqHR.js";e();

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from stepscope.analysis import quality
 from stepscope.tables import ALL_TABLES
 from stepscope.web.discovery import shown_path
 from stepscope.web.guard import inside
@@ -27,7 +28,7 @@ def files(opened: LoadedCapture) -> dict[str, Any]:
         "facts": facts,
         "profiler_info": info,
         "metadata": metadata,
-        "quality": [_clean(row, opened.root) for row in tables.quality.iter_rows(named=True)],
+        "quality": _quality(opened),
         "load_s": opened.load_s,
     }
 
@@ -57,6 +58,13 @@ def _table(name: str, rows: int, columns: list[str]) -> dict[str, Any]:
             {"name": column, "type": kind, "unit": one.unit if one else "", "doc": one.doc if one else "Hardware counter."}
         )
     return {"name": name, "rows": rows, "doc": ALL_TABLES[name].doc, "columns": described}
+
+
+def _quality(opened: LoadedCapture) -> dict[str, Any]:
+    told = quality.as_dict(opened.tables.quality)
+    for one in told["issues"]:
+        one["places"] = [_clean(place, opened.root) for place in one["places"]]
+    return told
 
 
 def _clean(row: dict[str, Any], root: Path) -> dict[str, Any]:

@@ -24,11 +24,11 @@ SLOW = 3.0  # median absolute deviations above the median
 def overview(opened: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     npu = opened.is_npu
     categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = [said] if (said := quality.headline(opened.tables.quality)) else []
-    notes += [simulated(opened)] if opened.simulated else []
+    notes = [simulated(opened)] if opened.simulated else []
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
+        "headline": quality.as_dict(opened.tables.quality)["headline"],
         "configuration": _configuration(opened, workers),
         "device_summary": _device_summary(opened) if npu else [],
         "gpu_summary": _gpu_summary(opened) if opened.kind not in ("npu", "cpu") and opened.has_device else [],

@@ -13,7 +13,7 @@ from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops
 
 from stepscope.analysis.link.capture import link
 from stepscope.formats.reader import CaptureFiles
-from stepscope.tables import Facts, Tables
+from stepscope.tables import Facts, Tables, issues, lost
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, csv_text, page
 from stepscope.web.parameters import Query
@@ -535,6 +535,24 @@ def test_files_describe_tables(npu):
     (table,) = [table for table in answer["tables"] if table["name"] == "steps"]
     assert (table["rows"], table["columns"][0]["name"]) == (1, "step")
     assert answer["facts"]["level"] == "Level1"
+
+
+def test_the_page_uses_the_words_of_the_register():
+    rows = (lost(issues.UNKNOWN_FILE, "/x/odd.data", 1_000_000), lost(issues.ALLOCATED_BEFORE_RECORDING, "memory_events", 58))
+    killed = lost(issues.RECORDING_UNFINISHED, "profiler_info.json", 1)
+    damaged = opened(TRAINING.with_quality(*rows, killed), device_kind="npu")
+    told = files.files(damaged)["quality"]
+    assert told["summary"] == {"en": "1,000,000 bytes lost; 1 warning, 1 note", "zh": "丢失 1,000,000 字节；1 条警告；1 条说明"}
+    assert [(one["issue"], one["sentence"]["en"]) for one in told["issues"]] == [
+        ("unknown-file", "1,000,000 bytes in 1 file not understood"),
+        ("recording-unfinished", "the recording did not end: the process was killed, or is still recording"),
+        ("allocated-before-recording", "58 blocks were allocated before recording began (normal)"),
+    ]
+    assert overview.overview(damaged)["headline"]["en"].startswith("the recording did not end")
+    (hit,) = [hit for hit in findings.findings(damaged)["findings"] if hit["view"] == "Files"]
+    assert (hit["title"], hit["detail"]) == (told["summary"]["en"], told["issues"][0]["sentence"]["en"])
+    only_notes = opened(TRAINING.with_quality(rows[1]), device_kind="npu")
+    assert not [hit for hit in findings.findings(only_notes)["findings"] if hit["view"] == "Files"]
 
 
 def test_views_appear_with_their_data(npu, gpu):
