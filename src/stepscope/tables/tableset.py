@@ -56,6 +56,13 @@ class Tables(Mapping[str, pl.DataFrame]):
     def facts(self) -> Facts:
         return Facts.of(self["meta"])
 
+    @property
+    def device_kind(self) -> str:
+        """npu, cuda, rocm, xpu or cpu; what has tasks of a device and does not say which is of an NPU."""
+        known = self.facts
+        on_npu = self["kernels"].height or self["collectives"].height or known.source.startswith("ascend")
+        return known.device_kind or ("npu" if on_npu else "cpu")
+
     def filled(self) -> list[str]:
         """Names of the tables that have rows."""
         return [name for name, frame in self._frames.items() if frame.height]

@@ -56,11 +56,7 @@ class LoadedCapture:
     @property
     def kind(self) -> str:
         """npu, cuda, rocm, xpu or cpu."""
-        tables = self.tables
-        known = self.facts.device_kind
-        if known:
-            return known
-        return "npu" if self.files.output is not None or tables.kernels.height else "cpu"
+        return self.once("device kind", lambda: self.tables.device_kind)
 
     @property
     def is_npu(self) -> bool:
@@ -85,11 +81,6 @@ class LoadedCapture:
     def base_ns(self) -> int:
         """Time zero of all views: the first event of the capture."""
         return self.trace.base_ns
-
-    def output_file(self, name: str) -> Path | None:
-        """A file of the parsed output, when it is there and no link."""
-        path = self.files.output / name if self.files.output else None
-        return path if path is not None and path.is_file() and not path.is_symlink() else None
 
 
 def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> LoadedCapture:

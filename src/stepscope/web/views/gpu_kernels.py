@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.kernels import PROPERTIES, gpu_kernel_groups, timed_kernels
-from stepscope.analysis.tensor_cores import can_use
+from stepscope.analysis.kernels.groups import PROPERTIES, gpu_kernel_groups, timed_kernels
+from stepscope.analysis.kernels.tensor_cores import can_use
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query

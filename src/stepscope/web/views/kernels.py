@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.kernels import kernel_groups
+from stepscope.analysis.kernels.groups import kernel_groups
 from stepscope.export.kernel_details import has_steps, shown_rows
 from stepscope.formats.ascend.columns import NS_PER_US, Column
 from stepscope.formats.ascend.kernel_details import COMMUNICATION, TITLES, file_columns, is_short
@@ -131,7 +131,11 @@ def _grouped(opened: LoadedCapture, rows: pl.DataFrame, group: str) -> pl.DataFr
 def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
     table = kernel_table(opened)
     shapes = {column.title: column.key for column in table.columns if column.kind == "shapes"}
-    frame = rows.with_columns(_cells(rows, column) for column in table.columns if column.title not in shapes)
+    whole = table.rows
+    cells = opened.once(
+        "kernel cells", lambda: whole.with_columns(_cells(whole, column) for column in table.columns if column.kind != "shapes")
+    )
+    frame = cells if rows is whole else cells[rows["at"]]
     late = {title: Late(partial(_shapes, key)) for title, key in shapes.items()}
     late |= {title: Late(partial(_counter, opened, title)) for title in table.counters}
     late["start_ms"] = Late(partial(_milliseconds, opened.base_ns), "start_ns")
@@ -171,7 +175,8 @@ def _in_quotes(shapes: pl.Series) -> pl.Series:
 
 def _counter(opened: LoadedCapture, title: str, part: pl.DataFrame) -> pl.Series:
     metrics = opened.tables.kernel_metrics
-    values = counter_values(title, metrics, counter_places(metrics, part))
+    places = opened.once("kernel counters", lambda: counter_places(metrics, kernel_table(opened).rows))
+    values = counter_values(title, metrics, places.gather(part["at"]))
     if not is_whole(title):
         values = microseconds(values)  # whole thousandths
     return values if values.count() or not part.height else values.cast(pl.String).fill_null(NOT_KNOWN)

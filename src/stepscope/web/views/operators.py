@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis.kernels.tensor_cores import can_use, tensor_core_times
 from stepscope.analysis.operators import operator_calls
-from stepscope.analysis.tensor_cores import can_use, tensor_core_times
 from stepscope.web.frames_of_stack import stack_frames
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, filtered

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.analysis import quality
+from stepscope.analysis.kernels.tensor_cores import uses
 from stepscope.analysis.overlap import computing, intersect, merge
-from stepscope.analysis.tensor_cores import uses
 from stepscope.report import switches
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.findings import findings

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from stepscope.analysis.kernels.tensor_cores import uses
 from stepscope.analysis.steps import step_of
-from stepscope.analysis.tensor_cores import uses
 from stepscope.tables import Tables
 
 # What two GPU kernels of one name may differ in.
