@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.analysis.flows import enqueue_to_dequeue, forward_backward_flows, operator_to_device
+from stepscope.analysis.flows import enqueue_to_dequeue, forward_backward_flows
 from stepscope.analysis.link.capture import link
 from stepscope.analysis.operators import operator_details
 from stepscope.analysis.overlap import LAYERS, layers
@@ -154,10 +154,10 @@ def arrows(events: tuple[dict, ...], category: str) -> list[tuple]:
 @all_captures
 def test_operator_to_kernel_flows(capture: Tables, events: tuple[dict, ...]):
     expected = arrows(events, "async_npu")
-    found = operator_to_device(capture)
+    where = capture.ops.select("pid", "tid", "start_ns").rows()
+    found = pl.concat([capture[name].select("op", "start_ns") for name in ("kernels", "collectives")]).drop_nulls("op")
     assert found.height == len(expected) == 210
-    ours = [((pid, tid, begin), at) for pid, tid, begin, at in found.select("pid", "tid", "op_start_ns", "start_ns").iter_rows()]
-    assert ours == [(start, end[2]) for _, start, end in expected]
+    assert {(where[op], at) for op, at in found.iter_rows()} == {(start, end[2]) for _, start, end in expected}
 
 
 @all_captures

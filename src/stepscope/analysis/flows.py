@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.link.attribution import launched
-from stepscope.tables import ALL_TABLES, Tables
+from stepscope.tables import ALL_TABLES
 
 
 def forward_backward(ops: pl.DataFrame) -> pl.DataFrame:
@@ -57,19 +56,6 @@ def forward_backward_flows(ops: pl.DataFrame) -> pl.DataFrame:
     ]
     flows = pl.concat([pairs.select("id", pl.lit("fwdbwd").alias("kind")), *ends], how="horizontal")
     return ALL_TABLES["flows"].conform(flows)
-
-
-def operator_to_device(tables: Tables) -> pl.DataFrame:
-    """One row per task that an operator launched, in the order of operators, then of launches.
-
-    Columns: op, pid, tid, op_start_ns, table (kernels or collectives), row (there), device, stream, start_ns.
-    """
-    tasks = launched(tables.kernels, tables.collectives).drop_nulls("op")
-    tasks = tasks.sort("op", pl.coalesce("correlation_id", "launch_ns"), "launch_ns", "start_ns", maintain_order=True)
-    origin = tables.ops.select(pl.col("pid", "tid", "start_ns").gather(tasks["op"])).rename({"start_ns": "op_start_ns"})
-    return pl.concat([origin, tasks.select("op", "table", "row", "device", "stream", "start_ns")], how="horizontal").select(
-        "op", "pid", "tid", "op_start_ns", "table", "row", "device", "stream", "start_ns"
-    )
 
 
 def enqueue_to_dequeue(queue: pl.DataFrame) -> pl.DataFrame:

@@ -105,15 +105,3 @@ def _by_number(number: Ints, value: Ints, count: int) -> Ints:
     known = number >= 0
     np.add.at(total, number[known], value[known])
     return total
-
-
-def stack_view(tables: Tables) -> pl.DataFrame:
-    """One row per distinct call stack, most device time first, then most host time.
-
-    Columns: stack (as in `ops`), calls, host_self_ns, device_self_ns of the operators called from there.
-    """
-    stacked = pl.concat([tables.ops.select("stack"), operator_times(tables)], how="horizontal").drop_nulls("stack")
-    summed = stacked.group_by("stack", maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias("calls"), pl.col("host_self_ns", "device_self_ns").sum()
-    )
-    return summed.sort("device_self_ns", "host_self_ns", descending=True, maintain_order=True)

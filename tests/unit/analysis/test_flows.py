@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from capture_rows import DEQUEUE, MAIN, WORKER, collective, collectives, kernels, op, ops, queue, queued, tables, task
+from capture_rows import MAIN, WORKER, op, ops, queue, queued
 
 from stepscope.analysis.flows import (
     enqueue_to_dequeue,
     forward_backward,
     forward_backward_flows,
     forward_backward_links,
-    operator_to_device,
 )
-from stepscope.analysis.link.capture import link
 
 PASSES = ops(
     op("fwd early", 0, 1, seq=5),
@@ -49,27 +47,6 @@ def test_flow_goes_from_start_to_start():
     assert forward_backward_flows(PASSES).rows()[0] == ("fwdbwd", 5, 7, MAIN, 10, 7, WORKER, 60)
 
 
-def test_operator_to_device_in_order_of_operators_then_of_launches():
-    linked = link(
-        tables(
-            ops=ops(op("a", 0, 10), op("b", 20, 30)),
-            queue=queue(queued(1, (22, 23), (100, 110)), queued(2, (25, 26), (120, 130)), queued(3, (5, 6), (140, 150))),
-            kernels=kernels(
-                task(300, 310, launch_ns=125, launch_tid=DEQUEUE),
-                task(320, 330, launch_ns=145, launch_tid=DEQUEUE),
-                task(340, 350, launch_ns=145, launch_tid=DEQUEUE, extra=True),
-                task(360, 370),
-            ),
-            collectives=collectives(collective(400, 500, launch_ns=105, launch_tid=DEQUEUE)),
-        )
-    )
-    assert operator_to_device(linked).select("op", "op_start_ns", "table", "row", "start_ns").rows() == [
-        (0, 0, "kernels", 1, 320),
-        (1, 20, "collectives", 0, 400),
-        (1, 20, "kernels", 0, 300),
-    ]
-
-
 def test_queue_pairs_need_both_sides():
     frame = queue(queued(1, (0, 1), (2, 3)), queued(2, (4, 5), (6, 7))[:1], queued(3, (8, 9), (10, 11))[1:])
     assert enqueue_to_dequeue(frame).rows() == [(1, 0, 1)]
@@ -77,5 +54,4 @@ def test_queue_pairs_need_both_sides():
 
 def test_nothing_to_connect():
     assert forward_backward_flows(ops()).height == 0
-    assert operator_to_device(link(tables())).height == 0
     assert enqueue_to_dequeue(queue()).height == 0

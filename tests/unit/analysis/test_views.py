@@ -5,7 +5,7 @@ from __future__ import annotations
 from capture_rows import MAIN, WORKER, kernels, op, ops, rows, tables, task
 
 from stepscope.analysis.link.capture import link
-from stepscope.analysis.views import module_view, stack_view
+from stepscope.analysis.views import module_view
 
 
 def call(name, start, end, kind="module", tid=MAIN):
@@ -52,11 +52,6 @@ def test_modules_by_path():
     ]
 
 
-def test_time_by_stack():
-    assert stack_view(MODEL).rows() == [("a;b", 3, 24, 80.0), ("a;c", 1, 8, 20.0)]
-
-
 def test_no_python_calls():
     assert module_view(link(tables())).height == 0
     assert module_view(link(tables(ops=ops(op("a", 0, 1))))).height == 0
-    assert stack_view(link(tables())).height == 0
