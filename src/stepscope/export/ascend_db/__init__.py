@@ -16,6 +16,7 @@ from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, m
 from stepscope.export.ascend_db.memory import memory_rows, runtime_memory_rows
 from stepscope.formats.ascend.db.schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, enum_with
 from stepscope.formats.ascend.db.string_ids import StringIds
+from stepscope.formats.ascend.memory import MODULE_MEM
 from stepscope.render.sqlite_file import new_database
 from stepscope.render.sqlite_table import DbColumn, DbTable
 from stepscope.tables import Facts, Tables
@@ -72,7 +73,7 @@ def _ahead(parts: Iterator[tuple[str, pl.DataFrame]]) -> Iterator[tuple[str, pl.
 def _used(tables: Tables, enum: str) -> list[str]:
     """Names of an enumeration that the capture has; old captures have some that are gone."""
     if enum == "ENUM_MODULE":
-        names = tables["counters"].filter(pl.col("source") == "NPU Module Mem")["name"]
+        names = tables["counters"].filter(pl.col("source") == MODULE_MEM)["name"]
     elif enum == "ENUM_HCCL_RDMA_TYPE":
         names = tables["transfers"]["rdma_type"]
     else:

@@ -11,6 +11,7 @@ import polars as pl
 from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
 from stepscope.formats.ascend.db.schema import PROFILER_DB, enum_with
 from stepscope.formats.ascend.db.string_ids import StringIds
+from stepscope.formats.ascend.hardware import PORT_BANDWIDTH, PORT_RATES
 from stepscope.tables import TEXT, Tables
 
 _TIME = "timestampNs"
@@ -105,21 +106,21 @@ def _ports(counters: pl.DataFrame) -> pl.DataFrame:
         there = [pl.col(name) for name in names if name in wide.columns]
         return pl.coalesce(there) if there else pl.lit(None, pl.Float64)
 
-    capacity = value("Bandwidth(MB/s)") * float(1 << 20) / 8
+    capacity = value(PORT_BANDWIDTH) * float(1 << 20) / 8
+    rates = {column: value(series, title) for column, (title, series) in PORT_RATES.items()}
     counts = []
     for way in ("rx", "tx"):
-        shown = way.capitalize()
-        packets = value(f"{shown} Packets", f"{way}Packet/s")
+        packets = rates[f"{way}Packets"]
         counts += [
             packets.alias(f"{way}Packets"),
-            (packets * value(f"{shown} Error Rate", f"{way}Error rate(%)")).alias(f"{way}Errors"),
-            (packets * value(f"{shown} Dropped Rate", f"{way}Dropped rate(%)")).alias(f"{way}Dropped"),
-            (capacity * value(f"{shown} Bandwidth Efficiency", f"{shown} Bandwidth efficiency(%)")).alias(f"{way}Bytes"),
+            (packets * rates[f"{way}Errors"]).alias(f"{way}Errors"),
+            (packets * rates[f"{way}Dropped"]).alias(f"{way}Dropped"),
+            (capacity * rates[f"{way}Bytes"]).alias(f"{way}Bytes"),
         ]
     return wide.select(
         pl.col("device").cast(pl.Int64).alias("deviceId"),
         pl.col("time_ns").alias(_TIME),
-        value("Bandwidth(MB/s)").alias("bandwidth"),
+        value(PORT_BANDWIDTH).alias("bandwidth"),
         *counts,
         "funcId",
     )

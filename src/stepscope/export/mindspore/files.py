@@ -8,7 +8,7 @@ from pathlib import Path
 from stepscope.export import communication_json, hardware_csv, kernel_details, memory_csv, statistics_csv, step_trace_time
 from stepscope.export.mindspore import data_files, trace
 from stepscope.export.outputs import Condition, Output
-from stepscope.render.csv_file import text, write_csv
+from stepscope.formats.ascend import operator_details
 from stepscope.tables import Facts, Tables
 
 
@@ -26,7 +26,7 @@ def write_operator_details(tables: Tables, folder: Path) -> list[Path]:
     rows = tables.ops.select("name", "shapes").drop_nulls("shapes")
     if not rows.height:
         rows = tables.kernels.select("name", shapes="input_shapes").drop_nulls("shapes")
-    return write_csv(folder / "operator_details.csv", rows, [text("Name", "name"), text("Input Shapes", "shapes")])
+    return operator_details.write_shapes(folder / operator_details.FILE, rows)
 
 
 def _device(facts: Facts) -> bool:

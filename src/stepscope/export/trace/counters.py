@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.export.trace.processes import placed
 from stepscope.export.trace.timeline import Timeline
-from stepscope.formats.ascend.hardware import PORT_SERIES
+from stepscope.formats.ascend.hardware import PORT_BANDWIDTH, PORT_SERIES
 from stepscope.formats.ascend.memory import MODULE_MEM
 from stepscope.formats.ascend.trace import layers
 from stepscope.formats.ascend.trace.counter_rows import INSTANCE_ARGUMENT
@@ -46,9 +46,7 @@ def _as_in_timelines(rows: pl.DataFrame) -> pl.DataFrame:
         pl.lit("Port "), pl.col("instance").cast(pl.String).fill_null("0"), pl.lit("/"), series.replace(known).str.head(2)
     )
     name = pl.when(series.is_in(list(known))).then(port).otherwise(pl.col("name").cast(pl.String))
-    shown = rows.filter(series.is_not_null() & (series != "Bandwidth(MB/s)")).with_columns(
-        name.alias("name"), series.replace(known)
-    )
+    shown = rows.filter(series.is_not_null() & (series != PORT_BANDWIDTH)).with_columns(name.alias("name"), series.replace(known))
     # In the timeline the name tells the port. Databases give each value under both names; one is enough.
     shown = shown.with_columns(pl.lit(None, pl.Int64).alias("instance"))
     return shown.unique(["device", "name", "series", "start_ns"], keep="first", maintain_order=True)

@@ -57,19 +57,20 @@ LINK_MODES = {
     "HCCS": {"Tx (MB/s)": ("Tx", "Tx(MB/s)"), "Rx (MB/s)": ("Rx", "Rx(MB/s)")},
 }
 
-# nic.csv and roce.csv; columns by title, and the series of the timeline for each.
+# nic.csv and roce.csv: for each count of the database the title of the rate made of it, and its series in the timeline.
 PORT_FILES = {"NIC": "nic.csv", "RoCE": "roce.csv"}
-PORT_SERIES = {
-    "Bandwidth(MB/s)": "Bandwidth(MB/s)",
-    "Rx Bandwidth efficiency(%)": "Rx Bandwidth Efficiency",
-    "rxPacket/s": "Rx Packets",
-    "rxError rate(%)": "Rx Error Rate",
-    "rxDropped rate(%)": "Rx Dropped Rate",
-    "Tx Bandwidth efficiency(%)": "Tx Bandwidth Efficiency",
-    "txPacket/s": "Tx Packets",
-    "txError rate(%)": "Tx Error Rate",
-    "txDropped rate(%)": "Tx Dropped Rate",
+PORT_BANDWIDTH = "Bandwidth(MB/s)"  # a series of its own under that name
+PORT_RATES = {
+    "rxBytes": ("Rx Bandwidth efficiency(%)", "Rx Bandwidth Efficiency"),
+    "rxPackets": ("rxPacket/s", "Rx Packets"),
+    "rxErrors": ("rxError rate(%)", "Rx Error Rate"),
+    "rxDropped": ("rxDropped rate(%)", "Rx Dropped Rate"),
+    "txBytes": ("Tx Bandwidth efficiency(%)", "Tx Bandwidth Efficiency"),
+    "txPackets": ("txPacket/s", "Tx Packets"),
+    "txErrors": ("txError rate(%)", "Tx Error Rate"),
+    "txDropped": ("txDropped rate(%)", "Tx Dropped Rate"),
 }
+PORT_SERIES = {PORT_BANDWIDTH: PORT_BANDWIDTH, **dict(PORT_RATES.values())}
 _TIME = column("time_ns", "time", "Timestamp(us)", needed=True)
 _PORT = column("instance", "count", "funcId", missing=NOT_KNOWN)
 PORT = (DEVICE, _TIME, *(column(title, "number", title, missing=NOT_KNOWN) for title in PORT_SERIES), _PORT)

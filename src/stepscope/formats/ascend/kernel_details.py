@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.formats import NONE32
 from stepscope.formats.ascend.cells import Further, Quality, read_cells
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, cells, column, in_msprof, select, titles, without
-from stepscope.formats.ascend.metric_names import counter_cells, is_metric, to_canonical
+from stepscope.formats.ascend.metric_names import THREE_DIGITS, counter_cells, is_metric, to_canonical
 from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.render.lines import Label, Numbers, Part
 from stepscope.render.number_forms import THOUSANDTHS
@@ -56,7 +56,6 @@ TITLES = titles(COLUMNS)
 _READ = without(COLUMNS, "wait_ns")
 _SHORT = select(COLUMNS, ("name", "op_type", "core", "start_ns", "duration_ns", "wait_ns", "block_num"))
 _METRIC_COLUMNS = Further(is_metric, to_canonical)
-_FIXED_METRICS = ("cube_utilization(%)",)
 
 
 @dataclass(frozen=True)
@@ -171,4 +170,4 @@ def write_op_summary(path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, a
         "wait_ns": [Numbers(rows["wait_ns"], THOUSANDTHS, "0"), Label("wait_ns", "000")],
     }
     columns = cells(in_msprof(without(COLUMNS, "step")), rows, **special)
-    return write_csv(path, rows, [*columns, *counter_cells(metrics, rows, aic_metrics, _FIXED_METRICS)], line_end="\n")
+    return write_csv(path, rows, [*columns, *counter_cells(metrics, rows, aic_metrics, THREE_DIGITS)], line_end="\n")

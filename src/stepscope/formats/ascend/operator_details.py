@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.formats.ascend.cells import Quality, header, to_duration_ns
-from stepscope.formats.ascend.columns import NS_PER_US, cells, column, titles
+from stepscope.formats.ascend.columns import NS_PER_US, cells, column, select, titles
 from stepscope.render.csv_file import NOT_KNOWN, quoted, write_csv
 from stepscope.render.json_text import several_lines
 from stepscope.render.lines import Text
@@ -84,6 +84,11 @@ def write(path: Path, rows: pl.DataFrame) -> list[Path]:
     """Write the file; none without rows. `rows` has a column for each of `COLUMNS`."""
     lists = {key: [Text(key, _listed)] for key in ("shapes", "stack")}
     return write_csv(path, rows, cells(COLUMNS, rows, **lists))
+
+
+def write_shapes(path: Path, rows: pl.DataFrame) -> list[Path]:
+    """Write MindSpore's file, which has names and shapes only; none without rows."""
+    return write_csv(path, rows, cells(select(COLUMNS, ("name", "shapes")), rows))
 
 
 def _listed(value: str) -> str:

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stepscope.formats.ascend.db.schema import PCIE_COUNTERS, PROFILER_DB
+from stepscope.formats.ascend.memory import MODULE_MEM, MODULE_SERIES, NPU_MEM
 
 MB = 1024.0**2  # outputs.md 13: MB/s samples are stored as byte/s
 KB = 1024.0
 US = 1000.0  # nanoseconds
+# Names of PCIe counters in the timeline, by what follows the way (rx, tx) in the column.
+PCIE_NAMES = {"Post": "PCIe_post", "Nonpost": "PCIe_nonpost", "Cpl": "PCIe_cpl", "NonpostLatency": "PCIe_nonpost_latency"}
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,9 @@ def pcie_scale(counter: str) -> float:
 
 
 def _pcie() -> tuple[Series, ...]:
-    names = {"Post": "PCIe_post", "Nonpost": "PCIe_nonpost", "Cpl": "PCIe_cpl", "NonpostLatency": "PCIe_nonpost_latency"}
     # The timeline shows MB/s and microseconds, the database holds bytes a second and nanoseconds.
     return tuple(
-        Series(names[counter[2:]], f"{counter[:2].capitalize()}{suffix}", f"{counter}{part}", pcie_scale(counter))
+        Series(PCIE_NAMES[counter[2:]], f"{counter[:2].capitalize()}{suffix}", f"{counter}{part}", pcie_scale(counter))
         for counter in PCIE_COUNTERS
         for part, suffix in (("Avg", ""), ("Min", " Min"), ("Max", " Max"))
     )
@@ -100,8 +102,8 @@ COUNTER_TABLES = (
             Series("AI Core Freq Die {dieId}", "MHz", "freq"),
         ),
     ),
-    CounterTable("NPU_MEM", "NPU MEM", _memory()),
-    CounterTable("NPU_MODULE_MEM", "NPU Module Mem", (Series("{moduleId}", "Total Reserved(KB)", "totalReserved", KB),)),
+    CounterTable("NPU_MEM", NPU_MEM, _memory()),
+    CounterTable("NPU_MODULE_MEM", MODULE_MEM, (Series("{moduleId}", MODULE_SERIES, "totalReserved", KB),)),
     CounterTable("HBM", "HBM", _read_write("HBM", "HBM {hbmId}", "bandwidth", "type")),
     CounterTable("DDR", "DDR", (Series("DDR/Read", "Read(MB/s)", "read", MB), Series("DDR/Write", "Write(MB/s)", "write", MB))),
     CounterTable("LLC", "LLC", _llc()),

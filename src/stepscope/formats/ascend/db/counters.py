@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PORT_TABLES, CounterTable, Series, pcie_scale
+from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PCIE_NAMES, PORT_TABLES, CounterTable, Series, pcie_scale
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, OLD_MEMORY_WORDS, PCIE_COUNTERS
+from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES
+from stepscope.formats.ascend.memory import NPU_MEM
 from stepscope.tables import ALL_TABLES, TEXT
 
 _NO_MINIMUM = 0xFFFFF  # enums.md 8: PCIe minimum that was never set
@@ -71,7 +73,7 @@ def _filled(template: str, table: str) -> pl.Expr:
 def _total_memory(rows: pl.DataFrame, word: str) -> pl.DataFrame:
     total = Series(f"{word}/Memory", "KB", "total", 1024.0)
     chosen = rows.filter(pl.col("type") == word.lower()).with_columns((pl.col("ddr") + pl.col("hbm")).alias("total"))
-    return _shaped(chosen.drop_nulls("total"), CounterTable("NPU_MEM", "NPU MEM", ()), total)
+    return _shaped(chosen.drop_nulls("total"), CounterTable("NPU_MEM", NPU_MEM, ()), total)
 
 
 def _with_old_words(db: Database, table: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -92,19 +94,20 @@ def _ports(db: Database, table: str, source: str) -> list[pl.DataFrame]:
     rows = db.frame(table, required=("timestampNs",))
     timeline, csv = CounterTable(table, source, ()), CounterTable(table, source, (), instance="funcId")
     capacity = pl.col("bandwidth") * float(1 << 20) / 8
-    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), csv, Series("Port {funcId}", "Bandwidth(MB/s)", "bandwidth"))]
+    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), csv, Series("Port {funcId}", PORT_BANDWIDTH, "bandwidth"))]
     for way in ("rx", "tx"):
         packets, shown = pl.col(f"{way}Packets"), way.capitalize()
         values = {
-            (f"{shown} Packets", f"{way}Packet/s"): packets,
-            (f"{shown} Error Rate", f"{way}Error rate(%)"): _share(pl.col(f"{way}Errors"), packets),
-            (f"{shown} Dropped Rate", f"{way}Dropped rate(%)"): _share(pl.col(f"{way}Dropped"), packets),
-            (f"{shown} Bandwidth Efficiency", f"{shown} Bandwidth efficiency(%)"): _share(pl.col(f"{way}Bytes"), capacity),
+            f"{way}Packets": packets,
+            f"{way}Errors": _share(pl.col(f"{way}Errors"), packets),
+            f"{way}Dropped": _share(pl.col(f"{way}Dropped"), packets),
+            f"{way}Bytes": _share(pl.col(f"{way}Bytes"), capacity),
         }
-        for (series, column), value in values.items():
+        for column, value in values.items():
+            title, series = PORT_RATES[column]
             chosen = rows.with_columns(value.alias("shown")).drop_nulls(["shown", "funcId"])
             parts.append(_shaped(chosen, timeline, Series(f"Port {{funcId}}/{shown}", series, "shown")))
-            parts.append(_shaped(chosen, csv, Series("Port {funcId}", column, "shown")))
+            parts.append(_shaped(chosen, csv, Series("Port {funcId}", title, "shown")))
     return [part for part in parts if part.height]
 
 
@@ -116,13 +119,13 @@ def read_link_summary(db: Database) -> pl.DataFrame:
     """Means of the samples of PCIe, extremes of HCCS, as pcie.csv and hccs.csv show them (outputs.md 10)."""
     parts = []
     pcie = db.frame("PCIE", required=("timestampNs",)) if db.has("PCIE") else pl.DataFrame()
-    shown = {"Post": "p_avg(MB/s)", "Nonpost": "np_avg(MB/s)", "Cpl": "cpl_avg(MB/s)", "NonpostLatency": "latency_avg(us)"}
+    modes = {source: {place: mode for mode, place in modes.items()} for source, modes in LINK_MODES.items()}
     for counter in PCIE_COUNTERS if pcie.height else ():
         smallest, largest, mean = (pl.col(f"{counter}{part}") for part in ("Min", "Max", "Avg"))
         unit = pcie_scale(counter)
         unset = (smallest == _NO_MINIMUM) | (smallest == _NO_MINIMUM * 1_000_000)  # as collected, or as bytes a second
         usable = pcie.with_columns(pl.when(~unset).then(smallest).otherwise(0)).filter(largest >= smallest)
-        mode = f"{counter[:2].capitalize()}_{shown[counter[2:]]}"
+        mode = modes["PCIe"][PCIE_NAMES[counter[2:]], counter[:2].capitalize()]
         parts.append(
             usable.group_by(pl.col("deviceId").alias("device"), maintain_order=True).agg(
                 pl.lit("PCIe").alias("source"),
@@ -138,7 +141,7 @@ def read_link_summary(db: Database) -> pl.DataFrame:
         parts.append(
             hccs.group_by(pl.col("deviceId").alias("device"), maintain_order=True).agg(
                 pl.lit("HCCS").alias("source"),
-                pl.lit(f"{way.capitalize()} (MB/s)").alias("mode"),
+                pl.lit(modes["HCCS"][way.capitalize(), f"{way.capitalize()}(MB/s)"]).alias("mode"),
                 speed.min().alias("min"),
                 speed.max().alias("max"),
                 speed.mean().alias("avg"),

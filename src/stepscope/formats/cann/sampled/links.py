@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats.ascend.db.schema import PROFILER_DB
+from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import (
     MB,
@@ -30,16 +31,8 @@ from stepscope.tables import issues, lost
 _NO_MINIMUM = 0xFFFFF  # a minimum that was never set (docs/formats/enums.md 8)
 _BYTES_PER_US = 1e6 / MB  # to MB/s
 _NS = 1e-3  # to microseconds
-# Seven counters of three values each (least, most, mean): name and series of the timeline, mode of the csv file, unit.
-_PCIE = (
-    ("PCIe_post", "Tx", "Tx_p_avg(MB/s)", _BYTES_PER_US),
-    ("PCIe_nonpost", "Tx", "Tx_np_avg(MB/s)", _BYTES_PER_US),
-    ("PCIe_cpl", "Tx", "Tx_cpl_avg(MB/s)", _BYTES_PER_US),
-    ("PCIe_nonpost_latency", "Tx", "Tx_latency_avg(us)", _NS),
-    ("PCIe_post", "Rx", "Rx_p_avg(MB/s)", _BYTES_PER_US),
-    ("PCIe_nonpost", "Rx", "Rx_np_avg(MB/s)", _BYTES_PER_US),
-    ("PCIe_cpl", "Rx", "Rx_cpl_avg(MB/s)", _BYTES_PER_US),
-)
+# Seven counters of three values each (least, most, mean): mode of the csv file, name and series of the timeline.
+_PCIE = LINK_MODES["PCIe"]
 _LAST_SAMPLE_ONLY = (5,)  # chips whose summary the vendor's tool takes from the last sample, not from all
 _PORT = (
     "bandwidth", "rxPacket", "rxByte", "rxPackets", "rxBytes", "rxErrors", "rxDropped",
@@ -60,7 +53,8 @@ def pcie(part: Part, rows: Column) -> Found:
     rows, values = select_records(rows, usable), values[usable]
     times = _device_ns(part, rows["counter"])
     frames, summary = [], []
-    for at, (name, way, mode, unit) in enumerate(_PCIE):
+    for at, (mode, (name, way)) in enumerate(_PCIE.items()):
+        unit = _NS if name.endswith("latency") else _BYTES_PER_US
         least, most, mean = (values[:, at * 3 + part_at] for part_at in range(3))
         set_least = np.where(least == _NO_MINIMUM, np.nan, least)
         for label, some in ((way, mean), (f"{way} Min", set_least), (f"{way} Max", most)):
@@ -83,15 +77,15 @@ def hccs(part: Part, lines: Sequence[str]) -> Found:
         (pl.col("seconds") > 0) & (pl.col("Tx") >= 0) & (pl.col("Rx") >= 0)
     )
     speeds = speeds.select("time_ns", pl.col("Tx", "Rx") / MB / pl.col("seconds"))
-    frames = [series(speeds, part, "HCCS", way, f"{way}(MB/s)", way) for way in ("Tx", "Rx")]
+    frames = [series(speeds, part, "HCCS", way, label, way) for way, label in LINK_MODES["HCCS"].values()]
     summary = [
         (
             "HCCS",
             part.device,
-            f"{way} (MB/s)",
+            mode,
             *speeds.select(pl.col(way).min(), pl.col(way).max().alias("most"), pl.col(way).mean().alias("mean")).row(0),
         )
-        for way in ("Tx", "Rx")
+        for mode, (way, _) in LINK_MODES["HCCS"].items()
         if speeds.height
     ]
     fell = max(frame.height - 1, 0) - speeds.height
@@ -117,18 +111,18 @@ def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> Found:
     samples, bad = _table(lines, len(_PORT), len(_PORT) + 2)
     padded = [(time, [*values, 0.0][: len(_PORT) + 1]) for time, values in samples]
     frame = _in_time(part, padded, (*_PORT, "port")).with_columns(pl.col("port").cast(pl.Int64))
-    frames = [series(frame, part, source, pl.format("Port {}", "port"), "Bandwidth(MB/s)", "bandwidth", "port")]
+    frames = [series(frame, part, source, pl.format("Port {}", "port"), PORT_BANDWIDTH, "bandwidth", "port")]
     capacity = pl.col("bandwidth") * MB / 8
     for way, shown in (("rx", "Rx"), ("tx", "Tx")):
         packets = pl.col(f"{way}Packets")
         values = {
-            f"{shown} Packets": pl.col(f"{way}Packet"),
-            f"{shown} Error Rate": pl.when(packets != 0).then(pl.col(f"{way}Errors") / packets).otherwise(0.0),
-            f"{shown} Dropped Rate": pl.when(packets != 0).then(pl.col(f"{way}Dropped") / packets).otherwise(0.0),
-            f"{shown} Bandwidth Efficiency": pl.when(capacity != 0).then((pl.col(f"{way}Byte") / capacity).round(3)),
+            f"{way}Packets": pl.col(f"{way}Packet"),
+            f"{way}Errors": pl.when(packets != 0).then(pl.col(f"{way}Errors") / packets).otherwise(0.0),
+            f"{way}Dropped": pl.when(packets != 0).then(pl.col(f"{way}Dropped") / packets).otherwise(0.0),
+            f"{way}Bytes": pl.when(capacity != 0).then((pl.col(f"{way}Byte") / capacity).round(3)),
         }
         name = pl.format(f"Port {{}}/{shown}", "port")
-        frames += [series(frame, part, source, name, label, value) for label, value in values.items()]
+        frames += [series(frame, part, source, name, PORT_RATES[column][1], value) for column, value in values.items()]
     return counters(frames, lost(issues.UNREADABLE_LINE, file, bad))
 
 

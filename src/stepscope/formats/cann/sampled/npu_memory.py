@@ -6,6 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.formats.ascend.db.schema import ENUMS, OLD_ENUMS
+from stepscope.formats.ascend.memory import MODULE_MEM, MODULE_SERIES, NPU_MEM
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import Column, Found, columns, counters, sampled_ns, series
 from stepscope.tables import issues, lost
@@ -23,7 +24,7 @@ def npu_mem(part: Part, rows: Column) -> Found:
     )
     known = samples.drop_nulls("owner")
     values = {"DDR": pl.col("ddr"), "HBM": pl.col("hbm"), "Memory": pl.col("ddr") + pl.col("hbm")}
-    frames = [series(known, part, "NPU MEM", pl.format(f"{{}}/{kind}", "owner"), "KB", value) for kind, value in values.items()]
+    frames = [series(known, part, NPU_MEM, pl.format(f"{{}}/{kind}", "owner"), "KB", value) for kind, value in values.items()]
     return counters(frames, lost(issues.UNKNOWN_KIND, "npu_mem", samples.height - known.height, "owner"))
 
 
@@ -35,4 +36,4 @@ def npu_module_mem(part: Part, rows: Column) -> Found:
     size = pl.col("bytes")
     # As in the vendor's tool, -1 stands for a negative size.
     kilobytes = pl.when(size >= _NEGATIVE).then(-1.0).otherwise(size.cast(pl.Float64) / KB)
-    return counters([series(samples, part, "NPU Module Mem", name, "Total Reserved(KB)", kilobytes)])
+    return counters([series(samples, part, MODULE_MEM, name, MODULE_SERIES, kilobytes)])
