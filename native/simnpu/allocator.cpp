@@ -118,6 +118,7 @@ class DeviceMemory {
   }
 
   void record_stream(void* address, int64_t stream) {
+    check_not_forked();
     std::lock_guard lock(mutex_);
     auto found = live_.find(address);
     if (found == live_.end() || found->second->stream == stream)
@@ -128,11 +129,15 @@ class DeviceMemory {
   }
 
   void empty_cache() {
+    if (in_forked_child())
+      return;
     std::lock_guard lock(mutex_);
     free_unused_segments();
   }
 
   DeviceStats stats() {
+    if (in_forked_child())
+      return stats_;  // as they were, nearly: somebody may have changed them at the moment of the fork
     std::lock_guard lock(mutex_);
     DeviceStats copy = stats_;
     for (const FreeBlocks* blocks : {&small_, &large_})
@@ -153,7 +158,9 @@ class DeviceMemory {
   }
 
   std::pair<size_t, size_t> free_and_total() {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!in_forked_child())
+      lock.lock();
     return {settings().memory_bytes - reserved_, settings().memory_bytes};
   }
 
@@ -297,6 +304,8 @@ class DeviceMemory {
 
   template <class Function>
   void each_stat(Function function) {
+    if (in_forked_child())
+      return;
     std::lock_guard lock(mutex_);
     for (StatArray* stats : {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split, &stats_.allocated_bytes,
                              &stats_.reserved_bytes, &stats_.active_bytes, &stats_.inactive_split_bytes, &stats_.requested_bytes})
@@ -385,7 +394,7 @@ class PinnedAllocator final : public c10::Allocator {
     CallSpan span(Call::malloc_host, current_device(), bytes);
     void* address = nullptr;
     TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&address, 4096, std::max<size_t>(bytes, 1)) == 0, "no pinned host memory");
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(held_over_forks());
     ranges_[reinterpret_cast<uintptr_t>(address)] = bytes;
     return {address, address, &give_back, c10::Device(c10::kCPU)};
   }
@@ -394,15 +403,14 @@ class PinnedAllocator final : public c10::Allocator {
   }
   bool holds(const void* pointer) {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(held_over_forks());
     auto after = ranges_.upper_bound(address);
     return after != ranges_.begin() && address < std::prev(after)->first + std::prev(after)->second;
   }
 
  private:
   static void give_back(void* address);
-  std::mutex mutex_;
-  std::map<uintptr_t, size_t> ranges_;
+  std::map<uintptr_t, size_t> ranges_;  // children may use pinned memory: the lock is held over forks
 };
 
 PinnedAllocator& pinned() {
@@ -413,7 +421,7 @@ PinnedAllocator& pinned() {
 void PinnedAllocator::give_back(void* address) {
   CallSpan span(Call::free_host, current_device(), 0);
   {
-    std::lock_guard lock(pinned().mutex_);
+    std::lock_guard lock(held_over_forks());
     pinned().ranges_.erase(reinterpret_cast<uintptr_t>(address));
   }
   ::free(address);

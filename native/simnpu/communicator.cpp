@@ -172,6 +172,8 @@ Communicator::Communicator(Facts facts, std::unique_ptr<Arrivals> arrivals)
 }
 
 Communicator::~Communicator() {
+  if (in_forked_child())
+    return;
   {
     std::lock_guard lock(groups().mutex);
     groups().alive.erase(this);
@@ -246,6 +248,7 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
 }
 
 int64_t Communicator::stream_number(int device, bool messages) {
+  check_not_forked();
   std::lock_guard lock(mutex_);
   if (messages)
     for (const auto& [key, lane] : lanes_)
@@ -258,6 +261,7 @@ int64_t Communicator::stream_number(int device, bool messages) {
 }
 
 void Communicator::synchronize() {
+  check_not_forked();
   std::vector<Stream*> streams;
   {
     std::lock_guard lock(mutex_);
@@ -274,6 +278,8 @@ bool Communicator::busy() {
 }
 
 bool communicating() {
+  if (in_forked_child())
+    return false;
   std::lock_guard lock(groups().mutex);
   return std::any_of(groups().alive.begin(), groups().alive.end(), [](Communicator* group) { return group->busy(); });
 }

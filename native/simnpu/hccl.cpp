@@ -67,6 +67,7 @@ const Tensors& single(const std::vector<Tensors>& lists) {
 }
 
 void finish(const intrusive_ptr<c10d::Work>& work) {
+  const Rest waiting(Rest::For::peers);
   work->wait();
 }
 
@@ -100,7 +101,8 @@ class Hccl final : public c10d::Backend {
     return *group_;
   }
   void shutdown() override {
-    group_->synchronize();
+    if (!in_forked_child())
+      group_->synchronize();
   }
 
   intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {

@@ -36,6 +36,8 @@ EXPORTED int simnpu_abi() {
 }
 
 EXPORTED void simnpu_record(int on) {
+  if (simnpu::in_forked_child())
+    return;
   if (on && !simnpu::recording()) {
     simnpu::memory_records().clear();
     simnpu::call_records().clear();
@@ -49,6 +51,8 @@ EXPORTED void simnpu_record(int on) {
 }
 
 EXPORTED size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room) {
+  if (simnpu::in_forked_child())
+    return 0;
   size_t count = 0;
   for (int i = 0; i < simnpu::device_count(); i++)
     for (simnpu::Stream* stream : simnpu::device(i).streams())
@@ -57,15 +61,29 @@ EXPORTED size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room) {
 }
 
 EXPORTED size_t simnpu_drain_transfers(simnpu::TransferRecord* to, size_t room) {
+  if (simnpu::in_forked_child())
+    return 0;
   return simnpu::transfer_records().drain(to, room);
 }
 
 EXPORTED size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room) {
+  if (simnpu::in_forked_child())
+    return 0;
   return simnpu::memory_records().drain(to, room);
 }
 
 EXPORTED size_t simnpu_drain_calls(simnpu::CallRecord* to, size_t room) {
+  if (simnpu::in_forked_child())
+    return 0;
   return simnpu::call_records().drain(to, room);
+}
+
+EXPORTED void simnpu_hold_workers() {
+  simnpu::hold_workers();
+}
+
+EXPORTED void simnpu_release_workers() {
+  simnpu::release_workers();
 }
 
 EXPORTED void simnpu_wait_idle() {

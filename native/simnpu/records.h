@@ -202,6 +202,9 @@ size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room);  // all return h
 size_t simnpu_drain_transfers(simnpu::TransferRecord* to, size_t room);
 size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room);
 size_t simnpu_drain_calls(simnpu::CallRecord* to, size_t room);
+// Around a fork, on its thread: no kernel runs in between. A caller with the interpreter's lock leaves it to kernels meanwhile.
+void simnpu_hold_workers();
+void simnpu_release_workers();
 void simnpu_wait_idle();  // until all that was queued has run; a fault stays for the next synchronisation
 // Puts a mark into a stream, where it takes no time: side 0 is a moment, 1 and 2 are the ends of a range. -1: not recorded.
 int simnpu_mark(int32_t device, int64_t stream, uint64_t number, uint32_t side);

@@ -23,8 +23,6 @@ constexpr int kStreamPool = 32;
 constexpr int kNaps = 16;
 constexpr auto kNap = std::chrono::microseconds(50);
 
-std::atomic<bool> started{false};  // a thread of ours runs
-std::atomic<bool> forked{false};
 std::atomic<int> hosts_waiting{0};
 std::atomic<uint64_t> connections{0};
 std::atomic<uint32_t> events{0};
@@ -51,7 +49,6 @@ Settings read_settings() {
 }
 
 void start_thread(const char* name, std::function<void()> body) {
-  started = true;
   std::thread([name = std::string(name), body = std::move(body)] {
     pthread_setname_np(pthread_self(), name.c_str());
     prctl(PR_SET_TIMERSLACK, 1000ul);
@@ -98,8 +95,6 @@ struct CurrentPlace {
 };
 thread_local CurrentPlace place;
 
-[[maybe_unused]] const int fork_watch = pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
-
 }  // namespace
 
 RecordBuffer<MemoryRecord>& memory_records() {
@@ -136,16 +131,6 @@ int64_t now_ns() {
 uint32_t thread_id() {
   static thread_local uint32_t id = static_cast<uint32_t>(syscall(SYS_gettid));
   return id;
-}
-
-bool in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
-}
-
-void check_not_forked() {
-  TORCH_CHECK(
-      !in_forked_child(),
-      "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method");
 }
 
 // ---------------------------------------------------------------------------------------------------- task queue
@@ -291,12 +276,14 @@ bool Stream::idle() const {
 }
 
 void Stream::work() {
+  worker_.begin();
   at::DisableRecordFunctionGuard unobserved;
   at::AutoDispatchBelowADInplaceOrView plain_kernels;
   set_kernel_threads(settings().threads);
   set_current_device(device.number);  // whose generator kernels draw from
   for (;;) {
-    for (Task* task : queue_.take()) {
+    for (Task* task : next_tasks()) {
+      worker_.between_tasks();
       task->record.task = ++launched_;
       execute(*task);
       delete task;
@@ -308,6 +295,11 @@ void Stream::work() {
       }
     }
   }
+}
+
+std::deque<Task*> Stream::next_tasks() {
+  const Rest idle;
+  return queue_.take();
 }
 
 void Stream::execute(Task& task) {
@@ -330,6 +322,7 @@ void Stream::execute(Task& task) {
   int64_t end = start ? now_ns() : 0;
   if (r.modelled_ns && end < start + r.modelled_ns) {
     end = start + r.modelled_ns;  // how late a sleeper wakes is no property of the kernel
+    const Rest asleep;
     sleep_until(end);
   }
   if (recorded) {
@@ -354,6 +347,7 @@ Device::Device(int number) : number(number) {
 
 Stream& Device::stream(int64_t wanted) {
   check_not_forked();
+  expect_forks_with_threads();  // before a lock is taken that a child would find taken
   if (settings().task_queue)
     std::call_once(started_, [this] { start_thread("acl_thread", [this] { dequeue(); }); });
   std::lock_guard lock(mutex_);
@@ -470,6 +464,7 @@ void set_current_stream(int device, int64_t number) {
 // --------------------------------------------------------------------------------------------------------- event
 
 void Event::record(Stream& stream) {
+  check_not_forked();
   if (!state_) {
     state_ = std::make_shared<State>();
     state_->number = events.fetch_add(1) + 1;
@@ -494,6 +489,7 @@ void Event::record(Stream& stream) {
 void Event::block(Stream& stream) {
   if (!state_)
     return;
+  check_not_forked();
   uint64_t wanted;
   {
     std::lock_guard lock(state_->mutex);
@@ -501,6 +497,7 @@ void Event::block(Stream& stream) {
   }
   const int64_t called = timing() ? now_ns() : 0;
   auto task = make_task("event wait", TaskKind::event_wait, [state = state_, wanted] {
+    const Rest waiting;
     std::unique_lock lock(state->mutex);
     state->changed.wait(lock, [&] { return state->reached >= wanted; });
   });
@@ -528,6 +525,7 @@ void Event::synchronize() {
 bool Event::query() const {
   if (!state_)
     return true;
+  check_not_forked();
   std::lock_guard lock(state_->mutex);
   return state_->reached >= state_->wanted;
 }

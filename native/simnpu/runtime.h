@@ -4,7 +4,7 @@
 //   host thread --enqueue--> task queue of the device --dequeue thread: launch--> stream queue --worker: run-->
 //
 // Every task depends only on tasks issued before it, so bounded queues cannot lock each other up. Workers never
-// need the interpreter's lock.
+// need the interpreter's lock. What a fork does to them is told in fork.h.
 #pragma once
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "fork.h"
 #include "records.h"
 
 namespace simnpu {
@@ -38,10 +39,6 @@ const Settings& settings();
 
 int64_t now_ns();
 uint32_t thread_id();
-
-// Worker threads do not live in a forked child: using the device there must fail, not hang.
-bool in_forked_child();
-void check_not_forked();
 
 struct Task {
   TaskRecord record{};
@@ -122,8 +119,10 @@ class Stream {
   void launch(Task* task);
   void await(uint64_t ticket);
   void work();
+  std::deque<Task*> next_tasks();
   void execute(Task& task);
 
+  Worker& worker_ = *new Worker;
   TaskQueue queue_{false};
   std::atomic<uint64_t> issued_{0}, done_{0};
   std::atomic<int> waiters_{0};

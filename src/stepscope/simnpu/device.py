@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import gc
 import os
 import sys
 import time
@@ -71,6 +73,11 @@ def load_library(path: Path) -> None:
 
         hccl.register()
     _loaded = path
+    # The library does so by itself, but with the interpreter's lock held, for which a kernel written in Python would wait.
+    workers = ctypes.CDLL(str(path))
+    os.register_at_fork(before=workers.simnpu_hold_workers, after_in_parent=workers.simnpu_release_workers)
+    # Or a child that leaves by `sys.exit` looks through all of torch for garbage, and copies most of its memory by that.
+    os.register_at_fork(after_in_child=gc.freeze)
     atexit.register(_finish)
 
 

@@ -7,6 +7,7 @@ native/simnpu/hccl.cpp; gloo carries the bytes.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
@@ -26,6 +27,12 @@ def register() -> None:
     dist.Backend.register_backend("hccl", _new_backend, extended_api=True, devices=["npu"])
     torch._C._distributed_c10d.Backend.get_hccl_comm_name = _communicator_name
     torch._C._distributed_c10d.Backend._get_stream_id = _stream_id
+    os.register_at_fork(after_in_child=_keep_groups)
+
+
+def _keep_groups() -> None:
+    """In a forked child no group may ever be destroyed: gloo would wait for its threads, which the child does not have."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(dist.distributed_c10d._world.pg_map)))
 
 
 def _communicator_name(backend: Any, rank: int = 0, init_comm: bool = True) -> str:
