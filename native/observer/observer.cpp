@@ -201,8 +201,12 @@ void write_until_the_end() {
       break;
     take_joined(s);
     lock.unlock();
-    s.writer.drain(false, 0);
-    bool over = (s.most_bytes && s.writer.bytes() >= s.most_bytes) || s.writer.error();
+    bool over;
+    {
+      std::lock_guard<std::timed_mutex> writing(s.writing);
+      s.writer.drain(false, 0);
+      over = (s.most_bytes && s.writer.bytes() >= s.most_bytes) || s.writer.error();
+    }
     lock.lock();
     if (over && s.recording.load()) {
       s.limit_reached = true;
@@ -211,13 +215,30 @@ void write_until_the_end() {
   }
   take_joined(s);
   lock.unlock();
+  std::lock_guard<std::timed_mutex> writing(s.writing);
   s.writer.drain(true, s.silent_since);
   s.writer.finish();
 }
 
 // ---- fork
 
+constexpr auto kMostForkWait = std::chrono::seconds(1);  // a disk may hang
+thread_local Session* t_forking = nullptr;  // whose writer this thread holds
+
+// The writer pauses between two writes: what it shares with the rest of the process is whole in the child.
+void before_fork() {
+  Session& s = session();
+  t_forking = s.writing.try_lock_for(kMostForkWait) ? &s : nullptr;
+}
+
+void after_fork() {
+  if (t_forking)
+    t_forking->writing.unlock();
+  t_forking = nullptr;
+}
+
 void in_child() {
+  t_forking = nullptr;
   Session* parents = the_session.load();
   parents->writer.files.each([](File& file) { file.abandon(); });
   the_session.store(new Session);  // the parent's is leaked: its locks may be held by threads that are gone
@@ -234,7 +255,7 @@ void remove_own_callback() {
 __attribute__((constructor)) void begin() {
   the_session.store(new Session);
   has_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-  pthread_atfork(nullptr, nullptr, in_child);
+  pthread_atfork(before_fork, after_fork, in_child);
 }
 
 thread_local std::string t_error;

@@ -20,6 +20,7 @@ enum class Phase { Idle, Prepared, Recording };
 struct Session {
   std::mutex mutex;  // of everything below that is not atomic; never taken per record
   std::condition_variable wake;
+  std::timed_mutex writing;  // held by the writer's thread while it writes, and over a fork
   std::atomic<bool> recording{false};
   Phase phase = Phase::Idle;
   uint32_t options = 0;
