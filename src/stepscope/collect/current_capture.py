@@ -13,6 +13,11 @@ class CurrentCapture:
         self._recording = False
         self._stopping = threading.Lock()
 
+    def forget(self) -> None:
+        """Nothing here belongs to this process any more: it was forked from the one that records."""
+        self._folder, self._recording = None, False
+        self._stopping = threading.Lock()  # may have been held by the watching thread, which the child does not have
+
     @property
     def prof_path(self) -> str:
         """The folder of the current capture, or of the last one."""

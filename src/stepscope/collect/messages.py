@@ -6,12 +6,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 # Scripts that know nothing of a profiler keep their standard output to themselves.
 to_stderr = False
 _listeners: list[Callable[[str, str], None]] = []
+_printing = threading.RLock()
+_MOST_FORK_WAIT = 1.0  # seconds
 
 
 @contextlib.contextmanager
@@ -58,6 +61,32 @@ def _tell(level: str, text: str) -> None:
 
 
 def _print(level: str, text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # standard output is closed or full: nobody to tell
+    with _printing, contextlib.suppress(OSError, ValueError):  # standard output is closed or full: nobody to tell
         file = sys.stderr if to_stderr else sys.stdout
         print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", file=file, flush=True)
+
+
+class _Forking(threading.local):
+    held = False
+
+
+_forking = _Forking()
+
+
+def _before_fork() -> None:
+    """No thread of ours prints meanwhile: the child would find the file's own lock taken, and could never print."""
+    _forking.held = _printing.acquire(timeout=_MOST_FORK_WAIT)  # nobody may read what we print: that ends the wait
+
+
+def _after_fork() -> None:
+    if _forking.held:
+        _forking.held = False
+        _printing.release()
+
+
+def _in_child() -> None:
+    global _printing
+    _printing = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

@@ -179,8 +179,8 @@ class Recording(CurrentCapture):
             self._tier.disable_child_thread()
 
     def forget(self) -> None:
-        """Nothing here belongs to this process any more: it was forked from the one that records."""
-        self._recording, self._tier, self._folder, self._beside, self._marks, self._simulated = False, None, None, [], None, None
+        super().forget()
+        self._tier, self._beside, self._marks, self._simulated = None, [], None, None
 
     def _begin_beside(self, folder: Path) -> None:
         framework = folder / "FRAMEWORK"

@@ -62,12 +62,22 @@ class _LogFile(logging.handlers.RotatingFileHandler):
     def __init__(self, path: Path):
         paths.make_folder(path.parent)
         super().__init__(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True)
+        self._pid = os.getpid()
         self.setFormatter(logging.Formatter("%(asctime)s [%(levelname)s] [%(process)d] dynamic_profile: %(message)s"))
 
     def add(self, moment: float, level: str, text: str) -> None:
         record = logging.LogRecord("", logging.getLevelName(level), "", 0, " ".join(text.split()), None, None)
         record.created, record.msecs = moment, moment % 1 * 1000
         self.handle(record)
+
+    def flush(self) -> None:
+        # At exit `logging` asks for it in a forked child too, where the watching thread may have left the file locked.
+        if self._pid == os.getpid():
+            super().flush()
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
         messages.once(messages.warning, f"{self.baseFilename} cannot be written; what it would say is lost")

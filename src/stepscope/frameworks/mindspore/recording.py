@@ -124,8 +124,8 @@ class Recording(CurrentCapture):
         self._finished = []
 
     def forget(self) -> None:
-        """Nothing here belongs to this process any more: it was forked from the one that records."""
-        self._recording, self._sources, self._folder, self._marks, self._finished = False, (), None, None, []
+        super().forget()
+        self._sources, self._marks, self._finished = (), None, []
 
     def analyse(self, *, background: bool = False, pretty: bool = False, steps: Sequence[int] | None = None) -> None:
         """Analyse what was finished and not yet analysed, in another process."""
