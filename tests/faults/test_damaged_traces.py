@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stepscope.analysis.quality import headline
 from stepscope.errors import CaptureError
 from stepscope.formats.chrome.events import read_events
 from stepscope.formats.kineto import read as kineto
@@ -141,3 +142,4 @@ def test_the_kineto_reader_passes_the_losses_on(tmp_path):
     tables = kineto.read(path).check()
     assert 35 <= tables.ops.height < 40
     assert "truncated-record" in tables.quality["issue"].cast(pl.String).to_list()
+    assert headline(tables.quality) == "1 file ends early: everything before the cut was read"
