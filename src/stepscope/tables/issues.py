@@ -45,14 +45,14 @@ class Issue:
 
     def sentence_for(self, count: int, sources: int = 1, language: Language = "en") -> str:
         numbers = {"count": count, "sources": sources}
-        said = count
+        number = count
 
         def form(found: re.Match[str]) -> str:
-            nonlocal said
+            nonlocal number
             if found[1]:
-                said = numbers[found[1]]
-                return f"{said:,}"
-            return found[2] if said == 1 else found[3]
+                number = numbers[found[1]]
+                return f"{number:,}"
+            return found[2] if number == 1 else found[3]
 
         return _FORMS.sub(form, self.sentence if language == "en" else self.sentence_zh)
 

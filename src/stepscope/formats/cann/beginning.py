@@ -19,7 +19,7 @@ class Calls(NamedTuple):
 
     whole: pl.DataFrame
     early: pl.DataFrame
-    over: int
+    skipped: int
 
 
 def recording_start(apis: pl.DataFrame, tasks: pl.DataFrame, reported_ns: int | None) -> int:
@@ -30,16 +30,16 @@ def recording_start(apis: pl.DataFrame, tasks: pl.DataFrame, reported_ns: int | 
 
 def split_calls(apis: pl.DataFrame, begin_ns: int) -> Calls:
     """Split the calls. Calls made while a model was loaded belong to the recording, whenever that was."""
-    over = apis["end_ns"] < begin_ns
-    if over.any():
+    skipped = apis["end_ns"] < begin_ns
+    if skipped.any():
         loads = apis.filter(pl.col("type") == _MODEL_LOAD).select("tid", load_start="start_ns", load_end="end_ns")
         inside = (pl.col("start_ns") >= pl.col("load_start")) & (pl.col("end_ns") <= pl.col("load_end"))
-        numbered = apis.select("tid", "start_ns", "end_ns").with_row_index().filter(over)
-        over = over.scatter(numbered.join(loads, on="tid").filter(inside)["index"].unique(), False)
-    kept = apis.filter(~over)
+        numbered = apis.select("tid", "start_ns", "end_ns").with_row_index().filter(skipped)
+        skipped = skipped.scatter(numbered.join(loads, on="tid").filter(inside)["index"].unique(), False)
+    kept = apis.filter(~skipped)
     early = kept.filter(~pl.col("has_begin")).rename({"start_ns": "zero_ns"})
     whole = ALL_TABLES["api_calls"].conform(kept.filter("has_begin"))
-    return Calls(whole, ALL_TABLES["early_calls"].conform(early), int(over.sum()))
+    return Calls(whole, ALL_TABLES["early_calls"].conform(early), int(skipped.sum()))
 
 
 def without_early_tasks(joined: JoinedTasks, begin_ns: int) -> JoinedTasks:

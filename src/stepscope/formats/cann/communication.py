@@ -29,8 +29,8 @@ def communication(
     """Tables `collectives` and `transfers`, and what was lost."""
     tasks = _task_runs(joined, host)
     if not tasks.height:
-        lonely = lost(issues.UNMATCHED_COMMUNICATION, "hccl", host.big_ops.height, "operators without a device task")
-        return ALL_TABLES["collectives"].empty(), ALL_TABLES["transfers"].empty(), [lonely]
+        unmatched = lost(issues.UNMATCHED_COMMUNICATION, "hccl", host.big_ops.height, "operators without a device task")
+        return ALL_TABLES["collectives"].empty(), ALL_TABLES["transfers"].empty(), [unmatched]
     tasks = tasks.with_columns(_run())
     operators = _operators(tasks, host.big_ops, session_start_ns)
     number = operators.select("operator", "run", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"), "op_type")

@@ -70,7 +70,7 @@ def read(path: Path) -> Tables:
         samples.quality,
         *_not_read(prof),
         lost(issues.BEFORE_RECORDING, "api_event", calls.early.height, "calls that ended in it: in the statistics only"),
-        lost(issues.BEFORE_RECORDING, "api_event", calls.over, "calls: left out"),
+        lost(issues.BEFORE_RECORDING, "api_event", calls.skipped, "calls: left out"),
         lost(issues.RAW_DEVICE_UNREAD, str(path), int(not readable), obstacle),
         _unfinished(prof),
     ]

@@ -66,7 +66,7 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
         frames.append(rows.with_columns(pl.lit(side.device, pl.Int32).alias("device"), found.rows.alias("host")))
         place = f"device_{side.device}"
         quality += [
-            lost(issues.OPERATOR_UNKNOWN, place, found.refused, "several host tasks for several device tasks"),
+            lost(issues.OPERATOR_UNKNOWN, place, found.ambiguous, "several host tasks for several device tasks"),
             lost(issues.OPERATOR_UNKNOWN, place, found.unknown, "no host task"),
         ]
     rows = pl.concat([_NO_ROWS, *frames]).sort("device", "start_ns", maintain_order=True)
@@ -76,7 +76,7 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
 @dataclass(frozen=True)
 class _Match:
     rows: pl.Series  # of the host task, for each device task
-    refused: int
+    ambiguous: int
     unknown: int
 
 
@@ -84,13 +84,13 @@ def _match(queued: pl.DataFrame, device_tasks: pl.DataFrame) -> _Match:
     """A host task may run several times (graphs); where several host tasks have one key, only a single run is assigned."""
     counted = queued.group_by(KEY).agg(pl.col("host").first(), pl.col("stamp_ns").n_unique().alias("queued"))
     found = device_tasks.join(counted, on=KEY, how="left", nulls_equal=True, maintain_order="left")
-    rows, refused = found["host"], 0
+    rows, ambiguous = found["host"], 0
     if counted["queued"].max() not in (None, 1):
         runs = found.select(pl.len().over(KEY)).to_series()
         strange = ((found["queued"] > 1) & (runs > 1)).fill_null(False)
-        refused = int(strange.sum())
+        ambiguous = int(strange.sum())
         rows = rows.set(strange, None)
-    return _Match(rows, refused, rows.null_count() - refused)
+    return _Match(rows, ambiguous, rows.null_count() - ambiguous)
 
 
 def kernels(joined: JoinedTasks, host: HostSide, pid: int | None) -> pl.DataFrame:

@@ -25,10 +25,10 @@ Ints = NDArray[Any]
 def python_calls_table(events: pl.DataFrame, texts: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The table `python_calls` from raw tracer events and the texts of their keys, and what did not fit."""
     source = "torch.python_tracer_func"
-    known = events["tag"] <= 3
-    losses = [lost(issues.UNKNOWN_KIND, source, int((~known).sum()), "tag of Python events")]
-    if not known.all():
-        events = events.filter(known)
+    valid = events["tag"] <= 3
+    losses = [lost(issues.UNKNOWN_KIND, source, int((~valid).sum()), "tag of Python events")]
+    if not valid.all():
+        events = events.filter(valid)
     if not events.height:
         return ALL_TABLES["python_calls"].empty(), losses
     time, thread = clock.to_epoch_ns(events["time"]).to_numpy(), events["thread_id"].to_numpy()

@@ -15,10 +15,10 @@ _SOURCE = "torch.op_mark"
 
 def queue_table(marks: pl.DataFrame, clock: FrameworkClock) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The table `queue` from raw marks, and the marks that found no partner (docs/formats/framework.md 6.1)."""
-    known = marks["category"].is_between(0, 3)
-    losses = [lost(issues.UNKNOWN_KIND, _SOURCE, int((~known).sum()), "category of marks")]
-    if not known.all():
-        marks = marks.filter(known)
+    valid = marks["category"].is_between(0, 3)
+    losses = [lost(issues.UNKNOWN_KIND, _SOURCE, int((~valid).sum()), "category of marks")]
+    if not valid.all():
+        marks = marks.filter(valid)
     if not marks.height:
         return ALL_TABLES["queue"].empty(), losses
     names = marks["name"].cast(TEXT).fill_null("N/A")

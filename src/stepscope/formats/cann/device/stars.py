@@ -74,13 +74,13 @@ def counter_gaps(head: Column, source: str) -> pl.DataFrame:
 def unread_functions(function: Column, read: tuple[int, ...], source: str) -> list[pl.DataFrame]:
     """Quality rows for records of other functions than those read."""
     return [
-        lost(issues.UNSUPPORTED_KIND if number in _UNREAD else issues.UNKNOWN_KIND, source, int(count), _named(number))
+        lost(issues.UNSUPPORTED_KIND if number in _UNREAD else issues.UNKNOWN_KIND, source, int(count), _function_text(number))
         for number, count in enumerate(np.bincount(function, minlength=64))
         if count and number not in read
     ]
 
 
-def _named(function: int) -> str:
+def _function_text(function: int) -> str:
     return f"function {function}: {_UNREAD[function]}" if function in _UNREAD else f"function {function}"
 
 

@@ -49,11 +49,11 @@ def read_apis(host: Part | None) -> Apis:
     columns = {name: np.ascontiguousarray(calls[name]) for name in ("level", "type", "tid", "begin", "end", "item")}
     request = np.full(len(calls), -1, np.int64)
     if is_event.any():
-        first, second, alone = _pairs(rows[is_event])
+        first, second, unpaired = _pairs(rows[is_event])
         more = {"end": second["begin"]}
         columns = {name: np.concatenate([column, more.get(name, first[name])]) for name, column in columns.items()}
         request = np.concatenate([request, first["request"].astype(np.int64)])
-        losses.append(lost(issues.UNPAIRED_RECORD, "api_event", alone, "events"))
+        losses.append(lost(issues.UNPAIRED_RECORD, "api_event", unpaired, "events"))
     backwards = columns["end"] < columns["begin"]
     if backwards.any():
         losses.append(lost(issues.ENDS_BEFORE_START, "api_event", int(backwards.sum())))
@@ -65,7 +65,7 @@ def read_apis(host: Part | None) -> Apis:
 
 
 def _pairs(events: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-    """First and second events of equal (level, type, thread, request, item) in file order, and how many stayed alone."""
+    """First and second events of equal (level, type, thread, request, item) in file order, and how many stayed unpaired."""
     fields = ("level", "type", "tid", "request", "item")
     order = np.lexsort([events[name] for name in fields])  # stable: file order inside a key
     events = events[order]

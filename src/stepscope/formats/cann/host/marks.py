@@ -25,10 +25,10 @@ def read_marks(host: Part | None, words: Dictionaries) -> tuple[pl.DataFrame, tu
     records = read_records(host, MSPROFTX)
     rows = records.rows
     losses = list(records.lost)
-    known = np.isin(rows["source"], (_STAMP, _MSTX))
-    if not known.all():
-        losses.append(lost(issues.UNKNOWN_KIND, MSPROFTX.file, int((~known).sum()), "source of marks"))
-        rows = rows[known]
+    has_source = np.isin(rows["source"], (_STAMP, _MSTX))
+    if not has_source.all():
+        losses.append(lost(issues.UNKNOWN_KIND, MSPROFTX.file, int((~has_source).sum()), "source of marks"))
+        rows = rows[has_source]
     rows, messages, orphans = _messages(rows)
     if orphans:
         losses.append(lost(issues.UNPAIRED_RECORD, MSPROFTX.file, orphans, "parts of messages without the first"))

@@ -89,11 +89,13 @@ def read_host(prof: Prof) -> HostSide:
     hccl_tasks = _hccl_tasks(joined.small, columns, big_ops, calls)
     marks, mark_lost = read_marks(host, words)
     op_memory, memory_lost = read_op_memory(host, words)
-    unnamed = [kind for kind in sorted(tracks.type.unique().to_list()) if kind.isdecimal()]
-    nameless = (lost(issues.UNNAMED_KIND, "task_track", int((tracks.type == kind).sum()), f"type {kind}") for kind in unnamed)
+    type_numbers = [kind for kind in sorted(tracks.type.unique().to_list()) if kind.isdecimal()]
+    unnamed_types = (
+        lost(issues.UNNAMED_KIND, "task_track", int((tracks.type == kind).sum()), f"type {kind}") for kind in type_numbers
+    )
     losses = (
         *words.lost, *apis.lost, *operators.lost, *tracks.lost, *small.lost, *joined.lost, *big_lost, *mark_lost, *memory_lost,
-        *nameless,
+        *unnamed_types,
     )  # fmt: skip
     return HostSide(
         calls, joined.tasks, joined.descriptions, big_ops, hccl_tasks, marks, op_memory, has_wide_streams(host), losses,

@@ -86,7 +86,7 @@ def join_tasks(
     compute, communication = _roles(apis, words, tracks, calls)
     kinds = tracks.type
     computing = _computing(kinds, calls, operators, compute)
-    refused = int(operators.with_contexts.exceeds_limit(calls.node[compute]).sum())
+    excess = int(operators.with_contexts.exceeds_limit(calls.node[compute]).sum())
     small_rows = _expand(small.by_call, calls.communication, np.flatnonzero(communication))
     only_small = ~compute[small_rows.track]
     others = np.flatnonzero(~compute & ~communication)
@@ -114,7 +114,7 @@ def join_tasks(
         roles.alias("role"), _number(rows.context).alias("context_id"), _number(description).alias("description")
     )
     found = _small_frame(tasks, rows, role, small_rows, only_small)
-    too_many = (lost(issues.OPERATOR_UNKNOWN, "task_track", refused, "too many operators for one task"),) if refused else ()
+    too_many = (lost(issues.OPERATOR_UNKNOWN, "task_track", excess, "too many operators for one task"),) if excess else ()
     return HostTasks(tasks, descriptions, found, (*copy_lost, *capture_lost, *too_many))
 
 

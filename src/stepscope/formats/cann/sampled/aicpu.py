@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.formats.cann.device.stars import task_ids
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import Column, Found, select_records
+from stepscope.formats.cann.sampled.series import Column, SampledRows, select_records
 from stepscope.tables import issues, lost
 
 _NODE, _AI_CPU_SQE = 0, 1
@@ -20,7 +20,7 @@ _OTHER_TYPES = {
 }  # fmt: skip
 
 
-def aicpu(part: Part, rows: Column, *, wide: bool) -> Found:
+def aicpu(part: Part, rows: Column, *, wide: bool) -> SampledRows:
     types = rows["type"]
     kinds, counts = np.unique(types[types != _NODE], return_counts=True)
     losses = [
@@ -30,11 +30,11 @@ def aicpu(part: Part, rows: Column, *, wide: bool) -> Found:
     return _tasks(part, select_records(rows, types == _NODE), "aicpu.data", losses, wide)
 
 
-def aicpu_old(part: Part, rows: Column) -> Found:
+def aicpu_old(part: Part, rows: Column) -> SampledRows:
     return _tasks(part, rows, "DATA_PREPROCESS.AICPU", [], None)
 
 
-def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide: bool | None) -> Found:
+def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide: bool | None) -> SampledRows:
     """`wide` says how stream and task are coded; None for records that hold them plain."""
     complete = (rows["run_start_tick"] != 0) & (rows["run_end_tick"] != 0)
     losses.append(lost(issues.UNPAIRED_RECORD, file, int((~complete).sum()), "tasks without start or end"))
@@ -55,7 +55,7 @@ def _tasks(part: Part, rows: Column, file: str, losses: list[pl.DataFrame], wide
             "task_id": task,
         }
     )
-    return Found({"aicpu_tasks": [tasks.with_columns(pl.lit(part.device).alias("device"))]}, tuple(losses))
+    return SampledRows({"aicpu_tasks": [tasks.with_columns(pl.lit(part.device).alias("device"))]}, tuple(losses))
 
 
 def _distance(before: Column, after: Column) -> npt.NDArray[np.float64]:

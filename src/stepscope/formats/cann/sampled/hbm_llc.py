@@ -17,7 +17,7 @@ from stepscope.formats.cann.sampled.series import (
     MB,
     SECOND,
     Column,
-    Found,
+    SampledRows,
     columns,
     counters,
     sampled_ns,
@@ -37,7 +37,7 @@ _LLC_COUNT = {5: 2, 7: 1, 8: 1, 11: 1, 16: 2}  # caches that the vendor's tool l
 _WIDE_DDR = (1, 2, 3, 4)  # chips whose memory moves 256 bits at a time instead of 128
 
 
-def hbm(part: Part, rows: Column) -> Found:
+def hbm(part: Part, rows: Column) -> SampledRows:
     samples = columns(rows, "event", "instance", "count", time_ns=sampled_ns(part, rows["time_us"])).with_columns(
         pl.when(pl.col("event") == 0).then(pl.lit("Read")).otherwise(pl.lit("Write")).alias("way")
     )
@@ -62,7 +62,7 @@ def _complete(samples: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return kept, sized.height - kept.height
 
 
-def llc(part: Part, rows: Column) -> Found:
+def llc(part: Part, rows: Column) -> SampledRows:
     mode = part.setting("llc_profiling").lower()
     if mode not in _LLC_EVENTS:
         return counters((), lost(issues.NOT_UNDERSTOOD, "llc.data", len(rows), f"llc_profiling is {mode!r}, not read or write"))
@@ -97,7 +97,7 @@ def llc(part: Part, rows: Column) -> Found:
     )
 
 
-def ddr(part: Part, rows: Column) -> Found:
+def ddr(part: Part, rows: Column) -> SampledRows:
     """All channels together; the first sample counts from the start of the sampler."""
     samples = columns(rows, "event", "count", "master", time_ns=sampled_ns(part, rows["time_us"]))
     whole = samples.filter(pl.col("master") == NONE32)
@@ -120,13 +120,13 @@ def ddr(part: Part, rows: Column) -> Found:
     )
 
 
-def qos(part: Part, rows: Column) -> Found:
+def qos(part: Part, rows: Column) -> SampledRows:
     """Bandwidth by class of traffic; the classes are named in the settings."""
     times: Any = part.clock.ns(rows["counter"])
     return qos_series(part, times, rows["bandwidth"], "value", "qos.data")
 
 
-def qos_series(part: Part, times: Column, bandwidth: Column, label: str | pl.Expr, file: str, **more: Column) -> Found:
+def qos_series(part: Part, times: Column, bandwidth: Column, label: str | pl.Expr, file: str, **more: Column) -> SampledRows:
     names = [text.rpartition(":")[2].strip() for text in part.setting("qosEvents").split(",") if text.strip()]
     if not names:
         return counters((), lost(issues.NOT_UNDERSTOOD, file, len(times), "the settings have no qosEvents"))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import SECOND, Found, counters, integer, number, series
+from stepscope.formats.cann.sampled.series import SECOND, SampledRows, counters, integer, number, series
 from stepscope.tables import issues, lost
 
 _PAGE_KB = 4
@@ -25,7 +25,7 @@ _TO_KB = {"B/s": 1 / 1024, "K/s": 1.0, "M/s": 1024.0, "G/s": 1024.0**2}
 Thread = tuple[int, int]  # time used, processor it was seen on
 
 
-def host_cpu(part: Part, lines: Sequence[str]) -> Found:
+def host_cpu(part: Part, lines: Sequence[str]) -> SampledRows:
     """Share of each processor that the threads of this process used, and the mean of all processors."""
     clock_hz, processors = _info(part, "sysClockFreq"), _info(part, "cpuNums")
     rows: list[tuple[int, str, float]] = []
@@ -79,7 +79,7 @@ def _processor_shares(
     yield last[0], "Avg", round(sum(used.values()) * 100 / (passed * processors), _DECIMALS) if processors else 0.0
 
 
-def host_mem(part: Part, lines: Sequence[str]) -> Found:
+def host_mem(part: Part, lines: Sequence[str]) -> SampledRows:
     """Share of the host's memory that this process holds: lines of a stamp and /proc/<pid>/statm."""
     total_kb = _info(part, "memoryTotal")
     samples: list[tuple[int, float]] = []
@@ -101,7 +101,7 @@ def host_mem(part: Part, lines: Sequence[str]) -> Found:
     )
 
 
-def host_disk(part: Part, lines: Sequence[str]) -> Found:
+def host_disk(part: Part, lines: Sequence[str]) -> SampledRows:
     """Lines of iotop at a fixed interval after `start_time <ns>`."""
     frequency = number(part.setting("host_disk_freq"))
     start, rows, bad = 0, [], 0
@@ -137,7 +137,7 @@ def _kb(fields: Sequence[str], at: int) -> float | None:
     return None if amount is None else amount * _TO_KB.get(fields[at + 1], 1.0)
 
 
-def host_network(part: Part, lines: Sequence[str]) -> Found:
+def host_network(part: Part, lines: Sequence[str]) -> SampledRows:
     """Growth of the byte totals in /proc/net/dev, of the cards whose speed the settings give."""
     cards = part.info.get("netCard")
     speeds = {

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import Column, Found, select_records
+from stepscope.formats.cann.sampled.series import Column, SampledRows, select_records
 from stepscope.tables import issues, lost
 
 L2, TLB = 1, 2  # what a record of socpmu.data holds; 4 is page faults
@@ -34,33 +34,35 @@ TLB_EVENTS = Events((0x8A,), (0x8C, 0x8D), (0x02,))
 _HITS_SHOWN = (1, 2, 3, 4)  # on later chips hits cannot be determined; the vendor's tool shows N/A
 
 
-def l2_cache(part: Part, rows: Column) -> Found:
+def l2_cache(part: Part, rows: Column) -> SampledRows:
     return _l2_rates(part, rows, "l2_cache.data")
 
 
-def soc_pmu(part: Part, rows: Column) -> Found:
+def soc_pmu(part: Part, rows: Column) -> SampledRows:
     kinds = rows["data_type"]
     cache = _l2_rates(part, select_records(rows, kinds == L2), "socpmu.data")
     translation = _rates(part, select_records(rows, kinds == TLB), "tlb", TLB_EVENTS, _smmu_events(part), "socpmu.data")
     unread = lost(issues.UNSUPPORTED_KIND, "socpmu.data", int((~np.isin(kinds, (L2, TLB))).sum()), "neither cache nor translation")
     found = [frame for part_found in (cache, translation) for frame in part_found.rows.get("cache_rates", ())]
-    return Found({"cache_rates": found}, (*cache.lost, *translation.lost, unread))
+    return SampledRows({"cache_rates": found}, (*cache.lost, *translation.lost, unread))
 
 
-def _l2_rates(part: Part, rows: Column, file: str) -> Found:
+def _l2_rates(part: Part, rows: Column, file: str) -> SampledRows:
     events = L2_EVENTS.get(part.chip if part.chip is not None else -1)
     if events is None:
-        return Found(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), f"events of chip {part.chip} are not known"),))
+        return SampledRows(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), f"events of chip {part.chip} are not known"),))
     collected = _codes(part.setting("l2CacheTaskProfilingEvents"))
     return _rates(part, rows, "l2", events, collected, file, hits=part.chip in _HITS_SHOWN)
 
 
-def _rates(part: Part, rows: Column, kind: str, events: Events, collected: list[int], file: str, *, hits: bool = True) -> Found:
+def _rates(
+    part: Part, rows: Column, kind: str, events: Events, collected: list[int], file: str, *, hits: bool = True
+) -> SampledRows:
     needed = {*events.requests, *events.hits, *events.others, *events.minus_hits}
     absent = sorted(needed - set(collected[:8]))
     if absent:
         detail = "events not collected: " + ", ".join(f"{event:#x}" for event in absent)
-        return Found(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), detail),))
+        return SampledRows(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), detail),))
     counts = rows["events"].astype(np.float64)
 
     def total(codes: tuple[int, ...]) -> Column:
@@ -77,7 +79,7 @@ def _rates(part: Part, rows: Column, kind: str, events: Events, collected: list[
         pl.Series("hit_rate", share(total(events.hits) - total(events.minus_hits))) if hits else pl.lit(None).alias("hit_rate"),
         pl.Series("other_rate", share(total(events.others))),
     )
-    return Found({"cache_rates": [rates]})
+    return SampledRows({"cache_rates": [rates]})
 
 
 def _codes(text: str) -> list[int]:

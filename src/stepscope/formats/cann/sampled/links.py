@@ -18,7 +18,7 @@ from stepscope.formats.cann.sampled.series import (
     MB,
     SECOND,
     Column,
-    Found,
+    SampledRows,
     counters,
     integer,
     number,
@@ -46,7 +46,7 @@ _NET_DEVICE = (
 _NET_RATES = {f"{kind}{way}Bandwidth": f"{kind}{way}Byte" for kind in ("mac", "nic") for way in ("Tx", "Rx")}
 
 
-def pcie(part: Part, rows: Column) -> Found:
+def pcie(part: Part, rows: Column) -> SampledRows:
     """Least, most and mean of each counter over the time of one sample."""
     values = rows["values"].astype(np.float64)
     usable = values[:, 1] >= values[:, 0]  # otherwise nothing was counted
@@ -65,10 +65,10 @@ def pcie(part: Part, rows: Column) -> Found:
             means = [float(some[summed].mean()) * unit for some in (np.where(least == _NO_MINIMUM, 0.0, least), most, mean)]
             summary.append(("PCIe", part.device, mode, *means))
     unused = int((~usable).sum())
-    return Found({"counters": frames, "link_summary": _summary(summary)}, (lost(issues.EMPTY_SAMPLE, "pcie.data", unused),))
+    return SampledRows({"counters": frames, "link_summary": _summary(summary)}, (lost(issues.EMPTY_SAMPLE, "pcie.data", unused),))
 
 
-def hccs(part: Part, lines: Sequence[str]) -> Found:
+def hccs(part: Part, lines: Sequence[str]) -> SampledRows:
     """Growth of two running totals of bytes; a sample where one of them fell is left out."""
     samples, bad = _table(lines, 2, 2)
     frame = _in_time(part, samples, ("Tx", "Rx"))
@@ -89,7 +89,7 @@ def hccs(part: Part, lines: Sequence[str]) -> Found:
         if speeds.height
     ]
     fell = max(frame.height - 1, 0) - speeds.height
-    return Found(
+    return SampledRows(
         {"counters": frames, "link_summary": _summary(summary)},
         (
             lost(issues.UNREADABLE_LINE, "hccs.data", bad),
@@ -98,15 +98,15 @@ def hccs(part: Part, lines: Sequence[str]) -> Found:
     )
 
 
-def nic(part: Part, lines: Sequence[str]) -> Found:
+def nic(part: Part, lines: Sequence[str]) -> SampledRows:
     return _ports(part, lines, "NIC", "nic.data")
 
 
-def roce(part: Part, lines: Sequence[str]) -> Found:
+def roce(part: Part, lines: Sequence[str]) -> SampledRows:
     return _ports(part, lines, "RoCE", "roce.data")
 
 
-def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> Found:
+def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> SampledRows:
     """One line per sample of a port: 13 values, then its number (absent: 0), then sometimes a type."""
     samples, bad = _table(lines, len(_PORT), len(_PORT) + 2)
     padded = [(time, [*values, 0.0][: len(_PORT) + 1]) for time, values in samples]
@@ -126,7 +126,7 @@ def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> Found:
     return counters(frames, lost(issues.UNREADABLE_LINE, file, bad))
 
 
-def netdev_stats(part: Part, lines: Sequence[str]) -> Found:
+def netdev_stats(part: Part, lines: Sequence[str]) -> SampledRows:
     """Growth of running totals; one that fell counts as 0. Stamps are of the host's monotonic clock."""
     samples, bad = _table(lines, len(_NET_DEVICE), None)
     cut = [(time, values[: len(_NET_DEVICE)]) for time, values in samples]

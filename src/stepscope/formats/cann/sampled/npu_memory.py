@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.formats.ascend.db.schema import ENUMS, OLD_ENUMS
 from stepscope.formats.ascend.memory import MODULE_MEM, MODULE_SERIES, NPU_MEM
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.sampled.series import Column, Found, columns, counters, sampled_ns, series
+from stepscope.formats.cann.sampled.series import Column, SampledRows, columns, counters, sampled_ns, series
 from stepscope.tables import issues, lost
 
 KB = 1024.0
@@ -17,18 +17,18 @@ _MODULES = {**OLD_ENUMS["ENUM_MODULE"], **ENUMS["ENUM_MODULE"]}
 _NEGATIVE = 1 << 63  # sizes from here on are negative: more was freed than was seen to be allocated
 
 
-def npu_mem(part: Part, rows: Column) -> Found:
+def npu_mem(part: Part, rows: Column) -> SampledRows:
     owner = pl.col("event").replace_strict(_OWNERS, default=None, return_dtype=pl.String)
     samples = columns(rows, "event", "ddr", "hbm", time_ns=sampled_ns(part, rows["time_us"])).with_columns(
         owner.alias("owner"), pl.col("ddr", "hbm").cast(pl.Float64) / KB
     )
-    known = samples.drop_nulls("owner")
+    owned = samples.drop_nulls("owner")
     values = {"DDR": pl.col("ddr"), "HBM": pl.col("hbm"), "Memory": pl.col("ddr") + pl.col("hbm")}
-    frames = [series(known, part, NPU_MEM, pl.format(f"{{}}/{kind}", "owner"), "KB", value) for kind, value in values.items()]
-    return counters(frames, lost(issues.UNKNOWN_KIND, "npu_mem", samples.height - known.height, "owner"))
+    frames = [series(owned, part, NPU_MEM, pl.format(f"{{}}/{kind}", "owner"), "KB", value) for kind, value in values.items()]
+    return counters(frames, lost(issues.UNKNOWN_KIND, "npu_mem", samples.height - owned.height, "owner"))
 
 
-def npu_module_mem(part: Part, rows: Column) -> Found:
+def npu_module_mem(part: Part, rows: Column) -> SampledRows:
     """Stamped by the host's counter, but by the logs of the device's folder."""
     samples = columns(rows, "module", "bytes", time_ns=part.host_counter.ns(rows["counter"]))
     module = pl.col("module")

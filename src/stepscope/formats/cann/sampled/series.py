@@ -23,15 +23,15 @@ _EPOCH_NS = 10**17  # a stamp this large counts nanoseconds since 1970, not micr
 
 
 @dataclass(frozen=True)
-class Found:
+class SampledRows:
     """Rows by table, and what was lost."""
 
     rows: Mapping[str, Iterable[pl.DataFrame]] = field(default_factory=dict)
     lost: tuple[pl.DataFrame, ...] = ()
 
 
-def counters(frames: Iterable[pl.DataFrame], *lost: pl.DataFrame) -> Found:
-    return Found({"counters": list(frames)}, lost)
+def counters(frames: Iterable[pl.DataFrame], *lost: pl.DataFrame) -> SampledRows:
+    return SampledRows({"counters": list(frames)}, lost)
 
 
 def select_records(rows: Column, mask: Column) -> Column:

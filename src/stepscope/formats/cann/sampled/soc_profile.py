@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.hbm_llc import qos_series
-from stepscope.formats.cann.sampled.series import MB, SECOND, Column, Found, columns, counters, select_records, series
+from stepscope.formats.cann.sampled.series import MB, SECOND, Column, SampledRows, columns, counters, select_records, series
 from stepscope.tables import issues, lost
 
 _NEXT_CHIPS = (15, 16)
@@ -22,7 +22,7 @@ _SIO = tuple(f"{part}_{way}" for way in ("rx", "tx") for part in ("req", "rsp", 
 _AI_CORE_FREQUENCY = 11  # place among the 20 numbers of a low-power record
 
 
-def soc_profile(part: Part, rows: Column) -> Found:
+def soc_profile(part: Part, rows: Column) -> SampledRows:
     functions = rows["head"] & 0x3F
     parts = [
         read(part, select_records(rows, functions == function))
@@ -36,13 +36,13 @@ def soc_profile(part: Part, rows: Column) -> Found:
     return counters([frame for found in parts for frame in found.rows.get("counters", ())], *losses)
 
 
-def _accelerators(part: Part, rows: Column) -> Found:
+def _accelerators(part: Part, rows: Column) -> SampledRows:
     fields = {"first": "write_bandwidth", "second": "read_bandwidth", "third": "write_ost", "fourth": "read_ost"}
     samples = columns(rows, "instance", *fields, time_ns=part.clock.ns(rows["counter"]))
     return counters(series(samples, part, "Acc PMU", name, "value", column, "instance") for column, name in fields.items())
 
 
-def _dies(part: Part, rows: Column) -> Found:
+def _dies(part: Part, rows: Column) -> SampledRows:
     """Bytes since the die's last sample; its first has no rate."""
     if part.chip in _NEXT_CHIPS:
         return _unread(rows, 25, "records of this chip are laid out differently")
@@ -58,7 +58,7 @@ def _dies(part: Part, rows: Column) -> Found:
     return counters(series(timed, part, "SIO", name, die, pl.col(name) / MB / pl.col("seconds")) for name in _SIO)
 
 
-def _transfers(part: Part, rows: Column) -> Found:
+def _transfers(part: Part, rows: Column) -> SampledRows:
     if part.chip in _NEXT_CHIPS:
         return _unread(rows, 27, "records of this chip are laid out differently")
     about = rows["head"] >> 10
@@ -74,14 +74,14 @@ def _transfers(part: Part, rows: Column) -> Found:
     return counters(frames, lost(issues.NOT_UNDERSTOOD, "stars_soc_profile.data", other, "chip transfers of unknown kind"))
 
 
-def _levels(part: Part, rows: Column) -> Found:
+def _levels(part: Part, rows: Column) -> SampledRows:
     levels = rows["levels"].astype(np.int64)
     samples = pl.DataFrame({"time_ns": part.clock.ns(rows["counter"]), "mata": levels & 7, "buffer": (levels >> 3) & 0xFF})
     shown = {"Mata Bw Level": "mata", "L2 Buffer Bw Level": "buffer"}
     return counters(series(samples, part, "Stars Soc Info", name, name, column) for name, column in shown.items())
 
 
-def _quality_of_service(part: Part, rows: Column) -> Found:
+def _quality_of_service(part: Part, rows: Column) -> SampledRows:
     """Chips from 15 on leave the first two places empty and tell the dies apart."""
     times = part.clock.ns(rows["counter"])
     if part.chip not in _NEXT_CHIPS:
@@ -90,7 +90,7 @@ def _quality_of_service(part: Part, rows: Column) -> Found:
     return qos_series(part, times, rows["bandwidth"][:, 2:], die, "stars_soc_profile.data", die=rows["head"] >> 10)
 
 
-def _low_power(part: Part, rows: Column) -> Found:
+def _low_power(part: Part, rows: Column) -> SampledRows:
     """Frequency of the AI cores by die; the other numbers are not shown."""
     if part.chip not in _NEXT_CHIPS:
         return _unread(rows, 29, "low power")
@@ -100,11 +100,11 @@ def _low_power(part: Part, rows: Column) -> Found:
     return counters([series(cores, part, "AI Core Freq", pl.format("AI Core Freq Die {}", "die"), "MHz", "mhz")])
 
 
-def _unread(rows: Column, function: int, why: str) -> Found:
-    return Found(lost=(lost(issues.UNSUPPORTED_KIND, "stars_soc_profile.data", len(rows), f"function {function}: {why}"),))
+def _unread(rows: Column, function: int, why: str) -> SampledRows:
+    return SampledRows(lost=(lost(issues.UNSUPPORTED_KIND, "stars_soc_profile.data", len(rows), f"function {function}: {why}"),))
 
 
-FUNCTIONS: dict[int, Callable[[Part, Column], Found]] = {
+FUNCTIONS: dict[int, Callable[[Part, Column], SampledRows]] = {
     24: _quality_of_service,
     25: _dies,
     26: _accelerators,

@@ -17,7 +17,7 @@ from stepscope.formats.cann.folder import Part, Prof
 from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.records import read_records, text_lines
 from stepscope.formats.cann.sampled import aicpu, hbm_llc, host_usage, l2_cache, links, npu_memory, soc_profile
-from stepscope.formats.cann.sampled.series import Column, Found, start_ns
+from stepscope.formats.cann.sampled.series import Column, SampledRows, start_ns
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _TIMES = {"counters": "time_ns", "aicpu_tasks": "time_ns"}
@@ -28,7 +28,7 @@ class BinaryKind:
     """Records of one file; the last layout is that of folders of version 2.0."""
 
     layouts: tuple[Layout, ...]
-    read: Callable[[Part, Column], Found]
+    read: Callable[[Part, Column], SampledRows]
 
     @property
     def file(self) -> str:
@@ -43,7 +43,7 @@ class TextKind:
     """Lines of one file."""
 
     file: str
-    read: Callable[[Part, Sequence[str]], Found]
+    read: Callable[[Part, Sequence[str]], SampledRows]
 
 
 DEVICE_RECORDS = (
@@ -99,7 +99,7 @@ def read_sampled(prof: Prof, *, wide: bool | None = None) -> Tables:
     return Tables(tables).with_quality(*(row for row in losses if row.height))
 
 
-def _read_part(part: Part, wide: bool) -> Iterator[Found]:
+def _read_part(part: Part, wide: bool) -> Iterator[SampledRows]:
     if part.device is None:
         texts: tuple[TextKind, ...] = HOST_TEXTS
     else:
@@ -107,12 +107,12 @@ def _read_part(part: Part, wide: bool) -> Iterator[Found]:
         ai_cpu = BinaryKind((layouts.AICPU,), partial(aicpu.aicpu, wide=wide))
         for kind in (*DEVICE_RECORDS, ai_cpu):
             records = read_records(part, kind.of(part))
-            yield Found(lost=records.lost)
+            yield SampledRows(lost=records.lost)
             if len(records):
                 yield kind.read(part, records.rows)
     for text in texts:
         lines, bad = text_lines(part.slices(text.file))
-        yield Found(lost=tuple(bad))
+        yield SampledRows(lost=tuple(bad))
         if lines:
             yield text.read(part, lines)
 

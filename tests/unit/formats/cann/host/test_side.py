@@ -111,7 +111,7 @@ def test_what_was_over_before_the_collection_is_left_out(folder):
     tasks = pl.DataFrame({"end_ns": [99, 100, 2000]})
     begin = recording_start(host.apis, tasks, 100)
     calls = split_calls(host.apis, begin)
-    assert (begin, calls.over) == (100, 2)
+    assert (begin, calls.skipped) == (100, 2)
     assert column(calls.whole, "item_id") == ["4", "inside a load", "goes on", "4"]
     assert column(calls.early, "name", "zero_ns", "end_ns") == [("aclnnAdd", 0, 1000)]
     kept = without_early_tasks(JoinedTasks(tasks, ()), begin)
