@@ -6,13 +6,16 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.formats import NONE32
+from stepscope.formats.ascend.db.columns import COMPUTE_SHAPES, COMPUTE_TEXTS, SPAN, TASK, TRANSFER, read
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
 from stepscope.formats.ascend.db.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
 from stepscope.tables.task_kinds import task_kind
 
-_SPAN = ("startNs", "endNs")
+_SPAN = tuple(SPAN)
+# What a transfer has from its task.
+_WHERE = {name: TASK[name] for name in ("streamId", "taskId", "contextId", "modelId")}
 # enums.md 2: the core that runs a task of this host type.
 _CORES = {
     "KERNEL_AICORE": "AI_CORE",
@@ -25,17 +28,6 @@ _CORES = {
 # enums.md 2: types of tasks inside a graph of tasks (FFTS+).
 _GRAPH_TASKS = {
     name: name for name in ("AI_CORE", "AI_CPU", "MIX_AIC", "MIX_AIV", "SDMA", "DSA", "Write Value", "Notify Wait", "Notify Record")
-}
-_COMPUTE_TEXTS = {
-    "inputFormats": "input_formats",
-    "inputDataTypes": "input_dtypes",
-    "inputShapes": "input_shapes",
-    "outputFormats": "output_formats",
-    "outputDataTypes": "output_dtypes",
-    "outputShapes": "output_shapes",
-    "attrInfo": "attrs",
-    "opState": "op_state",
-    "hf32Eligible": "hf32",
 }
 
 
@@ -61,8 +53,7 @@ def read_kernels(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame) -
     # The timeline shows what the device ran; only tasks inside a graph of tasks carry that as their type.
     shown = per_text(host_type, lambda text: text.replace_strict({**_CORES, **_GRAPH_TASKS}, default=None))
     frame = frame.with_columns(
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         (pl.col("endNs") - pl.col("startNs")).cast(pl.Float64).alias("duration_ns"),
         kind.cast(TEXT).alias("kind"),
         pl.coalesce("op_name", "schedule_name", "taskType").alias("name"),
@@ -71,21 +62,7 @@ def read_kernels(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame) -
         pl.coalesce("core", shown.alias("shown")).alias("task_type"),
         _further(frame, collectives).alias("extra"),
     )
-    return ALL_TABLES["kernels"].conform(
-        frame.rename(
-            {
-                "deviceId": "device",
-                "streamId": "stream",
-                "taskType": "host_task_type",
-                "globalPid": "pid",
-                "taskId": "task_id",
-                "contextId": "context_id",
-                "modelId": "model_id",
-                "globalTaskId": "global_task_id",
-                "connectionId": "connection_id",
-            }
-        )
-    )
+    return ALL_TABLES["kernels"].conform(frame.rename({"deviceId": "device", "taskType": "host_task_type", **TASK}))
 
 
 def _compute_info(db: Database) -> pl.DataFrame:
@@ -100,20 +77,17 @@ def _compute_info(db: Database) -> pl.DataFrame:
             "globalTaskId",
             pl.lit(True).alias("is_compute"),
             pl.col("name").alias("op_name"),
-            pl.col("opType").alias("op_type"),
-            pl.col("taskType").alias("core"),
             blocks.alias("block_num"),
             pl.coalesce("mixBlockNum", "mixBlockDim").alias("mix_block_num"),
-            *(
-                per_text(rows[old], lambda text: text.str.strip_chars('"')).alias(new)
-                if old.endswith("Shapes")
-                else pl.col(old).alias(new)
-                for old, new in _COMPUTE_TEXTS.items()
-            ),
-            pl.col("gridDim").alias("grid"),
+            *read({name: column for name, column in COMPUTE_TEXTS.items() if name != "blockDim"}),
+            *(per_text(rows[name], _unquoted).alias(column) for name, column in COMPUTE_SHAPES.items()),
             threads.alias("block"),
         )
     )
+
+
+def _unquoted(text: pl.Expr) -> pl.Expr:
+    return text.str.strip_chars('"')
 
 
 def _copies(db: Database) -> pl.DataFrame:
@@ -184,8 +158,7 @@ def read_collectives(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
     is_hash = per_text(rows["groupName"], lambda text: text.str.contains(r"^\d+$"), pl.Boolean()).fill_null(False)
     frame = rows.join(_devices(tasks, rows), on="connectionId", how="left", maintain_order="left").select(
         pl.coalesce("deviceId", "device").alias("device"),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         (pl.col("endNs") - pl.col("startNs")).cast(pl.Float64).alias("duration_ns"),
         pl.col("opName").alias("name"),
         pl.col("opType").alias("op_type"),
@@ -254,15 +227,8 @@ def read_transfers(db: Database, tasks: pl.DataFrame, collectives: pl.DataFrame)
             (pl.col("endNs") - pl.col("startNs")).cast(pl.Float64).alias("duration_ns"),
             pl.col("isMaster").cast(pl.Boolean).alias("is_master"),
             pl.col("bandwidth") / 1e9,
-        ).rename(
-            {
-                "deviceId": "device", "startNs": "start_ns", "endNs": "end_ns", "planeId": "plane", "taskType": "task_type",
-                "streamId": "stream", "taskId": "task_id", "contextId": "context_id", "globalTaskId": "global_task_id",
-                "modelId": "model_id", "rdmaType": "rdma_type", "srcRank": "src_rank", "dstRank": "dst_rank",
-                "transportType": "transport", "linkType": "link", "dataType": "data_type", "size": "bytes",
-            }
-        )
-    )  # fmt: skip
+        ).rename({"deviceId": "device", **SPAN, **_WHERE, **TRANSFER})
+    )
 
 
 def _connection() -> pl.Expr:

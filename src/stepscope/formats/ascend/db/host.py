@@ -6,6 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.formats import NONE32
+from stepscope.formats.ascend.db.columns import SPAN, pid_tid, read
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import (
     ENUMS,
@@ -19,13 +20,7 @@ from stepscope.formats.ascend.db.schema import (
 from stepscope.formats.ascend.db.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
 
-_SPAN = ("startNs", "endNs")
-
-
-def pid_tid(column: str = "globalTid") -> list[pl.Expr]:
-    """outputs.md 1: globalTid = pid * 2^32 + tid."""
-    both = pl.col(column)
-    return [(both // (1 << 32)).alias("pid"), (both % (1 << 32)).alias("tid")]
+_SPAN = tuple(SPAN)
 
 
 def read_framework(db: Database) -> dict[str, pl.DataFrame]:
@@ -53,8 +48,7 @@ def _ops(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
     stacks = _stacks(db)
     frame = rows.select(
         *pid_tid(),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         "name",
         _unless(pl.col("sequenceNumber"), -1).alias("seq"),
         _unless(pl.col("fwdThreadId"), 0).alias("fwd_thread"),
@@ -85,8 +79,7 @@ def _queue(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
     offset = pl.when(correlation >= FRAMEWORK_CONNECTIONS).then(FRAMEWORK_CONNECTIONS).otherwise(0)
     frame = rows.join(links, on="connectionId", how="left", maintain_order="left").select(
         *pid_tid(),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         per_text(rows["name"], lambda text: text.str.extract(r"^(Enqueue|Dequeue)").str.to_lowercase()).alias("kind"),
         per_text(rows["name"], lambda text: text.str.extract(r"@(.*)$")).alias("name"),
         (correlation - offset).alias("correlation_id"),
@@ -106,8 +99,7 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
     number = per_text(rows["name"], lambda text: text.str.extract(r"^nn\.Module: .*_(\d+)$").cast(pl.Int64), pl.Int64())
     frame = rows.select(
         *pid_tid(),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         "name",
         kind.alias("kind"),
         number.alias("module_id"),
@@ -118,9 +110,7 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
 def _steps(db: Database, ops: pl.DataFrame) -> pl.DataFrame:
     number = per_text(ops["name"], lambda text: text.str.extract(r"ProfilerStep#(\d+)").cast(pl.Int64), pl.Int64())
     ranges = ops.select(number.alias("step"), "pid", "start_ns", "end_ns").drop_nulls("step")
-    marked = db.frame("STEP_TIME", required=("id", *_SPAN)).select(
-        pl.col("id").alias("step"), pl.col("startNs").alias("start_ns"), pl.col("endNs").alias("end_ns")
-    )
+    marked = db.frame("STEP_TIME", required=("id", *_SPAN)).select(pl.col("id").alias("step"), *read(SPAN))
     if not marked.height:
         return ALL_TABLES["steps"].conform(ranges)
     owners = ranges.select("step", "start_ns", "pid").unique(["step", "start_ns"], keep="first", maintain_order=True)
@@ -132,16 +122,14 @@ def read_api_calls(db: Database) -> pl.DataFrame:
     levels = {**db.enum("ENUM_API_TYPE", ENUMS["ENUM_API_TYPE"]), 5500: "communication"}  # G1 calls this level hccl
     calls = rows.select(
         *pid_tid(),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         enumerated(rows["type"], levels).alias("level"),
         "name",
         _unless(pl.col("connectionId"), NO_CONNECTION).alias("connection_id"),
     )
     system = db.frame("OSRT_API", required=_SPAN).select(
         *pid_tid(),
-        pl.col("startNs").alias("start_ns"),
-        pl.col("endNs").alias("end_ns"),
+        *read(SPAN),
         pl.lit("os").cast(TEXT).alias("level"),
         "name",
         pl.lit(None, dtype=pl.Int64).alias("connection_id"),
@@ -151,9 +139,7 @@ def read_api_calls(db: Database) -> pl.DataFrame:
 
 def read_gc_pauses(db: Database) -> pl.DataFrame:
     rows = db.frame("GC_RECORD", required=_SPAN)
-    return ALL_TABLES["gc_pauses"].conform(
-        rows.select(pid_tid()[0], pl.col("startNs").alias("start_ns"), pl.col("endNs").alias("end_ns"))
-    )
+    return ALL_TABLES["gc_pauses"].conform(rows.select(pid_tid()[0], *read(SPAN)))
 
 
 def read_marks(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
@@ -175,14 +161,13 @@ def read_marks(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
     return ALL_TABLES["marks"].conform(
         frame.select(
             *pid_tid(),
-            pl.col("startNs").alias("start_ns"),
-            pl.col("endNs").alias("end_ns"),
+            *read(SPAN),
             "message",
             "domain",
             "kind",
             _unless(pl.col("rangeId"), NONE32).alias("range_id"),
             _unless(pl.col("category"), NONE32).alias("category"),
-            (pl.col("endGlobalTid") % (1 << 32)).alias("end_tid"),
+            pid_tid("endGlobalTid")[1].alias("end_tid"),
             pl.col("connectionId").alias("connection_id"),
             "device",
             "stream",

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.ascend.db.columns import OP_MEMORY, OP_MEMORY_TOTALS, TOTALS, pid_tid, read
 from stepscope.formats.ascend.db.database import Database
-from stepscope.formats.ascend.db.host import pid_tid
 from stepscope.formats.ascend.db.schema import OLD_MEMORY_WORDS
 from stepscope.tables import ALL_TABLES, TEXT
-
-_TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active": "total_active"}
 
 
 def read_memory(db: Database) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -33,7 +31,7 @@ def _records(db: Database) -> pl.DataFrame:
         "component",
         _npu(),
         pl.col("deviceId").cast(pl.Int32).alias("device"),
-        *(pl.col(f"total{old}").cast(pl.Float64).alias(new) for old, new in _TOTALS.items()),
+        *(pl.col(f"total{old}").cast(pl.Float64).alias(new) for old, new in TOTALS.items()),
         pl.col("streamPtr").alias("stream_ptr"),
     )
 
@@ -70,13 +68,8 @@ def _blocks(db: Database) -> pl.DataFrame:
         pl.when(of_framework).then(pl.lit("PTA")).otherwise(pl.lit("GE")).cast(TEXT).alias("component"),
         _npu(),
         pl.col("deviceId").cast(pl.Int32).alias("device"),
-        pl.col("size").alias("bytes"),
-        pl.col("allocationTime").alias("start_ns"),
-        pl.col("releaseTime").alias("release_ns"),
-        pl.col("activeReleaseTime").alias("active_release_ns"),
-        *(pl.col(f"allocationTotal{old}").cast(pl.Float64).alias(f"alloc_{new}") for old, new in _TOTALS.items()),
-        *(pl.col(f"releaseTotal{old}").cast(pl.Float64).alias(f"release_{new}") for old, new in _TOTALS.items()),
-        pl.col("streamPtr").alias("stream_ptr"),
+        *read(OP_MEMORY),
+        *(pl.col(name).cast(pl.Float64).alias(column) for name, column in OP_MEMORY_TOTALS.items()),
     )
 
 

@@ -339,7 +339,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     write_profiler_db(Tables({"ops": ops(op("old", 1, 2))}), path)
     before = path.read_bytes()
 
-    def fail(tables, strings):
+    def fail(tables, pairs, strings):
         raise RuntimeError("half way")
 
     monkeypatch.setattr("stepscope.export.ascend_db.framework_rows", fail)

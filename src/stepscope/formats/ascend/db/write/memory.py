@@ -5,24 +5,25 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.memory.blocks import record_rows
-from stepscope.export.ascend_db.host import global_tid
+from stepscope.formats.ascend.db.columns import OP_MEMORY, OP_MEMORY_TOTALS, TOTALS, global_tid, written
 from stepscope.formats.ascend.db.schema import MEMORY_STRINGS
 from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.tables import TEXT, Tables
 
-_TOTALS = {"Allocated": "total_allocated", "Reserved": "total_reserved", "Active": "total_active"}
+
+def memory_rows(records: pl.DataFrame, allocations: pl.DataFrame, strings: StringIds) -> dict[str, pl.DataFrame]:
+    """MEMORY_RECORD and OP_MEMORY.
+
+    Args:
+        records: totals after every event of an allocator on a device, sums of several allocators among them.
+        allocations: table of that name.
+        strings: texts that the rows name by number.
+    """
+    return {"MEMORY_RECORD": _records(records, strings), "OP_MEMORY": _blocks(allocations.filter(on_device()), strings)}
 
 
-def memory_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
-    events = tables["memory_events"].filter(_on_device())
-    return {
-        "MEMORY_RECORD": _records(record_rows(events), strings),
-        "OP_MEMORY": _blocks(tables["allocations"].filter(_on_device()), strings),
-    }
-
-
-def _on_device() -> pl.Expr:
+def on_device() -> pl.Expr:
+    """Whether a row of `memory_events` or `allocations` is about memory of a device."""
     return pl.col("device_type").ne_missing("cpu")
 
 
@@ -32,7 +33,7 @@ def _records(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
     return rows.select(
         strings.of(rows["component"], MEMORY_STRINGS, missing="PTA").alias("component"),
         pl.col("time_ns").alias("timestamp"),
-        *(pl.col(column).cast(pl.Int64).alias(f"total{name}") for name, column in _TOTALS.items()),
+        *(pl.col(column).cast(pl.Int64).alias(f"total{name}") for name, column in TOTALS.items()),
         pl.col("stream_ptr").alias("streamPtr"),
         pl.col("device").cast(pl.Int64).alias("deviceId"),
     )
@@ -43,22 +44,17 @@ def _blocks(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
     rows = rows.sort((pl.col("component") == "GE").fill_null(False), "start_ns", maintain_order=True)
     return rows.select(
         strings.of(rows["name"], MEMORY_STRINGS, missing="").alias("name"),
-        pl.col("bytes").alias("size"),
-        pl.col("start_ns").alias("allocationTime"),
-        pl.col("release_ns").alias("releaseTime"),
-        pl.col("active_release_ns").alias("activeReleaseTime"),
+        *written(OP_MEMORY),
         (pl.col("release_ns") - pl.col("start_ns")).alias("duration"),
         (pl.col("active_release_ns") - pl.col("start_ns")).alias("activeDuration"),
-        *(pl.col(f"alloc_{column}").cast(pl.Int64).alias(f"allocationTotal{name}") for name, column in _TOTALS.items()),
-        *(pl.col(f"release_{column}").cast(pl.Int64).alias(f"releaseTotal{name}") for name, column in _TOTALS.items()),
-        pl.col("stream_ptr").alias("streamPtr"),
+        *(pl.col(column).cast(pl.Int64).alias(name) for name, column in OP_MEMORY_TOTALS.items()),
         pl.col("device").cast(pl.Int64).alias("deviceId"),
     )
 
 
 def runtime_memory_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     """NPU_OP_MEM: what the runtime allocated and released for its operators."""
-    rows = tables["memory_events"].filter(_on_device() & pl.col("op_name").is_not_null())
+    rows = tables["memory_events"].filter(on_device() & pl.col("op_name").is_not_null())
     word = pl.when(pl.col("action") == "malloc").then(pl.lit("allocate")).otherwise(pl.lit("release")).cast(TEXT)
     kind = rows.select(word.alias("type"))["type"]
     return rows.select(

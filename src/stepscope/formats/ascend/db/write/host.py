@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.flows import forward_backward_links
-from stepscope.export.ascend_db.numbers import after
 from stepscope.formats import NONE32
+from stepscope.formats.ascend.db.columns import SPAN, global_tid, written
 from stepscope.formats.ascend.db.schema import (
     ENUMS,
     FRAMEWORK_CONNECTIONS,
@@ -20,24 +19,26 @@ from stepscope.formats.ascend.db.schema import (
     TRACE,
 )
 from stepscope.formats.ascend.db.string_ids import StringIds
+from stepscope.formats.ascend.db.write.numbers import after
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 _API = PROFILER_DB["PYTORCH_API"].names
 
 
-def global_tid(pid: str = "pid", tid: str = "tid") -> pl.Expr:
-    """outputs.md 1: globalTid = pid * 2^32 + tid."""
-    return pl.col(pid) * (1 << 32) + pl.col(tid)
+def framework_rows(tables: Tables, pairs: pl.DataFrame, strings: StringIds) -> dict[str, pl.DataFrame]:
+    """PYTORCH_API with its connections and call chains.
 
-
-def framework_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
-    """PYTORCH_API with its connections and call chains."""
+    Args:
+        tables: linked tables.
+        pairs: rows of operators, forward and backward, that belong together.
+        strings: texts that the rows name by number.
+    """
     ops, queue = tables["ops"], tables["queue"]
     calls = tables["python_calls"]
-    numbers, connections = _connections(tables)
+    numbers, connections = _connections(tables, pairs)
     chains, chain_rows = _call_chains(ops["stack"], strings)
     op_rows = ops.select(
-        *_span(),
+        *written(SPAN),
         global_tid().alias("globalTid"),
         numbers.alias("connectionId"),
         strings.of(ops["name"], FRAMEWORK_STRINGS, missing="").alias("name"),
@@ -50,7 +51,7 @@ def framework_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame
     )
     parts = [
         calls.select(
-            *_span(),
+            *written(SPAN),
             global_tid().alias("globalTid"),
             strings.of(calls["name"], FRAMEWORK_STRINGS, missing="").alias("name"),
             pl.lit(TRACE, pl.Int64).alias("type"),
@@ -64,10 +65,6 @@ def framework_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame
         "CONNECTION_IDS": connections,
         "PYTORCH_CALLCHAINS": chain_rows,
     }
-
-
-def _span() -> tuple[pl.Expr, pl.Expr]:
-    return pl.col("start_ns").alias("startNs"), pl.col("end_ns").alias("endNs")
 
 
 def _many_lines(text: pl.Expr) -> pl.Expr:
@@ -89,7 +86,7 @@ def _queue_rows(queue: pl.DataFrame, strings: StringIds) -> list[pl.DataFrame]:
             rows = rows.with_columns(pl.coalesce("name", "taken").alias("name"))
         parts.append(
             rows.select(
-                *_span(),
+                *written(SPAN),
                 global_tid().alias("globalTid"),
                 "connectionId",
                 strings.of(rows["name"], FRAMEWORK_STRINGS, missing=kind.capitalize(), change=change).alias("name"),
@@ -107,13 +104,12 @@ def _dequeued(text: pl.Expr) -> pl.Expr:
     return "Dequeue@" + text
 
 
-def _connections(tables: Tables) -> tuple[pl.Series, pl.DataFrame]:
+def _connections(tables: Tables, pairs: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
     """Connection number of each operator, and CONNECTION_IDS of queue rows and operators (outputs.md 12.1)."""
     ops, queue = tables["ops"], tables["queue"]
     of_queue = queue.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), (pl.col("correlation_id") + FRAMEWORK_CONNECTIONS).alias("connectionId")
     ).drop_nulls()
-    pairs = forward_backward_links(ops)
     fresh = FRAMEWORK_CONNECTIONS + after(queue.filter(pl.col("kind") == "enqueue")["correlation_id"])
     paired = pairs.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("pair") + fresh)
     ends = [paired.select(pl.col(side).alias("op"), pl.col("pair").alias("connectionId")) for side in ("forward", "backward")]
@@ -163,14 +159,14 @@ def api_rows(tables: Tables, strings: StringIds) -> dict[str, pl.DataFrame]:
     level = runtime["level"].cast(pl.String).replace_strict(types, default=types["runtime"], return_dtype=pl.Int64)
     return {
         "CANN_API": runtime.select(
-            *_span(),
+            *written(SPAN),
             level.alias("type"),
             global_tid().alias("globalTid"),
             _unique_connections(runtime).alias("connectionId"),
             strings.of(runtime["name"], 0, missing="N/A").alias("name"),
         ),
         "OSRT_API": system.select(
-            strings.of(system["name"], 0, missing="N/A").alias("name"), global_tid().alias("globalTid"), *_span()
+            strings.of(system["name"], 0, missing="N/A").alias("name"), global_tid().alias("globalTid"), *written(SPAN)
         ),
     }
 
@@ -211,26 +207,26 @@ def _unique_connections(calls: pl.DataFrame) -> pl.Series:
 
 def mark_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     """MSTX_EVENTS."""
-    marks = tables["marks"]
+    marks = tables["marks"].with_columns(pl.coalesce("end_tid", "tid").alias("last_tid"))
     kinds = {name: number for number, name in ENUMS["ENUM_MSTX_EVENT_TYPE"].items()}
     kind = marks["kind"].cast(pl.String).replace_strict(kinds, default=None, return_dtype=pl.Int64)
     guessed = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(kinds["start/end"]).otherwise(kinds["marker"])
     return marks.select(
-        *_span(),
+        *written(SPAN),
         pl.coalesce(kind, guessed).alias("eventType"),
         pl.col("range_id").fill_null(NONE32).alias("rangeId"),
         pl.col("category").fill_null(NONE32).alias("category"),
         strings.of(marks["message"], 0, missing="").alias("message"),
         global_tid().alias("globalTid"),
-        (pl.col("pid") * (1 << 32) + pl.coalesce("end_tid", "tid")).alias("endGlobalTid"),
+        global_tid(tid="last_tid").alias("endGlobalTid"),
         strings.of(marks["domain"], 0, missing="default").alias("domainId"),
         pl.col("connection_id").fill_null(NO_DEVICE_MARK).alias("connectionId"),
     )
 
 
 def step_rows(tables: Tables) -> pl.DataFrame:
-    return tables["steps"].select(pl.col("step").alias("id"), *_span())
+    return tables["steps"].select(pl.col("step").alias("id"), *written(SPAN))
 
 
 def gc_rows(tables: Tables) -> pl.DataFrame:
-    return tables["gc_pauses"].select(*_span(), global_tid(tid="pid").alias("globalTid"))
+    return tables["gc_pauses"].select(*written(SPAN), global_tid(tid="pid").alias("globalTid"))

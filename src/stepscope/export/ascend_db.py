@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ascend_pytorch_profiler[_n].db and msprof_*.db from tables, in the current layout (outputs.md 12)."""
+"""ascend_pytorch_profiler[_n].db and msprof_*.db from tables: which tables they get, in which order (outputs.md 12)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from stepscope.export.ascend_db.counters import counter_rows
-from stepscope.export.ascend_db.device import device_rows, metric_rows, overlap_rows
-from stepscope.export.ascend_db.host import api_rows, framework_rows, gc_rows, mark_rows, step_rows
-from stepscope.export.ascend_db.memory import memory_rows, runtime_memory_rows
+from stepscope.analysis.flows import forward_backward_links
+from stepscope.analysis.memory.blocks import record_rows
+from stepscope.analysis.overlap import LAYERS, device_layers
 from stepscope.formats.ascend.db.schema import ENUMS, OP, PROFILER_DB, SCHEMA_VERSION, enum_with
 from stepscope.formats.ascend.db.string_ids import StringIds
+from stepscope.formats.ascend.db.write.counters import counter_rows
+from stepscope.formats.ascend.db.write.device import device_rows, metric_rows, overlap_rows
+from stepscope.formats.ascend.db.write.host import api_rows, framework_rows, gc_rows, mark_rows, step_rows
+from stepscope.formats.ascend.db.write.memory import memory_rows, on_device, runtime_memory_rows
 from stepscope.formats.ascend.memory import MODULE_MEM
 from stepscope.render.sqlite_file import new_database
 from stepscope.render.sqlite_table import DbColumn, DbTable
 from stepscope.tables import Facts, Tables
-
-__all__ = ["write_msprof_db", "write_profiler_db"]
 
 _ENUM_COLUMNS = (DbColumn("id", "I", key=True), DbColumn("name", "T"))
 
@@ -84,9 +85,10 @@ def _used(tables: Tables, enum: str) -> list[str]:
 def _all_rows(tables: Tables, strings: StringIds) -> Iterator[tuple[str, pl.DataFrame]]:
     """Name and rows of every table, a few at a time: a large capture's tables do not all fit beside each other."""
     yield from _runtime_rows(tables, strings)
-    yield "OVERLAP_ANALYSIS", overlap_rows(tables)
-    yield from memory_rows(tables, strings).items()
-    yield from framework_rows(tables, strings).items()
+    layers = device_layers(tables, whole_device=True).sort("device", "start_ns", maintain_order=True)
+    yield "OVERLAP_ANALYSIS", overlap_rows(layers, LAYERS)
+    yield from memory_rows(record_rows(tables["memory_events"].filter(on_device())), tables["allocations"], strings).items()
+    yield from framework_rows(tables, forward_backward_links(tables["ops"]), strings).items()
     yield "STEP_TIME", step_rows(tables)
     yield "GC_RECORD", gc_rows(tables)
 

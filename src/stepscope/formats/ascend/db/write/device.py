@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, device_layers
-from stepscope.export.ascend_db.numbers import after
 from stepscope.formats import NONE32
+from stepscope.formats.ascend.db.columns import COMPUTE_SHAPES, COMPUTE_TEXTS, SPAN, TASK, TRANSFER, written
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, OLD_ENUMS
 from stepscope.formats.ascend.db.string_ids import StringIds
+from stepscope.formats.ascend.db.write.numbers import after
 from stepscope.tables import Tables
 
 _NO_TYPE, _INVALID_TYPE = 65534, 65535
@@ -23,22 +23,8 @@ _HOST_TYPES = {
     "MIX_AIC": "KERNEL_MIX_AIC",
     "MIX_AIV": "KERNEL_MIX_AIV",
 }
-_COMPUTE_TEXTS = {
-    "taskType": "core",
-    "opType": "op_type",
-    "inputFormats": "input_formats",
-    "inputDataTypes": "input_dtypes",
-    "outputFormats": "output_formats",
-    "outputDataTypes": "output_dtypes",
-    "attrInfo": "attrs",
-    "opState": "op_state",
-    "hf32Eligible": "hf32",
-    "gridDim": "grid",
-    "blockDim": "block",
-}
 _HOLDER = "FFTS_PLUS"  # what it holds is told by the device only
 _MARK_TASK = "PROFILER_TRACE_EX"
-_OVERLAP = {COMPUTING: 0, COMMUNICATION: 1, NOT_OVERLAPPED: 2, FREE: 3}
 # Derived from other counters of the row; the database holds what was measured (enums.md 5).
 _DERIVED_METRICS = ("cube_utilization",)
 
@@ -123,18 +109,9 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
         first = max(after(part["global_task_id"]) for part in parts)
         parts.append(marks.with_columns((pl.int_range(pl.len(), dtype=pl.Int64) + first).alias("global_task_id")))
     rows = pl.concat(parts, how="diagonal").sort("startNs", maintain_order=True)
-    return rows.select(
-        "startNs",
-        "endNs",
-        "deviceId",
-        pl.col("connection_id").fill_null(NO_CONNECTION).alias("connectionId"),
-        pl.col("global_task_id").alias("globalTaskId"),
-        pl.col("pid").alias("globalPid"),
-        strings.of(rows["type"], 0, missing="N/A").alias("taskType"),
-        pl.col("context_id").fill_null(NONE32).alias("contextId"),
-        pl.col("stream").alias("streamId"),
-        pl.col("task_id").alias("taskId"),
-        pl.col("model_id").fill_null(NONE32).alias("modelId"),
+    known = rows.with_columns(pl.col("connection_id").fill_null(NO_CONNECTION), pl.col("context_id", "model_id").fill_null(NONE32))
+    return known.select(
+        "startNs", "endNs", "deviceId", *written(TASK), strings.of(rows["type"], 0, missing="N/A").alias("taskType")
     )
 
 
@@ -153,8 +130,8 @@ def _mark_tasks(tables: Tables, kernels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _place() -> tuple[pl.Expr, pl.Expr, pl.Expr]:
-    return pl.col("start_ns").alias("startNs"), pl.col("end_ns").alias("endNs"), pl.col("device").cast(pl.Int64).alias("deviceId")
+def _place() -> list[pl.Expr]:
+    return [*written(SPAN), pl.col("device").cast(pl.Int64).alias("deviceId")]
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:
@@ -168,11 +145,8 @@ def _compute(kernels: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
         pl.col("global_task_id").alias("globalTaskId"),
         pl.col("block_num").alias("blockNum"),
         pl.col("mix_block_num").alias("mixBlockNum"),
-        *(strings.of(kernels[column], 0, missing="N/A").alias(name) for name, column in _COMPUTE_TEXTS.items()),
-        *(
-            strings.of(kernels[column], 0, missing="N/A", change=_quoted).alias(name)
-            for name, column in (("inputShapes", "input_shapes"), ("outputShapes", "output_shapes"))
-        ),
+        *(strings.of(kernels[column], 0, missing="N/A").alias(name) for name, column in COMPUTE_TEXTS.items()),
+        *(strings.of(kernels[column], 0, missing="N/A", change=_quoted).alias(name) for name, column in COMPUTE_SHAPES.items()),
     )
 
 
@@ -237,20 +211,20 @@ def _links(transfers: pl.DataFrame, collectives: pl.DataFrame, strings: StringId
     rdma_types = {**OLD_ENUMS["ENUM_HCCL_RDMA_TYPE"], **ENUMS["ENUM_HCCL_RDMA_TYPE"]}
     # A task that is known not to be RDMA, and one of which nothing is known.
     no_rdma = pl.when(pl.col("transport").is_not_null()).then(_INVALID_TYPE).otherwise(_NO_TYPE)
-    return transfers.select(
+    known = transfers.with_columns(
+        strings.of(transfers["task_type"], 0, missing="N/A").alias("task_type"),
+        pl.col("plane", "src_rank", "dst_rank").fill_null(NONE32),
+        pl.coalesce(_number(transfers["rdma_type"], rdma_types), no_rdma).alias("rdma_type"),
+        _number(transfers["transport"], ENUMS["ENUM_HCCL_TRANSPORT_TYPE"], _NO_TYPE).alias("transport"),
+        pl.col("bytes").fill_null(-1),
+        _number(transfers["data_type"], ENUMS["ENUM_HCCL_DATA_TYPE"], _NO_TYPE).alias("data_type"),
+        _number(transfers["link"], ENUMS["ENUM_HCCL_LINK_TYPE"], _NO_TYPE).alias("link"),
+    )
+    return known.select(
         described["name"].gather(owner).fill_null(nowhere),
-        pl.col("global_task_id").alias("globalTaskId"),
-        strings.of(transfers["task_type"], 0, missing="N/A").alias("taskType"),
-        pl.col("plane").fill_null(NONE32).alias("planeId"),
+        *written(TRANSFER),
         described["groupName"].gather(owner).fill_null(nowhere),
         pl.col("notify_id").cast(pl.String).cast(pl.Int64, strict=False).fill_null(NO_NOTIFY).alias("notifyId"),
-        pl.coalesce(_number(transfers["rdma_type"], rdma_types), no_rdma).alias("rdmaType"),
-        pl.col("src_rank").fill_null(NONE32).alias("srcRank"),
-        pl.col("dst_rank").fill_null(NONE32).alias("dstRank"),
-        _number(transfers["transport"], ENUMS["ENUM_HCCL_TRANSPORT_TYPE"], _NO_TYPE).alias("transportType"),
-        pl.col("bytes").fill_null(-1).alias("size"),
-        _number(transfers["data_type"], ENUMS["ENUM_HCCL_DATA_TYPE"], _NO_TYPE).alias("dataType"),
-        _number(transfers["link"], ENUMS["ENUM_HCCL_LINK_TYPE"], _NO_TYPE).alias("linkType"),
         described["opId"].gather(owner),
         pl.col("is_master").cast(pl.Int64).alias("isMaster"),
         (pl.col("bandwidth") * 1e9).alias("bandwidth"),
@@ -279,13 +253,11 @@ def metric_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     )
 
 
-def overlap_rows(tables: Tables) -> pl.DataFrame:
-    """OVERLAP_ANALYSIS."""
-    shown = device_layers(tables, whole_device=True).sort("device", "start_ns", maintain_order=True)
-    return shown.select(
+def overlap_rows(spans: pl.DataFrame, layers: Sequence[str]) -> pl.DataFrame:
+    """OVERLAP_ANALYSIS from spans by device and start; the number of a layer is its place in `layers`."""
+    numbers = {name: number for number, name in enumerate(layers)}
+    return spans.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"),
-        pl.col("device").cast(pl.Int64).alias("deviceId"),
-        pl.col("start_ns").alias("startNs"),
-        pl.col("end_ns").alias("endNs"),
-        pl.col("layer").replace_strict(_OVERLAP, return_dtype=pl.Int64).alias("type"),
+        *_place(),
+        pl.col("layer").replace_strict(numbers, return_dtype=pl.Int64).alias("type"),
     )
