@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from stepscope.capture import Capture, open_all
-from stepscope.report import top, verdict
+from stepscope.report import top
+from stepscope.verdict import summary
 
 HERE = Path(__file__).resolve().parent
 RUN = HERE.parent / "demo-run"
@@ -106,7 +107,7 @@ def tell(console: Console, captures: list[Capture]) -> None:
             "There is no NPU here, so this is what the host did. With a C++ compiler the demo shows two simulated NPUs.\n"
         )
         draw(console, "Five heaviest operators of rank 0", top(first, by="op").head(5))
-    draw(console, "In short, rank 0", verdict(first))
+    draw(console, "In short, rank 0", summary(first))
 
 
 def _short(path: Path) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person wants to know first: what is in a capture, where its time goes, and a short verdict."""
+"""What is in a capture, and where its time goes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stepscope.analysis import quality
 from stepscope.analysis.flops import flops_by_operator, flops_by_step
 from stepscope.analysis.marks import mark_summary
 from stepscope.analysis.operators import operator_summary
-from stepscope.analysis.overlap import COMPUTING, FREE, NOT_OVERLAPPED, device_layers
 from stepscope.analysis.statistics import kernel_summary
-from stepscope.analysis.step_time import step_trace_time
+from stepscope.analysis.step_time import DeviceTime, device_time, step_times
 from stepscope.analysis.views import module_view
 from stepscope.capture import Capture
 from stepscope.tables import Facts, Tables
+from stepscope.verdict import Verdict, verdict
 
 SWITCHES = (
     "record_shapes",
@@ -45,6 +45,8 @@ class Overview:
     source_bytes: int
     source_files: int
     quality: pl.DataFrame
+    device_time: DeviceTime
+    verdict: Verdict
 
     def lines(self) -> Iterable[tuple[str, str]]:
         facts = self.facts
@@ -88,6 +90,8 @@ class Overview:
             "rows": self.rows,
             "source_bytes": self.source_bytes,
             "source_files": self.source_files,
+            "device_time": self.device_time.as_dict(),
+            **self.verdict.as_dict(),
             "quality": quality.as_dict(self.quality),
         }
 
@@ -104,6 +108,8 @@ def overview(capture: Capture) -> Overview:
         source_bytes=sum(path.stat().st_size for path in files),
         source_files=len(files),
         quality=tables.quality,
+        device_time=device_time(tables),
+        verdict=verdict(tables),
     )
 
 
@@ -151,17 +157,17 @@ def _modules(tables: Tables) -> pl.DataFrame:
 
 def _without_idle_device(frame: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     """Device columns only where there is a device: a capture of the CPU alone would show zeros."""
-    if tables.kernels.height or tables.collectives.height:
+    if tables.kernels.height or tables.collectives.height or tables.op_times.height:
         return frame
     return frame.select(name for name in frame.columns if not name.startswith("device_"))
 
 
 def _steps(tables: Tables) -> pl.DataFrame:
     host = tables.steps.select("step", host_ns=pl.col("end_ns") - pl.col("start_ns"), inflated=pl.col("inflated"))
-    device = (
-        step_trace_time(tables).drop_nulls("step") if tables.steps["device_start_ns"].null_count() < tables.steps.height else None
-    )
-    joined = host if device is None else host.join(device, on="step", how="left", maintain_order="left")
+    device = step_times(tables).drop_nulls("step")
+    if not host.height and device.height:  # the vendor's figures are all that is left
+        return _milliseconds(device)
+    joined = host if not device.height else host.join(device, on="step", how="left", maintain_order="left")
     if tables.ops["flops"].count():
         counted = flops_by_step(tables).select("step", "flops", _giga()).unique("step", keep="first", maintain_order=True)
         joined = joined.join(counted, on="step", how="left", maintain_order="left")
@@ -180,78 +186,3 @@ def _marks(tables: Tables) -> pl.DataFrame:
 TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {
     "op": _operators, "kernel": _kernels, "module": _modules, "step": _steps, "mark": _marks,
 }  # fmt: skip
-
-
-def verdict(tables: Tables) -> pl.DataFrame:
-    """The few findings that tell where to look; one row each."""
-    found = [
-        *_about_recording(tables),
-        *_about_steps(tables),
-        *_about_operators(tables),
-        *_about_device(tables),
-        *_about_memory(tables),
-        *_about_quality(tables),
-    ]
-    return pl.DataFrame(found, schema={"what": pl.String, "finding": pl.String}, orient="row")
-
-
-def _about_recording(tables: Tables) -> Iterable[tuple[str, str]]:
-    if said := quality.headline(tables.quality):
-        yield "recording", said
-
-
-def _about_steps(tables: Tables) -> Iterable[tuple[str, str]]:
-    steady = tables.steps.filter(~pl.col("inflated").fill_null(False))
-    if not steady.height:
-        return
-    spans = (steady["end_ns"] - steady["start_ns"]) / 1e6
-    left_out = tables.steps.height - steady.height
-    aside = f" ({left_out} inflated ones left out)" if left_out else ""
-    yield "step", f"{spans.mean():.1f} ms on average over {steady.height} steps{aside}"
-    slowest = int(spans.arg_max() or 0)
-    yield (
-        "slowest step",
-        f"#{steady['step'][slowest]}: {spans[slowest]:.1f} ms, {spans[slowest] / _number(spans.median()):.2f}× the median",
-    )
-
-
-def _about_operators(tables: Tables) -> Iterable[tuple[str, str]]:
-    summary = operator_summary(tables)
-    if not summary.height:
-        return
-    for side, label in (("device", "most device time"), ("host", "most host time")):
-        if _number(summary[f"{side}_self_ns"].sum()):
-            row = summary.sort(f"{side}_self_ns", descending=True).row(0, named=True)
-            yield label, f"{row['name']}: {row[f'{side}_share']:.0%} in {row['calls']:,} calls"
-
-
-def _about_device(tables: Tables) -> Iterable[tuple[str, str]]:
-    shown = device_layers(tables, whole_device=True)
-    sums = dict(shown.group_by("layer").agg((pl.col("end_ns") - pl.col("start_ns")).sum()).cast({"layer": pl.String}).iter_rows())
-    computing, exposed, free = (sums.get(layer, 0) for layer in (COMPUTING, NOT_OVERLAPPED, FREE))
-    whole = computing + exposed + free
-    if whole:
-        yield (
-            "device",
-            f"computing {computing / whole:.0%}, communication not hidden {exposed / whole:.0%}, free {free / whole:.0%}",
-        )
-
-
-def _about_memory(tables: Tables) -> Iterable[tuple[str, str]]:
-    peaks = tables.memory_events.drop_nulls("total_allocated").group_by("device_type").agg(pl.col("total_allocated").max())
-    for kind, peak in peaks.sort("total_allocated", descending=True).iter_rows():
-        size = f"{peak / 2**20:,.1f} MiB" if peak >= 2**20 else f"{peak / 2**10:,.1f} KiB"
-        yield f"memory ({kind})", f"peak {size} allocated"
-    if tables.gc_pauses.height:
-        pauses = (tables.gc_pauses["end_ns"] - tables.gc_pauses["start_ns"]) / 1e6
-        yield "garbage collection", f"{tables.gc_pauses.height} pauses, {pauses.sum():.1f} ms"
-
-
-def _about_quality(tables: Tables) -> Iterable[tuple[str, str]]:
-    first = next((one for one in quality.occurrences(tables.quality) if one.issue.severity == "loss"), None)
-    why = f": {first.sentence()}; see `stepscope info`" if first else ""
-    yield "quality", f"{quality.summary(tables.quality)}{why}"
-
-
-def _number(value: Any) -> float:
-    return float(value or 0)

@@ -20,7 +20,7 @@ ALLOWED = {
     "capture": {"analysis", "formats", "tables"},
     "simplify": {"formats"},
     "analyser": {"analysis", "capture", "export", "formats", "render", "simplify", "tables"},
-    "report": {"analysis", "capture", "tables"},
+    "report": {"analysis", "capture", "tables", "verdict"},
     "diff": {"analysis", "export", "tables"},
     "verdict": {"analysis", "tables"},
     "worker": {"analyser", "capture", "export", "render", "tables"},

@@ -55,6 +55,15 @@ class DeviceTime:
         """Exposed (non-overlapped) communication as a part of step time."""
         return self.share(self.exposed_ns)
 
+    def as_dict(self) -> dict[str, float]:
+        """Times in ms and shares of step time."""
+        times = {"computing": self.computing_ns, "exposed": self.exposed_ns, "overlapped": self.overlapped_ns, "free": self.free_ns}
+        return {
+            "rows": self.rows,
+            **{f"{name}_ms": value / 1e6 for name, value in times.items()},
+            **{f"{name}_share": self.share(times[name]) for name in ("computing", "exposed", "free")},
+        }
+
 
 def device_time(tables: Tables) -> DeviceTime:
     """The sums over `step_times`."""
