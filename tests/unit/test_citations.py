@@ -16,16 +16,12 @@ SUFFIXES = {".py", ".h", ".cpp", ".ts", ".tsx", ".css"}
 # Folders whose comments still have the names that documents had before they came into the repository.
 UNCONVERTED = (
     "native",
-    "src/stepscope/analysis",
     "src/stepscope/collect",
     "src/stepscope/control",
     "src/stepscope/dynamic_profile",
-    "src/stepscope/export",
-    "src/stepscope/formats/ascend",
     "src/stepscope/frameworks",
     "src/stepscope/profiler",
     "src/stepscope/simnpu",
-    "src/stepscope/web",
     "tests/unit/collect",
     "tests/unit/frameworks",
     "tests/unit/profiler",

@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 _P2P = "^(?i)hcom_(send|receive|batchsendrecv)"
-# outputs.md 9.3: the leftmost hit wins and then this order, so reduceScatter is `reduce` and alltoallv `alltoall`.
+# docs/formats/outputs.md 9.3: the leftmost hit wins and then this order, so reduceScatter is `reduce` and alltoallv `alltoall`.
 _OPERATOR_TYPES = (
     "send", "reduce", "invalid", "broadcast", "allreduce", "receive", "allgather", "reducescatter", "scatter", "alltoall",
     "alltoallv", "alltoallvc", "batchsendrecv",
@@ -44,7 +44,7 @@ def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.Da
     """Step and kind of every communication operator of the collective tables.
 
     With one step all operators belong to it, whenever they ran; with several an operator belongs to the
-    first step whose device range holds its start, borders included, and to none outside (outputs.md 9).
+    first step whose device range holds its start, borders included, and to none outside (docs/formats/outputs.md 9).
     Steps that launched nothing do not count, unless none launched anything.
 
     Args:
@@ -150,7 +150,7 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         Columns step, kind, operator_type, tag, group, src_rank, dst_rank, transport, transit_mb, transit_ms,
-        bandwidth, op_name (null for tag `total`); ordered as communication_matrix.json (outputs.md 9.3).
+        bandwidth, op_name (null for tag `total`); ordered as communication_matrix.json (docs/formats/outputs.md 9.3).
     """
     name = pl.col("name").cast(pl.String)
     typed = pairs.with_columns(

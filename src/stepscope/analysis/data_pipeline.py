@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How busy the operators of an input pipeline were, and which of them holds the others up (mindspore.md 9)."""
+"""How busy the operators of an input pipeline were, and which of them holds the others up (docs/formats/mindspore.md 9)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def batch_times(batches: pl.DataFrame, number: int) -> tuple[float, float, float
 
 
 def advice(operators: dict[int, Operator]) -> Advice:
-    """By the thresholds of mindspore.md 9."""
+    """By the thresholds of docs/formats/mindspore.md 9."""
     bottleneck, suggestion = _bottleneck(operators)
     return Advice(list(_about_cpu(operators)), list(_about_queues(operators)), bottleneck, suggestion)
 

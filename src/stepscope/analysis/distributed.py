@@ -95,7 +95,7 @@ def collectives_by_kind(tables: Tables, step: int | None = None) -> pl.DataFrame
     times, packets = stepped(tables, "collective_times"), stepped(tables, "collective_packets")
     if step is not None:
         times, packets = (frame.filter(pl.col("step") == f"step{step}") for frame in (times, packets))
-    # SDMA already holds HCCS, PCIE and SIO, and a MB is 10^6 bytes (outputs.md 9).
+    # SDMA already holds HCCS, PCIE and SIO, and a MB is 10^6 bytes (docs/formats/outputs.md 9).
     moved = packets.filter(pl.col("transport").cast(pl.String).is_in(["RDMA", "SDMA"]))
     moved = moved.unique(["collective", "name", "group", "step", "transport"], keep="first")
     sizes = moved.group_by(_kind()).agg(size=(pl.col("transit_mb").sum() * 1e6).round())

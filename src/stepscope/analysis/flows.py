@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrows between what belongs together: forward and backward, operator and kernel, enqueue and dequeue (outputs.md 3.1)."""
+"""Arrows between related slices: forward and backward, operator and kernel, enqueue and dequeue (docs/formats/outputs.md 3.1)."""
 
 from __future__ import annotations
 

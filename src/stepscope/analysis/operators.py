@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long each operator took on the host and on the device, with and without what it called (outputs.md 5)."""
+"""How long each operator took on the host and on the device, with and without what it called (docs/formats/outputs.md 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.analysis.link.op_tree import child_sums, row_numbers, subtree_sum
 from stepscope.analysis.steps import is_step
 from stepscope.tables import Tables
 
-# Sources give durations with up to five digits below the nanosecond (outputs.md 16). Sums are made of whole units of that
+# Sources give durations with up to five digits below the nanosecond (docs/formats/outputs.md 16). Sums add whole units of that
 # size: exact in any order, up to 25 hours of device time.
 FINEST = 100_000
 

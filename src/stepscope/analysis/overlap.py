@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device did at each moment: computed, communicated, both or nothing (outputs.md 2.6).
+"""What a device did at each moment: computed, communicated, both or nothing (docs/formats/outputs.md 2.6).
 
 Spans are half-open. Every function works per group (`by`, such as the device): spans of different groups never meet.
 """

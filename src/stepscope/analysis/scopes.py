@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of the network ran when: nested bars from the scopes in the names of kernels (mindspore.md 10)."""
+"""Which part of the network ran when: nested bars from the scopes in the names of kernels (docs/formats/mindspore.md 10)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kinds of kernels and API calls took the time, and how long each kernel waited (outputs.md 4, 6)."""
+"""Which kinds of kernels and API calls took the time, and how long each kernel waited (docs/formats/outputs.md 4, 6)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _core_is_none_of(cores: tuple[str, ...]) -> pl.Expr:
 
 
 def _is_row() -> pl.Expr:
-    # Of the kernels that do communication, only those on vector cores are rows of their own (cann-raw.md 7.2).
+    # Of the kernels that do communication, only those on vector cores are rows of their own (docs/formats/cann.md 7.2).
     on_vector_core = (pl.col("core") == COMMUNICATION) & pl.col("name").cat.ends_with("AivKernel")
     return (pl.col("kind") == "compute") & (_core_is_none_of(NO_KERNEL) | on_vector_core.fill_null(False))
 
@@ -140,7 +140,7 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     """
     spent = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
     level = pl.col("level").cast(pl.String)
-    # Calls of the operating system have a table of their own (outputs.md 12.2).
+    # Calls of the operating system have a table of their own (docs/formats/outputs.md 12.2).
     calls = tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT))).select("level", "name", spent)
     # The vendor's tools count a call without a begin from the counter's zero.
     early = tables.early_calls.select("level", "name", (pl.col("end_ns") - pl.col("zero_ns")).alias("length"))
@@ -175,7 +175,7 @@ def _nearest_even_mean(lengths_ns: Ints) -> int:
 
 
 def _half_up_mean(lengths_ns: Ints) -> int:
-    """As tools of 2026 round: 0.5625 is 0.563 (cann-raw.md 7.2)."""
+    """As tools of 2026 round: 0.5625 is 0.563 (docs/formats/cann.md 7.2)."""
     # One after the other as the reference adds them: means that lie between two nanoseconds go where its error leads.
     total_us = float(np.cumsum(lengths_ns / 1000.0)[-1])
     return math.floor(total_us / len(lengths_ns) * 1000 + 0.5)

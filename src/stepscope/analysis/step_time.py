@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of each step went on each device (outputs.md 7).
+"""Where the time of each step went on each device (docs/formats/outputs.md 7).
 
 All results are whole nanoseconds. One row per (device, step), or per device with a null step when the capture has no
 step that reached the device.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each step ran on the device, and which step a moment belongs to (outputs.md 2.5)."""
+"""When each step ran on the device, and which step a moment belongs to (docs/formats/outputs.md 2.5)."""
 
 from __future__ import annotations
 

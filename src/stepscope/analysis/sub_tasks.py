@@ -9,7 +9,7 @@ HOLDERS = ("FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV")
 
 
 def without_parents(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Leave out a task whose parts are shown themselves (outputs.md 3.3)."""
+    """Leave out a task whose parts are shown themselves (docs/formats/outputs.md 3.3)."""
     if not tasks["context_id"].count():
         return tasks
     key = ["device", "stream", "batch_id", "task_id"]

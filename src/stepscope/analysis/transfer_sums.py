@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.tables import ALL_TABLES
 
-# outputs.md 9.2, enums.md 3: a packet is large when it is over the limit of its transport.
+# docs/formats/outputs.md 9.2, docs/formats/enums.md 3: a packet is large when it is over the limit of its transport.
 LARGE_PACKET_MB = {"RDMA": 0.5, "HCCS": 32.0, "PCIE": 32.0, "SIO": 32.0}
 TRANSPORTS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO")
 
@@ -23,7 +23,7 @@ def times(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
     """Table `collective_times` from `transfers`; operators without tasks are left out.
 
     Transit, wait and synchronization are those of one plane, the master plane: the one whose tasks say so,
-    else plane 1, else the lowest. Only a plane that says so also gives start and elapse (outputs.md 9.1).
+    else plane 1, else the lowest. Only a plane that says so also gives start and elapse (docs/formats/outputs.md 9.1).
     """
     tasks, blocks = _tasks(collectives, transfers)
     master = _master_planes(tasks)
@@ -61,7 +61,7 @@ def times(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
 
 
 def packets(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
-    """Table `collective_packets` from `transfers`: all planes, by class of link and packet size (outputs.md 9.2).
+    """Table `collective_packets` from `transfers`: all planes, by class of link and packet size (docs/formats/outputs.md 9.2).
 
     The row SDMA is the sum of HCCS, PCIE, SIO and other SDMA packets, without distribution.
     """
@@ -107,7 +107,7 @@ def packets(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
 
 
 def links(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
-    """Table `collective_links` from `transfers`: all planes, copies inside a chip included (outputs.md 9.3)."""
+    """Table `collective_links` from `transfers`: all planes, copies inside a chip included (docs/formats/outputs.md 9.3)."""
     tasks, blocks = _tasks(collectives, transfers)
     link = pl.col("link")
     name = (
@@ -201,7 +201,7 @@ def _rdma_blocks(tasks: pl.DataFrame, collectives: pl.DataFrame) -> tuple[pl.Dat
     """One row per RDMA transmission, and which tasks are part of one.
 
     A transmission is a run of payload tasks of one plane plus the handshake tasks after it: 2 for send and
-    receive, 4 for the others; one cut off by the end of the plane does not count (outputs.md 9.1).
+    receive, 4 for the others; one cut off by the end of the plane does not count (docs/formats/outputs.md 9.1).
     """
     covered = np.zeros(tasks.height, dtype=bool)
     kept = ["row", "collective", "plane", "src_rank", "dst_rank"]

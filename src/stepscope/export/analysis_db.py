@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""analysis.db from tables: where the time of steps and communication operators went (outputs.md 7, 9.4, 12.3)."""
+"""analysis.db from tables: where the time of steps and communication operators went (docs/formats/outputs.md 7, 9.4, 12.3)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     steps = steps_by_task(tables)
     rows = {"StepTraceTime": _steps(tables, steps)}
     tables = tables.replace(steps=steps)
-    if level != "Level0":  # outputs.md 1.1: level 0 holds only StepTraceTime
+    if level != "Level0":  # docs/formats/outputs.md 1.1: level 0 holds only StepTraceTime
         rows["CommAnalyzerTime"] = time_rows(tables)
         rows["CommAnalyzerBandwidth"] = bandwidth_rows(tables)
         rows["CommAnalyzerMatrix"] = matrix_rows(tables)
@@ -62,7 +62,7 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
 
 def _steps(tables: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     times = step_trace_time_by_task(tables, steps)
-    # outputs.md 16: microseconds, whatever the documents say.
+    # docs/formats/outputs.md 16: microseconds, whatever the documents say.
     return times.select(
         pl.col("device").cast(pl.Int64).alias("deviceId"),
         pl.col("step").cast(pl.String),

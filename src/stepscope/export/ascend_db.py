@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ascend_pytorch_profiler[_n].db and msprof_*.db from tables: which tables they get, in which order (outputs.md 12)."""
+"""ascend_pytorch_profiler[_n].db and msprof_*.db from tables: what they contain, in which order (docs/formats/outputs.md 12)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _capture_rows(tables: Tables) -> Iterator[tuple[str, pl.DataFrame]]:
     if start is None:
         start, end = _extent(tables)
     if start is not None:
-        # outputs.md 12.2: a session without end lasted 30 minutes.
+        # docs/formats/outputs.md 12.2: a session without end lasted 30 minutes.
         yield (
             "SESSION_TIME_INFO",
             pl.DataFrame({"startTimeNs": [start], "endTimeNs": [end if end is not None else start + 30 * 60 * 10**9]}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What communication.json and communication_matrix.json hold (outputs.md 9)."""
+"""What communication.json and communication_matrix.json hold (docs/formats/outputs.md 9)."""
 
 from __future__ import annotations
 

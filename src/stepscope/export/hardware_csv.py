@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows the files about caches, links, network ports and the AI CPU get (outputs.md 10)."""
+"""Which rows the files about caches, links, network ports and the AI CPU get (docs/formats/outputs.md 10)."""
 
 from __future__ import annotations
 

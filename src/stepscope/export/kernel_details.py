@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows kernel_details.csv and msprof's op_summary get, with times as those files show them (outputs.md 4)."""
+"""Which rows kernel_details.csv and msprof's op_summary get, with times as those files show them (docs/formats/outputs.md 4)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
 def waited(rows: pl.DataFrame) -> pl.Series:
     """Time since the row before had ended; null in the first row.
 
-    msprof subtracts floats of microseconds since the epoch, which are a quarter of a microsecond apart (cann-raw.md 2).
+    msprof subtracts floats of microseconds since the epoch, which are a quarter of a microsecond apart (docs/formats/cann.md 2).
     """
     start = rows["start_ns"].to_numpy()
     start_us = start // 1000 + start % 1000 / 1000.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows memory_record.csv, operator_memory.csv and npu_module_mem.csv get (outputs.md 8)."""
+"""Which rows memory_record.csv, operator_memory.csv and npu_module_mem.csv get (docs/formats/outputs.md 8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.formats.ascend.db.schema import ENUMS, OLD_ENUMS
 from stepscope.formats.ascend.memory import KB, with_tag
 from stepscope.tables import TEXT, Tables
 
-# Captures of 2025 have components that the current enumeration no longer names (enums.md 1).
+# Captures of 2025 have components that the current enumeration no longer names (docs/formats/enums.md 1).
 _MODULE_NUMBER = {name: number for number, name in (*ENUMS["ENUM_MODULE"].items(), *OLD_ENUMS["ENUM_MODULE"].items())}
 # MindSpore's allocator under the name of PyTorch's, whose totals are summed with those of the graph engine; and back.
 _AS_PYTORCH, _AS_MINDSPORE = {"MindSpore": "PTA"}, {"PTA": "MindSpore", "PTA+GE": "MindSpore+GE"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory timeline as picture, sums or raw events (outputs.md 11)."""
+"""The memory timeline as picture, sums or raw events (docs/formats/outputs.md 11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepscope.render.atomic import replacing
 from stepscope.tables import Tables
 
 _DEVICE = re.compile(r"(cpu|npu|cuda)(?::(\d+))?")
-_COLOURS = {  # enums.md 7
+_COLOURS = {  # docs/formats/enums.md 7
     Category.PARAMETER: "darkgreen",
     Category.OPTIMIZER_STATE: "goldenrod",
     Category.INPUT: "black",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of every operator call, one JSON object a line (framework-raw.md 10)."""
+"""Arguments of every operator call, one JSON object a line (docs/formats/framework.md 10)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows operator_details.csv gets (outputs.md 5)."""
+"""Which rows operator_details.csv gets (docs/formats/outputs.md 5)."""
 
 from __future__ import annotations
 

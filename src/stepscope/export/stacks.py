@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call stacks with the time spent in them, as FlameGraph reads them (outputs.md 11)."""
+"""Call stacks with the time spent in them, as FlameGraph reads them (docs/formats/outputs.md 11)."""
 
 from __future__ import annotations
 

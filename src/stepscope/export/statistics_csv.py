@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows op_statistic, api_statistic and communication_statistic get, of the frameworks and of msprof (outputs.md 6)."""
+"""Rows of op_statistic, api_statistic and communication_statistic, for frameworks and for msprof (docs/formats/outputs.md 6)."""
 
 from __future__ import annotations
 

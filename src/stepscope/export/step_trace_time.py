@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows step_trace_time.csv gets (outputs.md 7)."""
+"""Which rows step_trace_time.csv gets (docs/formats/outputs.md 7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks task_time.csv lists (outputs.md 10, cann-raw.md 7.2)."""
+"""Which tasks task_time.csv lists (docs/formats/outputs.md 10, docs/formats/cann.md 7.2)."""
 
 from __future__ import annotations
 

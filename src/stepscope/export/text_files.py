@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All text files of a capture, each exactly when its switches say so (outputs.md 1.1)."""
+"""All text files of a capture, each exactly when its switches say so (docs/formats/outputs.md 1.1)."""
 
 from __future__ import annotations
 

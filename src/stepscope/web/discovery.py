@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs, workers and spans lie below the folders that a user gave (viewer.md 2)."""
+"""Which runs, workers and spans lie below the folders that a user gave (docs/reference/viewer.md 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask, and for which files: hosts, tokens and paths (viewer.md 10)."""
+"""Who may ask, and for which files: hosts, tokens and paths (docs/reference/viewer.md 10)."""
 
 from __future__ import annotations
 

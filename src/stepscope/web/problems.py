@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# viewer.md 9: what to switch on when data are missing.
+# docs/reference/viewer.md 9: what to switch on when data are missing.
 SWITCHES = {
     "device": "collect with activities=[ProfilerActivity.CPU, ProfilerActivity.NPU] (or CUDA)",
     "stack": "collect with with_stack=True",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a view appears (viewer.md 5)."""
+"""When a view appears (docs/reference/viewer.md 5)."""
 
 from __future__ import annotations
 

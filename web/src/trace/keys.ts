@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keyboard (viewer contract 8). Held keys move as long as they are held; a tap moves a little.
+// The keyboard (docs/reference/viewer.md 8). A held key keeps moving; a tap moves a little.
 
 import type { Timeline } from "./timeline";
 

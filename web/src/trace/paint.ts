@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices and counters as pixels: one scanline per row, copied down, put on the canvas once per frame (viewer contract 6.3).
+// Slices and counters as pixels: one scanline per row, copied down, drawn once per frame (docs/reference/viewer.md 6.3).
 
 import { SHADES, type Source } from "./source";
 import type { Theme } from "./theme";

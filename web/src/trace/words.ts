@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline's words. Headings of the seed and names of files stay English.
+// The timeline's texts. Column headings and file names stay English (docs/reference/viewer.md 4.4).
 
 const CHINESE: Readonly<Record<string, string>> = {
   "Processes": "进程",

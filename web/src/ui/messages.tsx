@@ -16,7 +16,7 @@ interface Remedy {
 
 const NPU = "torch_npu.profiler";
 
-/** Which file is missing and which switch makes it, per view (viewer contract, empty states). */
+/** For each view, the missing file and the switch that makes it (docs/reference/viewer.md 9). */
 export const REMEDIES: Readonly<Record<string, Remedy>> = {
   overview: { file: "step_trace_time.csv", code: `schedule=${NPU}.schedule(wait=1, warmup=1, active=3)\n...\nprof.step()  # once per training step` },
   operator: { file: "operator_details.csv", code: `activities=[${NPU}.ProfilerActivity.CPU, ${NPU}.ProfilerActivity.NPU]` },

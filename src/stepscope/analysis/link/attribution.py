@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operator launched which device task (outputs.md 2.4, framework-raw.md 6.2).
+"""Which operator launched which device task (docs/formats/outputs.md 2.4, docs/formats/framework.md 6.2).
 
 With a host task queue the launch happens on the thread that empties the queue: launch -> the dequeue that holds it ->
 its task number -> the enqueue -> the innermost operator there. Without one, the innermost operator on the launching
@@ -19,7 +19,7 @@ def with_launches(tasks: pl.DataFrame, api_calls: pl.DataFrame, *, unless: pl.Se
     """Fill launch_ns and launch_tid of a source without launches from the API call of the same connection id.
 
     A timeline draws an arrow for every launch that counts, so when any launch is known nothing is added: the events of
-    old timelines have a connection id but no arrow, and count for no operator (outputs.md 3.3).
+    old timelines have a connection id but no arrow, and count for no operator (docs/formats/outputs.md 3.3).
 
     Args:
         tasks: table `kernels` or `collectives`.
@@ -118,7 +118,7 @@ def launched(kernels: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
         "launch_ns",
         "connection_id",
     ]
-    # In old timelines vector kernels say AI_CORE as well, and the AICore columns count them (outputs.md 2.4).
+    # In old timelines vector kernels say AI_CORE as well, and the AICore columns count them (docs/formats/outputs.md 2.4).
     is_aicore = (pl.coalesce("task_type", "core") == "AI_CORE").fill_null(False)
     counted = ~pl.col("extra").fill_null(False)
     row = pl.col("row").cast(pl.Int64)

@@ -73,7 +73,7 @@ def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.Da
 
 
 def _with_task_names(queue: pl.DataFrame) -> pl.DataFrame:
-    """Old timelines name a task only when it is taken from the queue (outputs.md 2.2)."""
+    """Old timelines name a task only when it is taken from the queue (docs/formats/outputs.md 2.2)."""
     if not queue["name"].null_count():
         return queue
     taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", taken="name").drop_nulls()

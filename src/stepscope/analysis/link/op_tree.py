@@ -2,7 +2,7 @@
 """Which operator encloses which: one tree per thread.
 
 A range leaves its parent only when it starts after the parent's end, so a range that starts at the very
-end of another one is its child (outputs.md 2.3). Step ranges are ordinary nodes on their own thread; what
+end of another one is its child (docs/formats/outputs.md 2.3). Step ranges are ordinary nodes on their own thread; what
 they cover on other threads is a question of time, answered in `steps`.
 """
 

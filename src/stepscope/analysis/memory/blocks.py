@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 
 _NONE = -1  # row number that stands for "no row" inside this module
 
-# Ranges the runtime wraps around every allocation; they name no operator of the user (outputs.md 8.2).
+# Ranges the runtime wraps around every allocation; they name no operator of the user (docs/formats/outputs.md 8.2).
 _ALLOCATION_RANGES = ("empty_tensor", "malloc_workspace")
 MALLOC, FREE, BLOCK_FREE, UNKNOWN = 0, 1, 2, 3  # what an allocator event does, as `actions` gives it
 _TOTALS = ("total_allocated", "total_reserved", "total_active")
@@ -27,7 +27,7 @@ def allocations(events: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) ->
     """Pair allocator events to blocks and name the operator that asked for each.
 
     A block lasts from its malloc to the first free and block_free of its address; the next malloc of the
-    address starts a new block (outputs.md 8.1). Host and CUDA events are told apart by the sign of `bytes`.
+    address starts a new block (docs/formats/outputs.md 8.1). Host and CUDA events are told apart by the sign of `bytes`.
 
     Args:
         events: table `memory_events`; events without address or of a foreign allocator are left out.
@@ -60,7 +60,7 @@ def allocations(events: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) ->
 
 
 def record_rows(events: pl.DataFrame) -> pl.DataFrame:
-    """Totals after every event, in the order of memory_record.csv (outputs.md 8.4).
+    """Totals after every event, in the order of memory_record.csv (docs/formats/outputs.md 8.4).
 
     Every PTA and GE record of an NPU is followed by a `PTA+GE` row: the record plus the last record of the
     other component on the same device. WORKSPACE and unknown components stand alone. Host events are shown
@@ -113,7 +113,7 @@ def actions(events: pl.DataFrame) -> npt.NDArray[np.int8]:
     named = pl.col("action")
     signed = pl.col("device_type").ne_missing("npu") & pl.col("op_name").is_null()
     code = (
-        # framework-raw.md 4.3: host records say malloc in both directions, only the sign tells.
+        # docs/formats/framework.md 4.3: host records say malloc in both directions, only the sign tells.
         pl.when(signed & (pl.col("bytes") > 0)).then(MALLOC)
         .when(signed & (pl.col("bytes") < 0) & (named.is_null() | (named == "malloc"))).then(FREE)
         .when(named == "malloc").then(MALLOC)
@@ -127,7 +127,7 @@ def actions(events: pl.DataFrame) -> npt.NDArray[np.int8]:
 def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, Rows, Rows, list[pl.DataFrame]]:
     """Rows of malloc, free and block_free per block, in malloc order; -1 where there is none."""
     known = np.flatnonzero(action != UNKNOWN)
-    # Runtime (GE) records reuse addresses between operators: there the operator belongs to the key (outputs.md 8.3).
+    # Runtime (GE) records reuse addresses between operators: there the operator belongs to the key (docs/formats/outputs.md 8.3).
     place = group_numbers([events], ["pid", "device_type", "device", "op_name"])[0][known]
     ptr = events["ptr"].to_numpy()[known]
     order = np.lexsort((ptr, place)) if place.size and place.max() > 0 else np.argsort(ptr, kind="stable")
@@ -161,7 +161,7 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
 
 
 def _owners(taken: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> Rows:
-    """Row of the operator that asked for each allocation, -1 where none did (outputs.md 8.2)."""
+    """Row of the operator that asked for each allocation, -1 where none did (docs/formats/outputs.md 8.2)."""
     owner = np.full(taken.height, _NONE, dtype=np.int64)
     if not ops.height:
         return owner

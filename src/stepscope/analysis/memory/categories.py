@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a block of memory was for: parameter, gradient, activation and so on (outputs.md 11).
+"""What a block of memory was for: parameter, gradient, activation and so on (docs/formats/outputs.md 11).
 
 Nothing in a capture says so directly; it follows from who wrote a block and who read it. The rules build on each other, so
 their order matters: a rule never takes back what an earlier one found.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory each category of tensors held, event by event (outputs.md 11)."""
+"""How much memory each category of tensors held, event by event (docs/formats/outputs.md 11)."""
 
 from __future__ import annotations
 

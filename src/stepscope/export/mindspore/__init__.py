@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that MindSpore users know, from the same tables (mindspore.md 9, 10)."""
+"""The files that MindSpore users know, from the same tables (docs/formats/mindspore.md 9, 10)."""
 
 from stepscope.export.mindspore.files import OUTPUTS, database_names
 

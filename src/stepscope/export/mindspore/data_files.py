@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dataset.csv and minddata_pipeline_*: what the input pipeline did (mindspore.md 9)."""
+"""dataset.csv and minddata_pipeline_*: what the input pipeline did (docs/formats/mindspore.md 9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a MindSpore capture gets, and how those differ that both frameworks have (mindspore.md 9, 11)."""
+"""Which files a MindSpore capture gets, and how those differ that both frameworks have (docs/formats/mindspore.md 9, 11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""trace_view.json with MindSpore's lanes: framework, kernels on the processor, scopes, then the device's (mindspore.md 10)."""
+"""trace_view.json with MindSpore's lanes: framework, CPU kernels, scopes, then the device (docs/formats/mindspore.md 10)."""
 
 from __future__ import annotations
 

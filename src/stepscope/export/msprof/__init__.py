@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What msprof itself writes for a PROF_* folder, from our tables: file by file the same set (cann-raw.md 7.2, 7.3)."""
+"""What msprof itself writes for a PROF_* folder, from our tables: file by file the same set (docs/formats/cann.md 7.2, 7.3)."""
 
 from __future__ import annotations
 

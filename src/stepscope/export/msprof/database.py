@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of msprof (outputs.md 12.2, cann-raw.md 7)."""
+"""The database of msprof (docs/formats/outputs.md 12.2, docs/formats/cann.md 7)."""
 
 from __future__ import annotations
 

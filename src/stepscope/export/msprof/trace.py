@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of msprof: runtime calls, device tasks, communication and counters, without a framework (cann-raw.md 7.3)."""
+"""The timeline of msprof: runtime calls, device tasks, communication and counters, no framework (docs/formats/cann.md 7.3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     shown = Tables({name: tables[name] for name in (*SHOWN, "meta") if tables[name].height})
     if not any(shown[name].height for name in SHOWN):
         return []
-    # The layers end where the cut durations of tasks do, and not where the tasks do (cann-raw.md 2).
+    # The layers end where the cut durations of tasks do, and not where the tasks do (docs/formats/cann.md 2).
     lasted = pl.col("duration_ns").floor().cast(pl.Int64)
     cut = pl.coalesce(pl.col("start_ns") + lasted, "end_ns").alias("end_ns")
     kernels = shown.kernels.with_columns(cut, pl.lit(None, pl.Float64).alias("duration_ns"))

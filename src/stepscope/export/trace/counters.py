@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampled series of a timeline as JSON events (enums.md 6)."""
+"""Sampled series of a timeline as JSON events (docs/formats/enums.md 6)."""
 
 from __future__ import annotations
 

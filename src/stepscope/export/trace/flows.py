@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrows of a timeline as JSON events (outputs.md 3.1, 3.3)."""
+"""The arrows of a timeline as JSON events (docs/formats/outputs.md 3.1, 3.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepscope.formats.ascend.trace import layers
 from stepscope.render.lines import Lines, Part, Whole
 from stepscope.render.microseconds import TimeText
 
-# Kinds of NPU tasks that an arrow leads to (outputs.md 3.3).
+# Kinds of NPU tasks that an arrow leads to (docs/formats/outputs.md 3.3).
 ARROWS = ("compute", "memcpy", "event")
 
 
@@ -34,7 +34,7 @@ def device_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     for name in ("kernels", "collectives"):
         launched = timeline[name].filter(pl.col("launch_ns").is_not_null() & pl.col("connection_id").is_not_null())
         if timeline.is_npu and name == "kernels":
-            # Tasks that hold others (FFTS+) share the launch of what they hold and get no arrow (outputs.md 3.3).
+            # Tasks that hold others (FFTS+) share the launch of what they hold and get no arrow (docs/formats/outputs.md 3.3).
             launched = launched.filter(pl.col("kind").is_in(ARROWS))
         first = launched.filter(~pl.col("extra").fill_null(False))
         if timeline.is_npu:
@@ -76,7 +76,7 @@ def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, c
 
 def launch_arrows(clock: TimeText, frame: pl.DataFrame, phase: str) -> Lines:
     """One end (`s` or `f`) of the arrows from host to device, by connection id."""
-    # connection id << 32: fits 64 bits for every id below 2**31, else only as text (outputs.md 3.3)
+    # connection id << 32: fits 64 bits for every id below 2**31, else only as text (docs/formats/outputs.md 3.3)
     name = pl.col("connection_id")
     shifted = (name * (1 << 32)).cast(pl.String) if _fits(frame) else (name.cast(pl.Int128) * (1 << 32)).cast(pl.String)
     return _device(clock, frame, phase, layers.LAUNCH, layers.LAUNCH, shifted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes and threads of one timeline: which number each has (outputs.md 3.2, current layout)."""
+"""The processes and threads of one timeline: which number each has (docs/formats/outputs.md 3.2, current layout)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Processes:
             pid = (os_pid * SORTS + layer.sort) * DEVICES + bits
             if pid not in self._taken:
                 return pid
-        # Does not fit its bits (outputs.md 3.2): a number that no process of the operating system can have.
+        # Does not fit its bits (docs/formats/outputs.md 3.2): a number that no process of the operating system can have.
         private = OS_PIDS + 1
         while private in self._taken:
             private += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The spans of a timeline as JSON events: host part and device part (outputs.md 3.1, 3.3)."""
+"""The spans of a timeline as JSON events: host part and device part (docs/formats/outputs.md 3.1, 3.3)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _device(clock: TimeText, frame: pl.DataFrame, name: Sequence[Part], parts: S
 
 
 def _api_calls(frame: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
-    """`Level@api` with its arguments (outputs.md 3.3); only calls of level acl carry their name as id."""
+    """`Level@api` with its arguments (docs/formats/outputs.md 3.3); only calls of level acl carry their name as id."""
     for level in frame["level"].unique().cast(pl.String).sort().to_list():
         rows = frame.filter(pl.col("level").eq_missing(pl.lit(level)))
         own = Text("name") if level == "acl" else "0"

@@ -119,7 +119,7 @@ def _hardware(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFr
 
 
 def _communication(tables: Tables, processes: Processes) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Operators and their plane tasks; a group's planes follow it: tid = tid of the group + 1 + plane (outputs.md 3.2)."""
+    """Operators and their plane tasks; a group's planes follow it: tid = group tid + 1 + plane (docs/formats/outputs.md 3.2)."""
     collectives, transfers = tables.collectives, tables.transfers
     if tables.facts.level == "Level0":
         transfers = transfers.clear()

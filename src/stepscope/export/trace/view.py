@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""trace_view.json: the whole capture as one timeline that trace viewers load (outputs.md 3)."""
+"""trace_view.json: the whole capture as one timeline that trace viewers load (docs/formats/outputs.md 3)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def events(tables: Tables, timeline: Timeline, clock: TimeText) -> Iterator[Line
 
 
 def metadata(timeline: Timeline, *, without_name: str | None = None) -> Lines:
-    """Names, labels and order of processes and threads. Level 0 leaves the process without a name (outputs.md 3.3)."""
+    """Names, labels and order of processes and threads. Level 0 leaves the process without a name (docs/formats/outputs.md 3.3)."""
     rows = []
     for process in timeline.processes:
         entries = [

@@ -75,7 +75,7 @@ def header(path: Path) -> list[str]:
 
 
 def to_ns(text: pl.Series) -> pl.Series:
-    """Exact nanoseconds of decimal microseconds; float64 would lose a quarter of a microsecond (outputs.md 1)."""
+    """Exact nanoseconds of decimal microseconds; float64 would lose a quarter of a microsecond (docs/formats/outputs.md 1)."""
     text = text.str.strip_chars()
     if (text.str.slice(-4, 1) == ".").all():  # the usual three digits need no search for the point
         whole, fraction = text.str.head(-4), text.str.tail(3)
@@ -243,7 +243,7 @@ def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
 
 
 def _without_quotes(text: pl.Series) -> pl.Series:
-    """Shapes without the quotes that the value carries itself (outputs.md 1); there are few different ones."""
+    """Shapes without the quotes that the value carries itself (docs/formats/outputs.md 1); there are few different ones."""
     known = text.unique().drop_nulls()
     bare = known.cast(pl.String).str.strip_chars().str.strip_chars('"').replace(NOT_KNOWN, None)
     shapes: pl.Series = text.replace_strict(known, bare.cast(TEXT), return_dtype=TEXT, default=None)

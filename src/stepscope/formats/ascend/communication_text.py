@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a mark of communication (api.md 18.4). Needs no columnar engine: the training process writes it."""
+"""The text of a communication mark (docs/formats/profiler-api.md 18.4). No columnar engine: the training process writes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATA_TYPES = {
 def communication_message(
     *, stream: int, count: int, data_type: str, group: str, op: str, source: int | None = None, destination: int | None = None
 ) -> str:
-    """The text of a communication mark (api.md 18.4); `data_type` as torch or HCCL calls it."""
+    """The text of a communication mark (docs/formats/profiler-api.md 18.4); `data_type` as torch or HCCL calls it."""
     peers = {"srcRank": source, "destRank": destination}
     parts = {
         "streamId": stream, "count": count, "dataType": _DATA_TYPES.get(data_type.lower(), "na"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Csv files about caches, links, network ports and the AI CPU (outputs.md 10)."""
+"""Csv files about caches, links, network ports and the AI CPU (docs/formats/outputs.md 10)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINK = {
     "PCIe": (DEVICE, _MODE, _MIN, _MAX, _AVG),
     "HCCS": (DEVICE, _MODE, _MAX, _MIN, column("avg", "number", "Average", "Avg", missing=NOT_KNOWN, digits=3)),
 }
-# Words of `Mode` in order, and the series of the timeline (enums.md 6) that stands for each: name and series.
+# Words of `Mode` in order, and the series of the timeline (docs/formats/enums.md 6) that stands for each: name and series.
 LINK_MODES = {
     "PCIe": {
         "Tx_p_avg(MB/s)": ("PCIe_post", "Tx"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernel_details.csv, and op_summary of msprof: every kernel and communication operator with shapes and counters (outputs.md 4)."""
+"""kernel_details.csv, and op_summary of msprof: every kernel and collective with shapes and metrics (docs/formats/outputs.md 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepscope.tables import ALL_TABLES, TEXT
 
 KERNELS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["collectives"]
 FILE = "kernel_details.csv"
-COMMUNICATION = ("COMMUNICATION", "HCCL")  # core of communication operators; the second one in G1 (outputs.md 16)
+COMMUNICATION = ("COMMUNICATION", "HCCL")  # core of communication operators; the second one in G1 (docs/formats/outputs.md 16)
 
 TENSORS = (
     column("input_shapes", "shapes", "Input Shapes", missing=NOT_KNOWN),
@@ -163,7 +163,7 @@ def _older(item: Column) -> Column:
 
 
 def write_op_summary(path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, aic_metrics: str) -> list[Path]:
-    """Write msprof's own file (cann-raw.md 7.2); none without rows. Times of `rows` are whole nanoseconds."""
+    """Write msprof's own file (docs/formats/cann.md 7.2); none without rows. Times of `rows` are whole nanoseconds."""
     special: dict[str, list[Part]] = {
         "duration_ns": [Numbers(rows["duration_ns"], THOUSANDTHS)],
         # The first row, which waits for none, is `0`; the others have six digits.

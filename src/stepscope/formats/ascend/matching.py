@@ -80,7 +80,7 @@ def _unmatched(rows: pl.DataFrame, place: pl.Series, timeline: pl.DataFrame) -> 
 
 
 def _metrics(row: pl.Series, values: pl.DataFrame) -> pl.DataFrame:
-    """Counters by final row of `kernels`; tasks without any (DSA, AI CPU) have no row (outputs.md 4)."""
+    """Counters by final row of `kernels`; tasks without any (DSA, AI CPU) have no row (docs/formats/outputs.md 4)."""
     if not values.width:
         return METRICS.empty()
     counted = values.select(pl.any_horizontal(pl.all().is_not_null())).to_series()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Csv files about memory: totals of allocators, blocks of operators, and what the device itself sampled (outputs.md 8)."""
+"""Csv files about memory: totals of allocators, blocks of operators, samples of the device itself (docs/formats/outputs.md 8)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
 EVENTS, ALLOCATIONS, COUNTERS = ALL_TABLES["memory_events"], ALL_TABLES["allocations"], ALL_TABLES["counters"]
 
-KB, MB = 1024.0, 1048576.0  # enums.md 7
+KB, MB = 1024.0, 1048576.0  # docs/formats/enums.md 7
 NPU_MEM = "NPU MEM"
 MODULE_MEM = "NPU Module Mem"
 MODULE_SERIES = "Total Reserved(KB)"
 
 
 def _size(key: str, title: str) -> Column:
-    """A size: torch_npu writes MB, msprof KB (enums.md 9)."""
+    """A size: torch_npu writes MB, msprof KB (docs/formats/enums.md 9)."""
     return Column(key, "number", f"{title}(MB)", MB, others={f"{title}(KB)": KB})
 
 
@@ -34,7 +34,7 @@ _TAG = column("tag", "text", "Device Type", "Device", DEVICE.title)
 _TIME = column("time_ns", "time", "Timestamp(us)", needed=True)
 _STREAM = column("stream_ptr", "count", "Stream Ptr")
 
-# memory_record.csv (outputs.md 8.4)
+# memory_record.csv (docs/formats/outputs.md 8.4)
 RECORD_FILE = "memory_record.csv"
 RECORD = (
     column("component", "text", "Component", needed=True),
@@ -44,7 +44,7 @@ RECORD = (
     _TAG,
 )
 
-# operator_memory.csv (outputs.md 8.3)
+# operator_memory.csv (docs/formats/outputs.md 8.3)
 ALLOCATION_FILE = "operator_memory.csv"
 ALLOCATION = (
     column("name", "text", "Name"),
@@ -61,7 +61,7 @@ ALLOCATION = (
 )
 _GE_PREFIX = "cann::"  # of operators of the graph engine
 
-# npu_mem, which only msprof writes (enums.md 6 and 9)
+# npu_mem, which only msprof writes (docs/formats/enums.md 6 and 9)
 _SAMPLE = (
     column("tag", "text", DEVICE.title),
     column("event", "text", "event", needed=True),
@@ -71,7 +71,7 @@ _SAMPLE = (
     column("time_ns", "time", "timestamp(us)", _TIME.title, needed=True),
 )
 
-# npu_module_mem.csv (outputs.md 8.5)
+# npu_module_mem.csv (docs/formats/outputs.md 8.5)
 MODULE_FILE = "npu_module_mem.csv"
 MODULE = (
     DEVICE,
@@ -105,7 +105,7 @@ def read_allocations(paths: Iterable[Path], *, quality: Quality, device: int | N
     """Table `allocations` from operator_memory csv files of torch_npu or msprof."""
     paths = list(paths)
     rows = _placed(read_cells(paths, without(ALLOCATION, "active_duration"), quality=quality), device)
-    # outputs.md 8.3: a release whose allocation was before the capture has a negative size.
+    # docs/formats/outputs.md 8.3: a release whose allocation was before the capture has a negative size.
     real = rows.filter(pl.col("bytes") >= 0)
     quality.append(lost(issues.ALLOCATED_BEFORE_RECORDING, _called(paths), rows.height - real.height))
     name = pl.col("name").cast(pl.String)
@@ -117,14 +117,14 @@ def read_allocations(paths: Iterable[Path], *, quality: Quality, device: int | N
             pl.when(of_ge).then(pl.lit("GE")).otherwise(pl.lit("PTA")).alias("component"),
             name.str.strip_prefix(_GE_PREFIX).cast(TEXT).alias("name"),
             pl.col("bytes").round().cast(pl.Int64),
-            # outputs.md 8.3: msprof gives the duration in place of the release.
+            # docs/formats/outputs.md 8.3: msprof gives the duration in place of the release.
             pl.coalesce("release_ns", pl.when(of_ge).then(pl.col("start_ns") + pl.col("duration"))).alias("release_ns"),
         )
     )
 
 
 def read_samples(paths: Iterable[Path], *, quality: Quality, device: int | None = None) -> pl.DataFrame:
-    """Table `counters`, source `NPU MEM`, from npu_mem csv files (enums.md 6 and 9)."""
+    """Table `counters`, source `NPU MEM`, from npu_mem csv files (docs/formats/enums.md 6 and 9)."""
     rows = _placed(read_cells(paths, _SAMPLE, quality=quality), device)
     long = rows.unpivot(["DDR", "HBM", "Memory"], index=["device", "event", "time_ns"], variable_name="what").drop_nulls("value")
     event = pl.col("event").cast(pl.String).str.to_lowercase()
@@ -160,7 +160,7 @@ def write_allocations(path: Path, rows: pl.DataFrame) -> list[Path]:
 
 
 def _lifetime(rows: pl.DataFrame, end: str) -> list[Part]:
-    """Blocks of the framework as a time with TAB, those of the graph engine as a plain number (outputs.md 8.3)."""
+    """Blocks of the framework as a time with TAB, those of the graph engine as a plain number (docs/formats/outputs.md 8.3)."""
     lasted = pl.col(end) - pl.col("start_ns")
     ours, plain = rows.select(pl.when(~pl.col("of_ge")).then(lasted).alias("ours"), pl.when("of_ge").then(lasted).alias("plain"))
     return [Numbers(ours, THOUSANDTHS_TAB), shown_us(plain)]
@@ -185,7 +185,7 @@ def with_tag(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _placed(rows: pl.DataFrame, device: int | None) -> pl.DataFrame:
-    """Device and its type from a tag, the reverse of `with_tag` (enums.md 7): `NPU:{id}`, `CPU`, or a plain number."""
+    """Device and its type from a tag, the reverse of `with_tag` (docs/formats/enums.md 7): `NPU:{id}`, `CPU`, or a plain number."""
     tag = pl.col("tag").cast(pl.String)
     on_host = tag.str.to_uppercase().str.starts_with("CPU").fill_null(False)
     number = tag.str.extract(r"(\d+)$").cast(pl.Int32, strict=False).fill_null(pl.lit(device, dtype=pl.Int32))

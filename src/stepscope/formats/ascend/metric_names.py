@@ -13,7 +13,7 @@ from stepscope.render.lines import Numbers
 from stepscope.render.microseconds import microseconds
 from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
 
-# Two totals have another stem in the csv than in the database (outputs.md 4, enums.md 5).
+# Two totals have another stem in the csv than in the database (docs/formats/outputs.md 4, docs/formats/enums.md 5).
 _CSV_STEM = {"aic_total_time": "aicore_time", "aiv_total_time": "aiv_time"}
 _STEM = {stem: name for name, stem in _CSV_STEM.items()}
 
@@ -39,7 +39,7 @@ _ACCESS = ("read_main_memory", "write_main_memory", "GM_to_L1", "L0C_to_L1", "L0
 
 THREE_DIGITS = ("cube_utilization(%)",)  # in op_summary always
 
-# outputs.md 4: the columns after `Context ID`, by the setting `aic_metrics`.
+# docs/formats/outputs.md 4: the columns after `Context ID`, by the setting `aic_metrics`.
 CSV_COLUMNS: dict[str, tuple[str, ...]] = {
     "PipeUtilization": (
         *_AIC, *_pairs("aic", ("mac", "scalar", "mte1", "mte2", "fixpipe")), "aic_icache_miss_rate",
@@ -72,7 +72,7 @@ CSV_COLUMNS: dict[str, tuple[str, ...]] = {
     "AiCoreNone": (),
 }  # fmt: skip
 
-# enums.md 5: how the setting is stored in profiler_info.
+# docs/formats/enums.md 5: how the setting is stored in profiler_info.
 _SETTING = {
     "ACL_AICORE_NONE": "AiCoreNone",
     "ACL_AICORE_PIPE_UTILIZATION": "PipeUtilization",
@@ -115,7 +115,7 @@ def csv_columns(aic_metrics: str, metrics: Collection[str] = ()) -> tuple[str, .
 
     The set is the one of the setting (`PipeUtilization`, `ACL_AICORE_PIPE_UTILIZATION`, …); where the
     setting is unknown, the one that most of the given metrics belong to. Metrics that mostly belong to no
-    set (other chips have other ones, cann-raw.md 6) are taken as they stand.
+    set (other chips have other ones, docs/formats/cann.md 6) are taken as they stand.
     """
     known = set(metrics)
 

@@ -18,14 +18,14 @@ from stepscope.tables import Facts, Tables, issues, lost
 
 OUTPUT = "mindstudio_profiler_output"
 
-# enums.md 9; the name before `|` is the present one.
+# docs/formats/enums.md 9; the name before `|` is the present one.
 _CSV = (
     "op_summary", "task_time", "npu_mem", "memory_record|ge_memory_record", "operator_memory|ge_operator_memory", "npu_module_mem",
     "l2_cache", "soc_pmu", "aicpu", "nic", "roce", "pcie", "hccs",
 )  # fmt: skip
 _STAMP_DIGITS = 14  # of a file name with the time of the export; shorter numbers are device and model
 
-# enums.md 1: chip by `platform_version` of info.json
+# docs/formats/enums.md 1: chip by `platform_version` of info.json
 _CHIPS = {
     "0": "Ascend310", "1": "Ascend910A", "4": "Ascend310P", "5": "Ascend910B", "7": "Ascend310B", "15": "Ascend950",
 }  # fmt: skip
@@ -77,7 +77,7 @@ def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = 
 
 
 def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
-    """Session times, host and devices from the small files beside the data (cann-raw.md 1)."""
+    """Session times, host and devices from the small files beside the data (docs/formats/cann.md 1)."""
     host, start, end = (_host_object(prof, name, quality) for name in ("info.json", "start_info", "end_info"))
     quality.append(lost(issues.RECORDING_UNFINISHED, prof.name, int(bool(start) and not end), "no end_info in host"))
     devices = sorted(int(path.name[7:]) for path in prof.glob("device_*") if path.name[7:].isdecimal())

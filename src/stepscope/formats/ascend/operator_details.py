@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""operator_details.csv: what each operator call took on host and device (outputs.md 5)."""
+"""operator_details.csv: what each operator call took on host and device (docs/formats/outputs.md 5)."""
 
 from __future__ import annotations
 

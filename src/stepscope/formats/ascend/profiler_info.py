@@ -2,7 +2,7 @@
 """What a capture says about itself: profiler_info*.json and profiler_metadata.json, in every form seen.
 
 A value of the wrong type counts as not said; a file that cannot be read is a row of `quality`
-(framework-raw.md 8, 9; outputs.md 14).
+(docs/formats/framework.md 8, 9; docs/formats/outputs.md 14).
 """
 
 from __future__ import annotations

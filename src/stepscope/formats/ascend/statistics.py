@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""op_statistic, api_statistic and communication_statistic: which kinds of work took the time (outputs.md 6, cann-raw.md 7.2)."""
+"""op_statistic, api_statistic and communication_statistic: time by kind of work.
+
+See docs/formats/outputs.md 6 and docs/formats/cann.md 7.2.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""step_trace_time.csv: where the time of each step went on each device (outputs.md 7)."""
+"""step_trace_time.csv: where the time of each step went on each device (docs/formats/outputs.md 7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""task_time.csv: every task of the device with the function it ran (outputs.md 10, cann-raw.md 7.2)."""
+"""task_time.csv: every task of the device with the function it ran (docs/formats/outputs.md 10, docs/formats/cann.md 7.2)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS = (
 # The duration tells the end better: it may have parts of a nanosecond.
 _READ = without(COLUMNS, "end_ns")
 
-# enums.md 2: task types of kernels, on the device and as the host queued them.
+# docs/formats/enums.md 2: task types of kernels, on the device and as the host queued them.
 COMPUTE_TASKS = (
     "AI_CORE", "AI_VECTOR_CORE", "AIV_SQE", "MIX_AIC", "MIX_AIV", "AI_CPU", "DSA_SQE", "DVPP",
     "KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU",

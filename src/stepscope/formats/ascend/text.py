@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text files of ASCEND_PROFILER_OUTPUT, layout generations G1 to G3 (outputs.md 0).
+"""The text files of ASCEND_PROFILER_OUTPUT, layout generations G1 to G3 (docs/formats/outputs.md 0).
 
 op_statistic and api_statistic are views of the others and are not read; operator_details, step_trace_time and
 communication_matrix count only where the events they were made of are missing.
@@ -72,14 +72,14 @@ def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
         timeline=_existing(output / trace.FILE),
         csv={kind: _existing(output / f"{name}.csv") for name, kind in _CSV.items()},
         communication=next(iter(_existing(output / "communication.json")), None),
-        # The matrix of this folder holds extremes and sums of many operators, not single ones (outputs.md 9.3).
+        # The matrix of this folder holds extremes and sums of many operators, not single ones (docs/formats/outputs.md 9.3).
         extremes=next(iter(_existing(output / "communication_matrix.json")), None),
         device=device,
     )
 
 
 def generation(files: ParsedFiles) -> str:
-    """G1, G2 or G3 by the columns of the csv files; empty when they do not tell (outputs.md 4)."""
+    """G1, G2 or G3 by the columns of the csv files; empty when they do not tell (docs/formats/outputs.md 4)."""
     found = (kernel_details.generation(header(path)) for path in files.of("op_summary"))
     return next(filter(None, found), "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrows of a timeline: which slice points to which, by category (outputs.md 3.1, 3.3)."""
+"""The arrows of a timeline: which slice points to which, by category (docs/formats/outputs.md 3.1, 3.3)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _order(process: Process) -> tuple[int, int, str, int]:
 
 
 def _old_name(process: Process) -> Process:
-    # outputs.md 3.2: the process was called HCCL until the third generation.
+    # docs/formats/outputs.md 3.2: the process was called HCCL until the third generation.
     return (
         Process(process.pid, process.layer, layers.COMMUNICATION.older, process.label)
         if process.layer is layers.COMMUNICATION
@@ -82,7 +82,7 @@ def _shown(tables: Tables, timeline: Timeline) -> Iterator[tuple[str, pl.DataFra
             host_only = (pl.col("kind") != "annotation").fill_null(True)
             yield source, frame.with_columns(row=row).filter(host_only)
         elif source == "queue" and tables.facts.generation == "G1":
-            # outputs.md 2: enqueues carried no name then; the one we know stands in the details.
+            # docs/formats/outputs.md 2: enqueues carried no name then; the one we know stands in the details.
             named = pl.when(pl.col("kind") != "enqueue").then("name").alias("name")
             yield source, frame.with_columns(named, row=row)
         elif source in ("collectives", "transfers") and not timeline.is_npu:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Communication view: links between ranks, bandwidth by transport, operators over time (viewer.md 4.7)."""
+"""The Communication view: links between ranks, bandwidth by transport, operators over time (docs/reference/viewer.md 4.7)."""
 
 from __future__ import annotations
 

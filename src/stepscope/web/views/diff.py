@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Diff view: two captures side by side, phase by phase and operator by operator (viewer.md 4.9)."""
+"""The Diff view: two captures side by side, phase by phase and operator by operator (docs/reference/viewer.md 4.9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Distributed view: computing and communication of all workers of a run (viewer.md 4.6)."""
+"""The Distributed view: computing and communication of all workers of a run (docs/reference/viewer.md 4.6)."""
 
 from __future__ import annotations
 

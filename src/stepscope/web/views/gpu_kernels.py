@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kernel view of GPUs, and of frameworks that run kernels on the CPU (viewer.md 4.3)."""
+"""The Kernel view of GPUs, and of frameworks that run kernels on the CPU (docs/reference/viewer.md 4.3)."""
 
 from __future__ import annotations
 

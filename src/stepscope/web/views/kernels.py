@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kernel view of NPUs: what ran on the accelerator, each task or by name, type and shapes (viewer.md 4.3)."""
+"""The Kernel view of NPUs: what ran on the accelerator, each task or by name, type and shapes (docs/reference/viewer.md 4.3)."""
 
 from __future__ import annotations
 

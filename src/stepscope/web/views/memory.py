@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Memory view: totals over time, every block, and what components hold (viewer.md 4.5)."""
+"""The Memory view: totals over time, every block, and what components hold (docs/reference/viewer.md 4.5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Module view: time by module of the model (viewer.md 4.8)."""
+"""The Module view: time by module of the model (docs/reference/viewer.md 4.8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Operator view: time by operator (and input shapes), with call stacks (viewer.md 4.2)."""
+"""The Operator view: time by operator (and input shapes), with call stacks (docs/reference/viewer.md 4.2)."""
 
 from __future__ import annotations
 

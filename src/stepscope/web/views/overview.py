@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Overview: what was captured, where the time went, step by step, and what to look at first (viewer.md 4.1)."""
+"""The Overview: what was captured, where the time went, step by step, and what to look at first (docs/reference/viewer.md 4.1)."""
 
 from __future__ import annotations
 

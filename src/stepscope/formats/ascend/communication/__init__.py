@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""communication.json and communication_matrix.json: time, packets and links of each communication operator (outputs.md 9).
+"""communication.json and communication_matrix.json: time, packets and links of each collective (docs/formats/outputs.md 9).
 
 Of communication.json there are two forms: `{"op@group": …}` beside the raw data of a capture and
 `{"step50": {"p2p": {"op@group": …}, "collective": {…}}}` in the parsed output, which is the one that is written.

@@ -159,7 +159,7 @@ def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_extreme(name: str) -> bool:
-    """Whether a matrix key such as `allreduce-top1` stands for many operators (outputs.md 9.3)."""
+    """Whether a matrix key such as `allreduce-top1` stands for many operators (docs/formats/outputs.md 9.3)."""
     return name.rpartition("-")[2] in ("top1", "middle", "bottom1", "bottom2", "bottom3", "total")
 
 

@@ -97,7 +97,7 @@ def _no_packets() -> dict[str, Any]:
 
 
 def _no_total(transports: Sequence[str]) -> dict[str, Any]:
-    # No bandwidth in the totals: real files have none (outputs.md 9.2).
+    # No bandwidth in the totals: real files have none (docs/formats/outputs.md 9.2).
     return {
         keys.TIME_INFO: dict.fromkeys(keys.TIMES.values(), 0),
         keys.BANDWIDTH_INFO: {transport: {_TRANSIT_MS: 0, _TRANSIT_MB: 0, keys.SIZES: {}} for transport in transports},

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases of Ascend profilers: their schema, and reading them into tables (outputs.md 12)."""
+"""Databases of Ascend profilers: their schema, and reading them into tables (docs/formats/outputs.md 12)."""

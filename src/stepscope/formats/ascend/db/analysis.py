@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The analysis beside a capture: analysis.db and communication_analyzer.db, read and written (outputs.md 9.4, 12.3)."""
+"""analysis.db and communication_analyzer.db, the analysis beside a capture (docs/formats/outputs.md 9.4, 12.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_analysis(db: Path) -> dict[str, pl.DataFrame]:
     with Database(db) as file:
         links = file.frame("CommAnalyzerMatrix", required=("hccl_op_name",))
         if "op_name" in file.columns.get("CommAnalyzerMatrix", ()):
-            # outputs.md 9.3: these rows are picked and summed over operators of a type, not one per operator.
+            # docs/formats/outputs.md 9.3: these rows are picked and summed over operators of a type, not one per operator.
             links = links.clear()
         packets = file.frame("CommAnalyzerBandwidth", required=("hccl_op_name",))
         frames = {
@@ -55,7 +55,7 @@ def read_analysis(db: Path) -> dict[str, pl.DataFrame]:
 def attached(tables: Tables, analysis: dict[str, pl.DataFrame]) -> Tables:
     """The tables with the vendor's analysis added: rows refer to `collectives`, and those get their group's hash.
 
-    Operators are joined by name, the only thing both sides share (outputs.md 12.3).
+    Operators are joined by name, the only thing both sides share (docs/formats/outputs.md 12.3).
     """
     collectives = tables["collectives"]
     number = (
@@ -78,7 +78,7 @@ def _times(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _packets(rows: pl.DataFrame) -> pl.DataFrame:
-    # outputs.md 9.4: a transport without distribution has one row of zeros.
+    # docs/formats/outputs.md 9.4: a transport without distribution has one row of zeros.
     sizes = [pl.when(pl.col("count") != 0).then(name).alias(name) for name in _SIZES]
     return ALL_TABLES["collective_packets"].conform(_read(rows.with_columns(sizes), _PACKETS))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a database says about its capture: host, devices, rank, environment (outputs.md 12.1)."""
+"""What a database says about its capture: host, devices, rank, environment (docs/formats/outputs.md 12.1)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def with_database(facts: Facts, db: Database) -> Facts:
 
 
 def _generation(version: str, db: Database) -> str:
-    # Version 1.0.0 belongs to the first generation, 1.2.0 to the current one (outputs.md 12).
+    # Version 1.0.0 belongs to the first generation, 1.2.0 to the current one (docs/formats/outputs.md 12).
     if version:
         return {"1.0.0": "G1", "1.1.0": "G2"}.get(version, "G3")
     return "G3" if "blockNum" in db.columns.get("COMPUTE_TASK_INFO", ()) else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which column of our tables a column of the database holds, for reading and writing alike (outputs.md 12)."""
+"""Which column of our tables a column of the database holds, for reading and writing alike (docs/formats/outputs.md 12)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _THREADS = 1 << 32
 
 
 def global_tid(pid: str = "pid", tid: str = "tid") -> pl.Expr:
-    """One number of a process and its thread (outputs.md 1)."""
+    """One number of a process and its thread (docs/formats/outputs.md 1)."""
     return pl.col(pid) * _THREADS + pl.col(tid)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sampled series of the databases are called in table `counters`: the names of the timeline (enums.md 6).
+"""How sampled series of the databases are called in table `counters`: the names of the timeline (docs/formats/enums.md 6).
 
 Names and series are templates over columns of the database; the writer inverts them.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from stepscope.formats.ascend.db.schema import PCIE_COUNTERS, PROFILER_DB
 from stepscope.formats.ascend.memory import MODULE_MEM, MODULE_SERIES, NPU_MEM
 
-MB = 1024.0**2  # outputs.md 13: MB/s samples are stored as byte/s
+MB = 1024.0**2  # docs/formats/outputs.md 13: MB/s samples are stored as byte/s
 KB = 1024.0
 US = 1000.0  # nanoseconds
 # Names of PCIe counters in the timeline, by what follows the way (rx, tx) in the column.
@@ -57,7 +57,7 @@ def _llc() -> tuple[Series, ...]:
         for mode in ("Read", "Write")
         for series in (
             Series(f"LLC {{llcId}} {mode}/Throughput", "Throughput(MB/s)", "throughput", MB, {"mode": mode.lower()}),
-            # outputs.md 13: the timeline shows a fraction under this label, the database holds percent.
+            # docs/formats/outputs.md 13: the timeline shows a fraction under this label, the database holds percent.
             Series(f"LLC {{llcId}} {mode}/Hit Rate", "Hit Rate(%)", "hitRate", 100.0, {"mode": mode.lower()}),
         )
     )
@@ -170,5 +170,5 @@ COUNTER_TABLES = (
     ),
 )
 
-# NIC and ROCE hold raw counts; the timeline shows rates made of them (outputs.md 10).
+# NIC and ROCE hold raw counts; the timeline shows rates made of them (docs/formats/outputs.md 10).
 PORT_TABLES = {"NIC": "NIC", "ROCE": "RoCE"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampled series of a database, named as in the timeline (outputs.md 12.2, enums.md 6)."""
+"""Sampled series of a database, named as in the timeline (docs/formats/outputs.md 12.2, docs/formats/enums.md 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_R
 from stepscope.formats.ascend.memory import NPU_MEM
 from stepscope.tables import ALL_TABLES, TEXT
 
-_NO_MINIMUM = 0xFFFFF  # enums.md 8: PCIe minimum that was never set
+_NO_MINIMUM = 0xFFFFF  # docs/formats/enums.md 8: PCIe minimum that was never set
 
 
 def read_counters(db: Database) -> pl.DataFrame:
@@ -77,7 +77,7 @@ def _total_memory(rows: pl.DataFrame, word: str) -> pl.DataFrame:
 
 
 def _with_old_words(db: Database, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """An old fixture stores words as numbers of ENUM_MEMORY instead of string ids (enums.md 1)."""
+    """An old fixture stores words as numbers of ENUM_MEMORY instead of string ids (docs/formats/enums.md 1)."""
     column = {"NPU_MEM": "type", "HBM": "type", "LLC": "mode"}.get(table)
     if column is None or not db.has("ENUM_MEMORY"):
         return rows
@@ -87,7 +87,7 @@ def _with_old_words(db: Database, table: str, rows: pl.DataFrame) -> pl.DataFram
 
 
 def _ports(db: Database, table: str, source: str) -> list[pl.DataFrame]:
-    """Rates of a network port: errors and drops by packets, bytes by what the bandwidth allows (outputs.md 10).
+    """Rates of a network port: errors and drops by packets, bytes by what the bandwidth allows (docs/formats/outputs.md 10).
 
     They stand under the names of the timeline, and under those of nic.csv and roce.csv, which also have the bandwidth.
     """
@@ -116,7 +116,7 @@ def _share(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def read_link_summary(db: Database) -> pl.DataFrame:
-    """Means of the samples of PCIe, extremes of HCCS, as pcie.csv and hccs.csv show them (outputs.md 10)."""
+    """Means of the samples of PCIe, extremes of HCCS, as pcie.csv and hccs.csv show them (docs/formats/outputs.md 10)."""
     parts = []
     pcie = db.frame("PCIE", required=("timestampNs",)) if db.has("PCIE") else pl.DataFrame()
     modes = {source: {place: mode for mode, place in modes.items()} for source, modes in LINK_MODES.items()}

@@ -2,7 +2,7 @@
 """A SQLite file of the Ascend tools, opened for reading: whole tables as frames with fixed types.
 
 Columns are looked up by name, never by position; absent ones come back as null and are counted, unknown ones are
-left alone (outputs.md 0). Every column is cast in SQL, because SQLite lets each cell have its own type.
+left alone (docs/formats/outputs.md 0). Every column is cast in SQL, because SQLite lets each cell have its own type.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device side of a database: tasks, their counters, communication operators and their transfers (outputs.md 12.2)."""
+"""Device side of a database: tasks, their counters, communication operators and their transfers (docs/formats/outputs.md 12.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepscope.tables.task_kinds import task_kind
 _SPAN = tuple(SPAN)
 # What a transfer has from its task.
 _WHERE = {name: TASK[name] for name in ("streamId", "taskId", "contextId", "modelId")}
-# enums.md 2: the core that runs a task of this host type.
+# docs/formats/enums.md 2: the core that runs a task of this host type.
 _CORES = {
     "KERNEL_AICORE": "AI_CORE",
     "KERNEL_AICPU": "AI_CPU",
@@ -25,7 +25,7 @@ _CORES = {
     "KERNEL_MIX_AIC": "MIX_AIC",
     "KERNEL_MIX_AIV": "MIX_AIV",
 }
-# enums.md 2: types of tasks inside a graph of tasks (FFTS+).
+# docs/formats/enums.md 2: types of tasks inside a graph of tasks (FFTS+).
 _GRAPH_TASKS = {
     name: name for name in ("AI_CORE", "AI_CPU", "MIX_AIC", "MIX_AIV", "SDMA", "DSA", "Write Value", "Notify Wait", "Notify Record")
 }
@@ -70,7 +70,7 @@ def _compute_info(db: Database) -> pl.DataFrame:
     if "blockNum" in db.columns.get("COMPUTE_TASK_INFO", ()):
         blocks, threads = pl.col("blockNum"), db.text(rows["blockDim"])
     else:
-        # outputs.md 16: before `blockNum` existed its value stood in `blockDim`, which now means threads of a block.
+        # docs/formats/outputs.md 16: before `blockNum` existed its value stood in `blockDim`, which now means threads of a block.
         blocks, threads = pl.col("blockDim"), db.text(rows["blockNum"])
     return _once(
         rows.select(
@@ -117,7 +117,7 @@ def _communication_parts(db: Database) -> pl.DataFrame:
 def _further(tasks: pl.DataFrame, collectives: pl.DataFrame) -> pl.Series:
     """Whether a task is not the one that stands for its launch: the operator's kernel does, else the first task.
 
-    Of a communication operator no task does; the operator stands for itself (outputs.md 2.4).
+    Of a communication operator no task does; the operator stands for itself (docs/formats/outputs.md 2.4).
     """
     connection = pl.col("connectionId")
     shared = tasks.select(
@@ -136,7 +136,7 @@ def _further(tasks: pl.DataFrame, collectives: pl.DataFrame) -> pl.Series:
 
 
 def read_metrics(db: Database, kernels: pl.DataFrame) -> pl.DataFrame:
-    """TASK_PMU_INFO with one column per metric; times are ns there already (outputs.md 13)."""
+    """TASK_PMU_INFO with one column per metric; times are ns there already (docs/formats/outputs.md 13)."""
     rows = db.frame("TASK_PMU_INFO", required=("globalTaskId", "name", "value"))
     table = ALL_TABLES["kernel_metrics"]
     if not rows.height:
@@ -154,7 +154,7 @@ def read_metrics(db: Database, kernels: pl.DataFrame) -> pl.DataFrame:
 def read_collectives(db: Database, tasks: pl.DataFrame) -> pl.DataFrame:
     rows = db.frame("COMMUNICATION_OP", required=_SPAN).with_columns(_connection())
     types = db.enum("ENUM_HCCL_DATA_TYPE", ENUMS["ENUM_HCCL_DATA_TYPE"])
-    # outputs.md 12.3: the databases of the profiler hold the group's full text, the vendor's analysis its hash.
+    # docs/formats/outputs.md 12.3: the databases of the profiler hold the group's full text, the vendor's analysis its hash.
     is_hash = per_text(rows["groupName"], lambda text: text.str.contains(r"^\d+$"), pl.Boolean()).fill_null(False)
     frame = rows.join(_devices(tasks, rows), on="connectionId", how="left", maintain_order="left").select(
         pl.coalesce("deviceId", "device").alias("device"),

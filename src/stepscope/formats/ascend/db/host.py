@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host side of a database: operators, task queue, Python calls, runtime calls, marks, steps (outputs.md 12.1)."""
+"""Host side of a database: operators, task queue, Python calls, runtime calls, marks, steps (docs/formats/outputs.md 12.1)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_framework(db: Database) -> dict[str, pl.DataFrame]:
 def _ops(db: Database, rows: pl.DataFrame) -> pl.DataFrame:
     shapes, dtypes = (per_text(db.text(rows[name], empty=True), _one_line) for name in ("inputShapes", "inputDtypes"))
     if _has_words(shapes) and not _has_words(dtypes):
-        # outputs.md 12.1: the first generation swaps the two columns.
+        # docs/formats/outputs.md 12.1: the first generation swaps the two columns.
         shapes, dtypes = dtypes, shapes
     # Empty text is one input without dimensions, but only where there is an input.
     inputs = dtypes.cast(pl.String) != ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory records of a database: allocator events and blocks (outputs.md 8.3, 8.4)."""
+"""Memory records of a database: allocator events and blocks (docs/formats/outputs.md 8.3, 8.4)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _runtime_events(db: Database) -> pl.DataFrame:
 
 def _blocks(db: Database) -> pl.DataFrame:
     rows = db.frame("OP_MEMORY", required=("allocationTime",))
-    # Only the framework's allocator knows of streams and active memory (outputs.md 8.3).
+    # Only the framework's allocator knows of streams and active memory (docs/formats/outputs.md 8.3).
     of_framework = pl.col("streamPtr").is_not_null() | pl.col("allocationTotalActive").is_not_null()
     return rows.select(
         "name",
@@ -74,7 +74,7 @@ def _blocks(db: Database) -> pl.DataFrame:
 
 
 def _runtime_blocks(events: pl.DataFrame) -> pl.DataFrame:
-    """Pair by (operator, address, device): an allocation is closed by the next release (outputs.md 8.3)."""
+    """Pair by (operator, address, device): an allocation is closed by the next release (docs/formats/outputs.md 8.3)."""
     key = ["op_name", "ptr", "device"]
     ordered = events.filter(pl.col("action").is_not_null())
     following = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ascend_pytorch_profiler[_n].db and msprof_*.db of all layout generations -> tables (outputs.md 12)."""
+"""ascend_pytorch_profiler[_n].db and msprof_*.db of all layout generations -> tables (docs/formats/outputs.md 12)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the Ascend databases as data: columns with SQL types, indexes, enumerations (outputs.md 12, enums.md 1).
+"""Tables of the Ascend databases as data: columns with SQL types, indexes, enumerations.
 
-The layout is that of the current generation; `OLD_COLUMNS` holds what earlier ones named differently.
+See docs/formats/outputs.md 12 and docs/formats/enums.md 1. The layout is that of the current generation;
+`OLD_COLUMNS` holds what earlier ones named differently.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from stepscope.tables.api_levels import API_LEVELS
 
 SCHEMA_VERSION = "1.2.0"
 
-# Id ranges and sentinels (enums.md 8).
+# Id ranges and sentinels (docs/formats/enums.md 8).
 FRAMEWORK_STRINGS = 1 << 28
 MEMORY_STRINGS = 2 << 28
 FRAMEWORK_CONNECTIONS = 5 << 28
@@ -40,7 +41,7 @@ _NIC = (
 PCIE_COUNTERS = ("txPost", "txNonpost", "txCpl", "txNonpostLatency", "rxPost", "rxNonpost", "rxCpl")
 
 _PROFILER_TABLES = (
-    # Framework part (outputs.md 12.1).
+    # Framework part (docs/formats/outputs.md 12.1).
     _table("STRING_IDS", "id:I* value:T"),
     _table(
         "PYTORCH_API",
@@ -61,7 +62,7 @@ _PROFILER_TABLES = (
     _table("GC_RECORD", "startNs:I endNs:I globalTid:I"),
     _table("META_DATA", "name:T value:T"),
     _table("HOST_INFO", "hostUid:T hostName:T"),
-    # CANN part (outputs.md 12.2).
+    # CANN part (docs/formats/outputs.md 12.2).
     _table("SESSION_TIME_INFO", "startTimeNs:I endTimeNs:I"),
     _table("NPU_INFO", "id:I name:T"),
     _table(
@@ -132,7 +133,7 @@ _PROFILER_TABLES = (
 )  # fmt: skip
 
 _ANALYSIS_TABLES = (
-    # outputs.md 7 and 12.3; the times of StepTraceTime are microseconds.
+    # docs/formats/outputs.md 7 and 12.3; the times of StepTraceTime are microseconds.
     _table(
         "StepTraceTime",
         "deviceId:I step:T computing:N communication_not_overlapped:N overlapped:N communication:N free:N stage:N bubble:N "
@@ -161,7 +162,7 @@ ANALYSIS_DB: dict[str, DbTable] = {table.name: table for table in _ANALYSIS_TABL
 # Kind of columns that only earlier generations have; `mixBlockDim` became `mixBlockNum`.
 OLD_COLUMNS: Mapping[str, tuple[DbColumn, ...]] = {"COMPUTE_TASK_INFO": (DbColumn("mixBlockDim", "I"),)}
 
-# Tables the profiler writes whose records have no place in our tables (outputs.md 12.2).
+# Tables the profiler writes whose records have no place in our tables (docs/formats/outputs.md 12.2).
 WITHOUT_HOME = ("SAMPLE_PMU_TIMELINE", "SAMPLE_PMU_SUMMARY", "CCU", "DPU_TASK")
 
 
@@ -229,7 +230,7 @@ OLD_ENUMS: dict[str, dict[int, str]] = {
         74: "AML",  # so the csv files of that generation, where its database says AMP
     },
 }
-# Words that an old fixture stores as numbers where real databases store string ids (enums.md 1, ENUM_MEMORY).
+# Words that an old fixture stores as numbers where real databases store string ids (docs/formats/enums.md 1, ENUM_MEMORY).
 OLD_MEMORY_WORDS = {0: "app", 1: "device", 3: "read", 4: "write", 5: "allocate", 6: "release"}
 # Texts of enumerations and string columns that stand for "nothing".
 NOTHING = ("N/A", "INVALID_TYPE", "RESERVED")

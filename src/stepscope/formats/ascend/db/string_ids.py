@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The string table of a database: every text once per range of ids, without touching rows one by one (enums.md 8)."""
+"""The string table of a database: every text once per range of ids, without touching rows one by one (docs/formats/enums.md 8)."""
 
 from __future__ import annotations
 

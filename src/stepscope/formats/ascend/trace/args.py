@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of events of a timeline: declared once, read and written by that (outputs.md 3.1, 3.3)."""
+"""The arguments of events of a timeline: declared once, read and written by that (docs/formats/outputs.md 3.1, 3.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["whole", "number", "text", "word", "lines", "answer"]
 
 _NONE = str(NONE32)
 _NO_TYPE = "INVALID_TYPE"
-NO_NOTIFY = ("18446744073709551615", "9223372036854775807", "-1")  # enums.md 8; the first is written
+NO_NOTIFY = ("18446744073709551615", "9223372036854775807", "-1")  # docs/formats/enums.md 8; the first is written
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communication operators and their link-level tasks (outputs.md 3.2, 3.3)."""
+"""Communication operators and their link-level tasks (docs/formats/outputs.md 3.2, 3.3)."""
 
 from __future__ import annotations
 

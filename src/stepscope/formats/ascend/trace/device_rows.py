@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks on device streams, and which host call launched each (outputs.md 2.4, 3.3)."""
+"""Tasks on device streams, and which host call launched each (docs/formats/outputs.md 2.4, 3.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASK_ARGS = (*args.without(args.TASKS, "stream"), *args.without(args.COPIES, "ra
 
 PLACE = ("pid", "tid", "start_ns")  # what a flow arrow points at
 
-# enums.md 2. G1 timelines write AI_CORE for vector kernels too, so there the task type does not tell the core.
+# docs/formats/enums.md 2. G1 timelines write AI_CORE for vector kernels too, so there the task type does not tell the core.
 _CORES = ("AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU", "DSA_SQE", "DVPP", "FFTS_PLUS", "WRITE_BACK")
 
 
@@ -77,8 +77,8 @@ def kernels(tasks: pl.DataFrame, launches: pl.DataFrame, lanes: Lanes) -> pl.Dat
 
 
 def flow_rows(events: pl.LazyFrame) -> pl.LazyFrame:
-    # Ids come as numbers or strings and may exceed 64 bits (outputs.md 3.3). Kept as text they would hold the whole file in
-    # memory, so other text than a number becomes a negative hash.
+    # Ids come as numbers or strings and may exceed 64 bits (docs/formats/outputs.md 3.3). Kept as text they would hold the
+    # whole file in memory, so text that is not a number becomes a negative hash.
     ident = pl.coalesce(pl.col("id").cast(pl.Int128, strict=False), -1 - pl.col("id").hash().cast(pl.Int128))
     return events.select(
         (pl.col("ph") == "s").alias("is_start"), ident.alias("id"), "pid", "tid", pl.col("ts_ns").alias("start_ns")
@@ -88,7 +88,7 @@ def flow_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 def arrows(flows: pl.DataFrame) -> pl.DataFrame:
     """One row per end of an arrow: its place, its start (from_*), and whether its id already had an end.
 
-    The first start of an id counts, and all its ends hang on that one; `extra` marks the further ends (outputs.md 2.4).
+    The first start of an id counts, and all its ends belong to it; `extra` marks the further ends (docs/formats/outputs.md 2.4).
     """
     whole = flows["id"].cast(pl.Int64, strict=False)
     if not whole.null_count():  # most captures; such ids are found far faster

@@ -14,7 +14,7 @@ def arg(key: str) -> pl.Expr:
 
 
 def span() -> tuple[pl.Expr, pl.Expr]:
-    """Start and end; parts of a nanosecond are cut off (outputs.md 2.5)."""
+    """Start and end; parts of a nanosecond are cut off (docs/formats/outputs.md 2.5)."""
     length = pl.col("dur_ns").fill_null(0.0).floor().cast(pl.Int64)
     return pl.col("ts_ns").alias("start_ns"), (pl.col("ts_ns") + length).alias("end_ns")
 

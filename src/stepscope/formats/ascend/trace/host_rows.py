@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host side of a timeline: operators, task queue, Python frames, garbage collections, steps, API calls (outputs.md 3.1, 3.3)."""
+"""Host side of a timeline: operators, task queue, Python frames, GC pauses, steps, API calls (docs/formats/outputs.md 3.1, 3.3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ops(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def steps(ops: pl.DataFrame) -> pl.DataFrame:
-    """Steps by name, wherever they nest (outputs.md 2.3)."""
+    """Steps by name, wherever they nest (docs/formats/outputs.md 2.3)."""
     names = ops.select(pl.col("name").unique()).drop_nulls().with_columns(pl.col("name").cast(pl.String).alias("text"))
     numbers = names.with_columns(pl.col("text").str.extract(rf"{_STEP}(\d+)", 1).cast(pl.Int64, strict=False).alias("step"))
     found = ops.join(numbers.drop("text").drop_nulls(), on="name", how="inner", maintain_order="left")
@@ -87,7 +87,7 @@ def python_calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def gc_rows(events: pl.LazyFrame) -> pl.LazyFrame:
-    # The thread of a collection is the process number; its pid is a layer of its own (outputs.md 3.1).
+    # The thread of a collection is the process number; its pid is a layer of its own (docs/formats/outputs.md 3.1).
     return events.select(pl.col("tid").alias("pid"), *span())
 
 

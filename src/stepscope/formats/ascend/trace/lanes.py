@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which layer, device and thread a pid and tid of a timeline stand for (outputs.md 3.2)."""
+"""Which layer, device and thread a pid and tid of a timeline stand for (docs/formats/outputs.md 3.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a timeline: names, order and numbers of the processes and threads that events stand under (outputs.md 3.2)."""
+"""The layers of a timeline: names, order and numbers of the processes and threads of events (docs/formats/outputs.md 3.2)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ PLANE = "Plane "
 
 @dataclass(frozen=True)
 class MindSporeLayer:
-    """A process of MindSpore's own part, which has a number of its own (mindspore.md 10)."""
+    """A process of MindSpore's own part, which has a number of its own (docs/formats/mindspore.md 10)."""
 
     name: str
     pid: int
@@ -88,7 +88,7 @@ CPU_KERNELS = MindSporeLayer("CPU OP", 2, 2, "CPU")
 SCOPES = MindSporeLayer("Scope Layer", 3, 12)
 MINDSPORE_LAYERS = (MINDSPORE, CPU_KERNELS, SCOPES)
 
-# Prefix of the name of a runtime call by its level, and what the first generation wrote (enums.md 4).
+# Prefix of the name of a runtime call by its level, and what the first generation wrote (docs/formats/enums.md 4).
 API_PREFIX = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 OLD_API_PREFIX = {"communication": "Hccl"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of the user (mstx): the host layer, and the device tasks its arrows point at (outputs.md 3.3)."""
+"""Marks of the user (mstx): the host layer, and the device tasks its arrows point at (docs/formats/outputs.md 3.3)."""
 
 from __future__ import annotations
 

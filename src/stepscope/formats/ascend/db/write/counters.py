@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampled series back into the tables of the profiler database (outputs.md 12.2, 13)."""
+"""Sampled series back into the tables of the profiler database (docs/formats/outputs.md 12.2, 13)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
 
 
 def _ports(counters: pl.DataFrame) -> pl.DataFrame:
-    """Counts of a port from its rates; what the timeline does not show stays null (outputs.md 10)."""
+    """Counts of a port from its rates; what the timeline does not show stays null (docs/formats/outputs.md 10)."""
     port = pl.coalesce(pl.col("name").str.extract(r"^Port (\d+)").cast(pl.Int64), "instance").fill_null(0)
     wide = counters.with_columns(port.alias("funcId")).pivot(
         on="series", index=["device", "time_ns", "funcId"], values="value", aggregate_function="first", maintain_order=True

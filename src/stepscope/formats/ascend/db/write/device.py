@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device tables of the profiler database: rows from tables (outputs.md 12.2)."""
+"""Device tables of the profiler database: rows from tables (docs/formats/outputs.md 12.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepscope.formats.ascend.db.write.numbers import after
 from stepscope.tables import Tables
 
 _NO_TYPE, _INVALID_TYPE = 65534, 65535
-# enums.md 2: what the host queues for a core, where the source tells only the core.
+# docs/formats/enums.md 2: what the host queues for a core, where the source tells only the core.
 _HOST_TYPES = {
     "AI_CORE": "KERNEL_AICORE",
     "AI_CPU": "KERNEL_AICPU",
@@ -25,7 +25,7 @@ _HOST_TYPES = {
 }
 _HOLDER = "FFTS_PLUS"  # what it holds is told by the device only
 _MARK_TASK = "PROFILER_TRACE_EX"
-# Derived from other counters of the row; the database holds what was measured (enums.md 5).
+# Derived from other counters of the row; the database holds what was measured (docs/formats/enums.md 5).
 _DERIVED_METRICS = ("cube_utilization",)
 
 

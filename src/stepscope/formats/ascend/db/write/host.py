@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Framework and host tables of the profiler database: rows from tables (outputs.md 12.1)."""
+"""Framework and host tables of the profiler database: rows from tables (docs/formats/outputs.md 12.1)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _many_lines(text: pl.Expr) -> pl.Expr:
 
 
 def _queue_rows(queue: pl.DataFrame, strings: StringIds) -> list[pl.DataFrame]:
-    """Enqueues, then dequeues; an enqueue takes its name from the dequeue with its number (outputs.md 2.2)."""
+    """Enqueues, then dequeues; an enqueue takes its name from the dequeue with its number (docs/formats/outputs.md 2.2)."""
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     numbered = queue.with_columns(pl.when(pl.col("correlation_id").is_not_null()).then(row).alias("connectionId"))
     taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", pl.col("name").alias("taken")).drop_nulls()
@@ -105,7 +105,7 @@ def _dequeued(text: pl.Expr) -> pl.Expr:
 
 
 def _connections(tables: Tables, pairs: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
-    """Connection number of each operator, and CONNECTION_IDS of queue rows and operators (outputs.md 12.1)."""
+    """Connection number of each operator, and CONNECTION_IDS of queue rows and operators (docs/formats/outputs.md 12.1)."""
     ops, queue = tables["ops"], tables["queue"]
     of_queue = queue.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), (pl.col("correlation_id") + FRAMEWORK_CONNECTIONS).alias("connectionId")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory tables of the profiler database: rows from tables (outputs.md 8.3, 8.4)."""
+"""Memory tables of the profiler database: rows from tables (docs/formats/outputs.md 8.3, 8.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_device() -> pl.Expr:
 
 
 def _records(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
-    # Samples of the whole device (APP) are in NPU_MEM only (outputs.md 13).
+    # Samples of the whole device (APP) are in NPU_MEM only (docs/formats/outputs.md 13).
     rows = rows.filter(pl.col("component").ne_missing("APP"))
     return rows.select(
         strings.of(rows["component"], MEMORY_STRINGS, missing="PTA").alias("component"),
