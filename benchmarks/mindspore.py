@@ -5,8 +5,8 @@
     .venv-mindspore/bin/python -m benchmarks.mindspore overhead [--mode graph|pynative] [--steps 400]
     .venv-mindspore/bin/python -m benchmarks.mindspore decode [--records 1000000]
 
-`all` measures both modes and the decoder in one run and compares them with what they may cost (docs/formats/mindspore.md
-12.1); exit code 1 when one costs more. `met` is null where the machine was too busy to say.
+`all` measures both modes and the decoder in one run and compares them with their budgets (docs/formats/mindspore.md 12.1); the
+exit code is 1 when one is exceeded. `met` is null where the machine was too busy to tell.
 
 Overhead alternates steps with and without recording in one run and compares medians of CPU time, so that a busy machine
 tells little. Decoding compares our reader with MindSpore's own decoder on the same bytes, both in CPU time.

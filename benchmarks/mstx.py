@@ -127,7 +127,7 @@ def measure(rounds: int) -> dict[str, float]:
         result["range, off (us)"] = (found["off"] - idle) / count * 1e6
         result["range, on (us)"] = (found["on"] - idle) / count * 1e6
         result["range, on, with the writing thread (us)"] = (found["process"] + found["off"] - idle) / count * 1e6
-        stages.ask_for_forward_and_steps()
+        stages.enable_forward_and_steps()
         found = compared(four_stages(), rounds, on, 200)
         result["four marks of the plugin (us per step)"] = (found["on"] - found["off"]) * 1e6
         result["of a step of 10 ms (%)"] = (found["on"] - found["off"]) / STEP_SECONDS * 100

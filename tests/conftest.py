@@ -67,7 +67,7 @@ def noting_tier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     calls: list[str] = []
     monkeypatch.setattr(tiers, "choose", lambda settings: NotingTier(calls))
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.setattr(active, "_running", None)
     for name in ("RANK", "ASCEND_WORK_PATH", "TORCH_NPU_WARNING_DISABLE", "PROFILING_MODE", "STEPSCOPE_SPOOL_DIR"):
         monkeypatch.delenv(name, raising=False)

@@ -11,9 +11,9 @@ import os
 
 def load() -> None:
     if os.environ.get("PROF_CONFIG_PATH"):
-        from stepscope.collect.guard import tolerated
+        from stepscope.collect.guard import warn_on_failure
 
-        tolerated("PROF_CONFIG_PATH", _watch)  # torch's import must not fail
+        warn_on_failure("PROF_CONFIG_PATH", _watch)  # torch's import must not fail
 
 
 def _watch() -> None:

@@ -122,8 +122,8 @@ def test_a_job_is_driven_from_outside_whatever_happens_around_it(job, tmp_path):
     (tmp_path / "full").touch()
     code, ranks = job.ctl("start", "--wait")
     ranks = job.until(lambda ranks: all(rank["state"] == "refused" for rank in ranks))
-    assert all("too little space left for a capture" in rank["what"] for rank in ranks)
-    assert "too little space left for a capture" in job.log("dp", 1)
+    assert all("too little disk space left for a capture" in rank["what"] for rank in ranks)
+    assert "too little disk space left for a capture" in job.log("dp", 1)
     (tmp_path / "full").unlink()
 
     code, ranks = job.ctl("start", "--steps", "100000", "--out", str(tmp_path / "long"))

@@ -68,4 +68,4 @@ class NotingRecording:
         return lambda *arguments: self.calls.append(" ".join([name, *map(str, arguments)]))
 
     def primitives(self) -> list[str]:
-        return [call for call in self.calls if call.split()[0] not in ("push_step", "pop_step", "heed_limit")]
+        return [call for call in self.calls if call.split()[0] not in ("push_step", "pop_step", "stop_at_limit")]

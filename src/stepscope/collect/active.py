@@ -17,7 +17,7 @@ class Stoppable(Protocol):
         """Stop and flush; no analysis."""
 
     def forget_after_fork(self) -> None:
-        """The parent goes on recording; this copy has nothing to do with it."""
+        """Drop all state in a forked child: the parent alone goes on recording."""
 
 
 _lock = threading.Lock()
@@ -25,14 +25,14 @@ _running: weakref.ref[Stoppable] | None = None
 
 
 def claim(profiler: Stoppable) -> bool:
-    """Whether this profiler may run; while another one does it may not, and the user is told."""
+    """Whether this profiler may run. It may not while another one does, which is an error message."""
     global _running
     with _lock:
         free = running() is None
         if free:
             _running = weakref.ref(profiler)
     if not free:
-        messages.error("another profiler runs in this process; this one records nothing")
+        messages.error("another profiler is already running in this process; this one records nothing")
     return free
 
 

@@ -17,9 +17,9 @@ from typing import IO, Any, NamedTuple
 import stepscope
 from stepscope.collect import messages
 
-# The package is found wherever this process found it; a script's own folder is not searched, it may hold a `types.py`.
+# Import the package from where this process did; never from the script's folder, which may hold a `types.py`.
 _START = "import sys; sys.path.pop(0); sys.path.append({root!r}); from stepscope.worker import main; sys.exit(main(sys.argv[1]))"
-# What would start another profiler in the child.
+# These would start another profiler in the child.
 _NOT_INHERITED = ("PROF_CONFIG_PATH", "PROFILER_SAMPLECONFIG", "PROFILING_MODE")
 
 
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class AnalysisProcess:
-    """One request to the worker, under way.
+    """One running request to the worker.
 
     Args:
         request: what to do, as stepscope.worker takes it.
@@ -72,7 +72,7 @@ class AnalysisProcess:
 
 
 def wait_with_progress(process: AnalysisProcess) -> Outcome:
-    """Wait; on a terminal the current stage is shown in one line."""
+    """Wait, showing the current phase on one line of a terminal."""
     if not sys.stderr or not sys.stderr.isatty():
         return process.wait()
     outcome = process.wait(lambda stage: print(f"\r\033[K{stage} …", end="", file=sys.stderr, flush=True))
@@ -86,20 +86,20 @@ def analyse_capture(
     background: bool,
     op_args: bool = False,
     afterwards: Callable[[], None] = lambda: None,
-    further: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Analyse a finished capture and say how it went; its failure is one warning.
+    """Analyse a finished capture and print the outcome; a failure gives one warning.
 
     Args:
         capture: the capture's folder.
         background: return at once; the interpreter waits for the analysis when it ends.
         op_args: write the operators' arguments beside the capture too.
-        afterwards: called when the analysis is over, well or not.
+        afterwards: called when the analysis has ended, also after a failure.
         further: other keys of the request to the worker.
     """
     messages.info(f"Start parsing profiling data in {'async' if background else 'sync'} mode at: {capture}")
     process = AnalysisProcess(
-        {"do": "analyse", "capture": str(capture), "op_args": op_args, **(further or {})}, background=background
+        {"do": "analyse", "capture": str(capture), "op_args": op_args, **(extra or {})}, background=background
     )
 
     def finish() -> None:
@@ -107,7 +107,7 @@ def analyse_capture(
         if outcome.ok:
             messages.info(f"All profiling data parsed in a total time of {outcome.seconds:.1f} s: {capture}")
         else:
-            messages.warning(f"the analysis failed, the raw data is whole; try `stepscope analyse {capture}`: {outcome.error}")
+            messages.warning(f"the analysis failed; the raw data are intact, try `stepscope analyse {capture}`: {outcome.error}")
         afterwards()
 
     if background:
@@ -128,4 +128,4 @@ def _report(line: bytes) -> dict[str, Any]:
 def _tail(errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no error output"

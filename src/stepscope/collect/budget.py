@@ -18,7 +18,7 @@ INTERVAL_SECONDS = 0.5
 
 
 def least_free_bytes() -> int:
-    """Space that a capture leaves to others; STEPSCOPE_MIN_FREE_BYTES changes it."""
+    """Disk space that a capture leaves free; STEPSCOPE_MIN_FREE_BYTES changes it."""
     text = os.environ.get("STEPSCOPE_MIN_FREE_BYTES", "")
     return int(text) if text.isdigit() else LEAST_FREE
 
@@ -26,20 +26,20 @@ def least_free_bytes() -> int:
 def refuse_full_disk(folder: Path) -> None:
     """
     Raises:
-        CaptureError: too little space is left to begin a capture.
+        CaptureError: too little disk space is left to begin a capture.
     """
     free = shutil.disk_usage(folder).free
     if free < least_free_bytes():
         raise CaptureError(
-            "too little space left for a capture",
+            "too little disk space left for a capture",
             where=str(folder),
-            cause=f"{free >> 20} MiB free, {least_free_bytes() >> 20} MiB are kept for others",
+            cause=f"{free >> 20} MiB free, {least_free_bytes() >> 20} MiB must stay free",
             fix="free some space, choose another folder, or set STEPSCOPE_MIN_FREE_BYTES",
         )
 
 
 class Watch:
-    """Looks at one capture's limits until stopped; the first one passed is kept in `limit` and told to `on_limit`."""
+    """Checks one capture's limits until stopped; the first one exceeded is kept in `limit` and passed to `on_limit`."""
 
     def __init__(self, capture: Path, budget: Budget, on_limit: Callable[[str], None]):
         self.limit: str | None = None
@@ -56,8 +56,8 @@ class Watch:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def passed(self) -> str | None:
-        """The limit that is passed now, in words."""
+    def exceeded(self) -> str | None:
+        """The limit that is exceeded now, in words."""
         if self._until is not None and time.monotonic() >= self._until:
             return f"max_seconds={self._budget.max_seconds:g}"
         if self._budget.max_bytes is not None and _size(self._capture) >= self._budget.max_bytes:
@@ -69,7 +69,7 @@ class Watch:
     def _run(self) -> None:
         while not self._end.wait(self._pause()):
             try:
-                self.limit = self.passed()
+                self.limit = self.exceeded()
             except OSError:
                 return  # the folder is gone; whoever writes there will find out
             if self.limit:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of raw records, and how it relates to Unix time (framework-raw.md 2.3)."""
+"""The clock of raw records, and how it relates to Unix time (docs/formats/framework.md 2.3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The border to the training job: a fault of ours becomes one warning, never an exception in the loop."""
+"""The border to the training job: a failure of ours becomes one warning, never an exception in the training loop."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ class Fuse:
         self.blown = False
         self._release = release
 
-    def run(self, doing: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    def run(self, action: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """The result of `work`, or None when it failed or an earlier one did."""
         if self.blown:
             return None
-        problem = _attempt(work, arguments)
-        if not isinstance(problem, _Failed):
+        problem = _outcome(work, arguments)
+        if not isinstance(problem, _Failure):
             return problem
         self.blown = True
         messages.warning(
-            f"{doing} failed, the profiler is off from here on and training goes on: {type(problem.why).__name__}: {problem.why}"
+            f"{action} failed; the profiler is now off and training continues: {type(problem.why).__name__}: {problem.why}"
         )
-        _attempt(self._release, ())
+        _outcome(self._release, ())
         return None
 
 
-def tolerated(doing: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `work`; a fault is one warning and None, and the profiler stays on."""
-    result = _attempt(work, arguments)
-    if isinstance(result, _Failed):
-        messages.warning(f"{doing} failed: {type(result.why).__name__}: {result.why}")
+def warn_on_failure(action: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `work`; a failure gives one warning and None, and the profiler stays on."""
+    result = _outcome(work, arguments)
+    if isinstance(result, _Failure):
+        messages.warning(f"{action} failed: {type(result.why).__name__}: {result.why}")
         return None
     return result
 
 
 def quietly(work: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `work` went well; for places where nobody can be told, such as interpreter shutdown."""
-    return not isinstance(_attempt(work, arguments), _Failed)
+    """Whether `work` succeeded; for places where no message can be shown, such as interpreter shutdown."""
+    return not isinstance(_outcome(work, arguments), _Failure)
 
 
-class _Failed:
+class _Failure:
     def __init__(self, why: Exception):
         self.why = why
 
 
-def _attempt(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _outcome(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         return work(*arguments)
     except Exception as why:  # noqa: BLE001 - the training loop border
-        return _Failed(why)
+        return _Failure(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""profiler_info*.json and profiler_metadata.json of a capture (framework-raw.md 8, 9)."""
+"""profiler_info*.json and profiler_metadata.json of a capture (docs/formats/framework.md 8, 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepscope.collect.settings import Settings
 
 
 def info(settings: Settings, began: Moment | None, ended: Moment, collector: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of profiler_info.json; both ends on the clock of the records (framework-raw.md 2.3)."""
+    """The content of profiler_info.json; both ends on the clock of the records (docs/formats/framework.md 2.3)."""
     began = began or ended
     switches = settings.switches
     content: dict[str, Any] = {
@@ -55,7 +55,7 @@ def info(settings: Settings, began: Moment | None, ended: Moment, collector: Map
 
 
 def write_info(capture: Path, content: Mapping[str, Any]) -> Path:
-    """One file, named after the rank; an earlier one under another name goes."""
+    """Write one file, named after the rank, and remove an earlier one under another name."""
     number = content.get("rank_id")
     path = capture / ("profiler_info.json" if number is None else f"profiler_info_{number}.json")
     paths.write_file(path, json.dumps(content, indent=4, ensure_ascii=False).encode())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the profiler prints into the training job's output (api.md 2)."""
+"""Lines that the profiler prints into the training job's output (docs/formats/profiler-api.md 2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-# Scripts that know nothing of a profiler keep their standard output to themselves.
+# Set for scripts without profiling code, whose standard output belongs to them alone.
 to_stderr = False
 _listeners: list[Callable[[str, str], None]] = []
 _printing = threading.RLock()
@@ -18,8 +18,8 @@ _MOST_FORK_WAIT = 1.0  # seconds
 
 
 @contextlib.contextmanager
-def heard_by(listener: Callable[[str, str], None]) -> Iterator[None]:
-    """Inside, every line goes to `listener(level, text)` too, also those that this rank does not print."""
+def copied_to(listener: Callable[[str, str], None]) -> Iterator[None]:
+    """Pass every line to `listener(level, text)` as well, including those that this rank does not print."""
     _listeners.append(listener)
     try:
         yield
@@ -28,40 +28,40 @@ def heard_by(listener: Callable[[str, str], None]) -> Iterator[None]:
 
 
 def info(text: str) -> None:
-    _tell("INFO", text)
+    _notify("INFO", text)
     _print("INFO", text)
 
 
 def warning(text: str) -> None:
-    """Shown by the first rank only: a thousand ranks say the same thing."""
-    _tell("WARNING", text)
+    """Printed by rank 0 only: a thousand ranks would print the same line."""
+    _notify("WARNING", text)
     muted = os.environ.get("TORCH_NPU_WARNING_DISABLE", os.environ.get("TORCH_NPU_DISABLED_WARNING")) == "1"
     if os.environ.get("RANK", "0") == "0" and not muted:
         _print("WARNING", text)
 
 
 def error(text: str) -> None:
-    _tell("ERROR", text)
+    _notify("ERROR", text)
     _print("ERROR", text)
 
 
-_said: set[str] = set()
+_printed: set[str] = set()
 
 
 def once(say: Callable[[str], None], text: str) -> None:
-    """Say a text that would otherwise come back with every step or capture."""
-    if text not in _said:
-        _said.add(text)
+    """Print a message once that would otherwise repeat with every step or capture."""
+    if text not in _printed:
+        _printed.add(text)
         say(text)
 
 
-def _tell(level: str, text: str) -> None:
+def _notify(level: str, text: str) -> None:
     for listener in _listeners:
         listener(level, text)
 
 
 def _print(level: str, text: str) -> None:
-    with _printing, contextlib.suppress(OSError, ValueError):  # standard output is closed or full: nobody to tell
+    with _printing, contextlib.suppress(OSError, ValueError):  # standard output is closed or full
         file = sys.stderr if to_stderr else sys.stdout
         print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", file=file, flush=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written beside the records: the user's metadata, the environment, process groups (api.md 11, 20)."""
+"""What is written beside the records: user metadata, environment, process groups (docs/formats/profiler-api.md 11, 20)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Metadata:
         try:
             parsed = json.loads(value)
         except ValueError:
-            messages.warning(f"metadata {key!r} is not JSON and was left out")
+            messages.warning(f"metadata {key!r} is not valid JSON and was left out")
             return
         self._keep(key, parsed)
 
     def _texts(self, key: Any, value: Any) -> bool:
         if not isinstance(key, str) or not isinstance(value, str):
-            messages.warning("metadata needs a str as key and as value; this pair was left out")
+            messages.warning("metadata keys and values must be str; this pair was left out")
             return False
         if len(key) > LONGEST_TEXT or len(value) > LONGEST_TEXT:
             messages.warning(f"metadata {key[:40]!r} is longer than {LONGEST_TEXT} characters and was left out")
@@ -51,10 +51,10 @@ class Metadata:
     def _keep(self, key: str, value: Any) -> None:
         proposed = {**self.values, key: value}
         if len(json.dumps(proposed, ensure_ascii=False).encode()) >= LONGEST_TOTAL:
-            messages.warning(f"metadata {key[:40]!r} was left out: all together would pass {LONGEST_TOTAL // 1024} KiB")
+            messages.warning(f"metadata {key[:40]!r} was left out: with it metadata would exceed {LONGEST_TOTAL // 1024} KiB")
             return
         if key in self.values:
-            messages.warning(f"metadata {key!r} was there already and is replaced")
+            messages.warning(f"metadata {key!r} already existed and is replaced")
         self.values = proposed
 
 
@@ -67,12 +67,12 @@ def trace_id(callback: Callable[[], Any] | None) -> str:
         given = callback()
         if isinstance(given, str) and 0 < len(given) <= LONGEST_TRACE_ID:
             return given
-        messages.warning(f"the trace id callback must give a str of at most {LONGEST_TRACE_ID} characters; a default is used")
+        messages.warning(f"the trace id callback must return a str of at most {LONGEST_TRACE_ID} characters; a default is used")
     return f"{uuid.uuid4().int:032X}"
 
 
 def rank() -> str | int | None:
-    """RANK as it stands, else torch.distributed's; None in a single process."""
+    """The variable RANK unchanged, else torch.distributed's rank; None in a single process."""
     if os.environ.get("RANK"):
         return os.environ["RANK"]
     distributed = _distributed()
@@ -115,7 +115,7 @@ def _communicator(group: Any, backend: str, index: int) -> str:
         try:
             inner = group._get_backend(torch.device("npu"))
         except RuntimeError:
-            inner = None  # without any NPU, where gloo goes by that name
+            inner = None  # without an NPU, where gloo is registered under that name
         name = inner and inner.get_hccl_comm_name(torch.distributed.get_rank(group), init_comm=False)
         if name:
             return str(name)
@@ -123,6 +123,6 @@ def _communicator(group: Any, backend: str, index: int) -> str:
 
 
 def _distributed() -> Any:
-    """torch.distributed when it runs; it is not imported for the question."""
+    """torch.distributed if it is initialised; never imports it."""
     module = sys.modules.get("torch.distributed")
     return module if module is not None and module.is_available() and module.is_initialized() else None

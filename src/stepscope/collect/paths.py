@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and files of a capture: which paths are accepted, how folders are named and made (framework-raw.md 1.2-1.4)."""
+"""Folders and files of a capture: which paths are accepted, how folders are named and created.
+
+The rules are those of docs/formats/framework.md 1.2 to 1.4.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,27 @@ from stepscope.errors import CaptureError
 
 FOLDER_MODE, FILE_MODE = 0o750, 0o640
 LONGEST_PATH, LONGEST_NAME = 4096, 255
-_ACCEPTED = re.compile(r"[./_\-~\s0-9A-Za-z\u4e00-\u9fa5]*")
+_PORTABLE = re.compile(r"[./_\-~\s0-9A-Za-z\u4e00-\u9fa5]*")
 _STAMP_DIGITS = 17
 
 
 def longest_worker_name() -> int:
-    """What fits in front of the process id, the time and the ending."""
+    """How many characters fit before the process id, the time and the suffix."""
     return LONGEST_NAME - len(f"_{os.getpid()}_{'0' * _STAMP_DIGITS}_ascend_pt")
 
 
-def accepted(text: str | os.PathLike[str]) -> Path:
+def resolve_path(text: str | os.PathLike[str]) -> Path:
     """A user's path, expanded and resolved.
 
     Raises:
-        CaptureError: it is empty or longer than a file system takes.
+        CaptureError: the path is empty or longer than file systems allow.
     """
     if not str(text):
-        raise CaptureError("an empty path was given", fix="give a path")
+        raise CaptureError("the path is empty", fix="give the path of a folder")
     path = Path(os.path.expanduser(text))
-    if not _ACCEPTED.fullmatch(str(path)):
+    if not _PORTABLE.fullmatch(str(path)):
         messages.once(
-            messages.warning, f"{path}: letters, digits and underscore are safe in paths; other tools may refuse this one"
+            messages.warning, f"{path}: use only letters, digits and underscores in paths; other tools may reject this one"
         )
     if path.is_symlink():
         messages.once(messages.warning, f"{path} is a symbolic link; {path.resolve()} is used")
@@ -51,20 +54,20 @@ def accepted(text: str | os.PathLike[str]) -> Path:
 
 
 def writable_folder(text: str | os.PathLike[str]) -> Path:
-    """The folder at a user's path, made when it is not there.
+    """The folder at a user's path, created if missing.
 
     Raises:
-        CaptureError: it is a file, or nothing can be written there.
+        CaptureError: the path is a file, or the folder is not writable.
     """
-    folder = accepted(text)
-    make_folder(folder)
+    folder = resolve_path(text)
+    ensure_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CaptureError("cannot write here", where=str(folder), cause="no permission", fix=f"chmod u+wx {folder}")
+        raise CaptureError("the folder is not writable", where=str(folder), cause="no permission", fix=f"chmod u+wx {folder}")
     return folder
 
 
-def make_folder(folder: Path) -> None:
-    """Make every missing level with mode 0750, whatever the umask adds; folders that exist are left alone."""
+def ensure_folder(folder: Path) -> None:
+    """Create every missing level with mode 0750 at most; existing folders keep their mode."""
     missing = [level for level in (folder, *folder.parents) if not level.exists()]
     try:
         for level in reversed(missing):
@@ -75,16 +78,16 @@ def make_folder(folder: Path) -> None:
                     raise
     except OSError as problem:
         raise CaptureError(
-            "cannot make the folder", where=str(folder), cause=problem.strerror, fix="choose another one"
+            "cannot create the folder", where=str(folder), cause=problem.strerror, fix="choose another one"
         ) from problem
     if not folder.is_dir():
-        raise CaptureError("a folder is needed, this is a file", where=str(folder), fix="choose another path")
+        raise CaptureError("the path is a file, not a folder", where=str(folder), fix="choose another path")
 
 
 def new_capture_folder(
     parent: Path, worker: str | None, *, now_ms: int | None = None, ending: str = "_ascend_pt", utc: bool = False
 ) -> Path:
-    """`{worker}_{pid}_{time}_ascend_pt`, made anew; the next free millisecond when the name is taken."""
+    """Create `{worker}_{pid}_{time}_ascend_pt`, with the next free millisecond if that name exists."""
     moment = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     while True:
         seconds, milliseconds = divmod(moment, 1000)
@@ -97,14 +100,14 @@ def new_capture_folder(
         except OSError as problem:
             cause = problem.strerror
             raise CaptureError(
-                "cannot make the capture's folder", where=str(folder), cause=cause, fix="choose another one"
+                "cannot create the capture's folder", where=str(folder), cause=cause, fix="choose another one"
             ) from problem
         else:
             return folder
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """A file of mode 0640 that is whole or absent."""
+    """Write a file of mode 0640 atomically."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
@@ -116,5 +119,5 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def narrow(path: Path) -> None:
-    """Take away the bits that a foreign writer gave a file beyond 0640."""
+    """Remove the permissions beyond 0640 that another program gave a file."""
     os.chmod(path, path.stat().st_mode & FILE_MODE)

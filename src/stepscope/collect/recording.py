@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One profiler's captures, one after the other: the primitives that its state machine calls (api.md 5)."""
+"""One profiler's captures, one after the other: the primitives that its state machine calls (docs/formats/profiler-api.md 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepscope.collect import budget, info_file, messages, metadata, paths, simu
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.current_capture import CurrentCapture
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.collect.marks import stages
 from stepscope.collect.marks.api import Marks, range_end, range_start
 from stepscope.collect.settings import Place, Settings, Switches
@@ -52,7 +52,7 @@ class Recording(CurrentCapture):
         self._where: Place | None = None
         self._tier: tiers.Tier | None = None
         self._report = tiers.TierReport()
-        self._beside: list[GcPauses | HostSampler | OsCalls | SimulatedDevice | budget.Watch] = []
+        self._sources: list[GcPauses | HostSampler | OsCalls | SimulatedDevice | budget.Watch] = []
         self._simulated: SimulatedDevice | None = None
         self._marks: Marks | None = None
         self._step_mark = 0
@@ -60,15 +60,15 @@ class Recording(CurrentCapture):
         self._analysing = False
 
     def init(self) -> None:
-        given = self._place()
-        where = replace(given, parent=paths.accepted(given.parent))
+        place = self._place()
+        where = replace(place, parent=paths.resolve_path(place.parent))
         parent = paths.writable_folder(self.settings.spool or where.parent)
         budget.refuse_full_disk(parent)
         self._where, self._began, self.limit, self._report = where, None, None, tiers.TierReport()
         self._tier = tiers.choose(self.settings)
         self.trace_id = metadata.trace_id(self.trace_id_callback)
         self._folder = paths.new_capture_folder(parent, where.worker)
-        # A killed process leaves at least this: settings and the relation of the clocks.
+        # Written first, so that a killed process leaves at least its settings and the relation of the clocks.
         self._write_info(complete=False)
 
     def warmup(self) -> None:
@@ -80,7 +80,7 @@ class Recording(CurrentCapture):
         self.warmup()
         assert self._tier is not None
         assert self._folder is not None
-        self._begin_beside(self._folder)
+        self._start_sources(self._folder)
         self._began = now()
         self._tier.start()
         self._recording = True
@@ -90,13 +90,13 @@ class Recording(CurrentCapture):
             termination.arm()
         # Last, so that a limit always finds something to end.
         watch = budget.Watch(self._folder, self.settings.budget, self._on_limit)
-        self._beside.append(watch)
+        self._sources.append(watch)
         watch.start()
 
     def stop(self) -> None:
-        """End recording; nothing when it has ended already, at a limit say."""
-        termination.disarm()  # before the lock, which a signal's handler would wait for
-        with self._stopping:  # a limit may be passed on the watching thread at the same moment
+        """End recording, unless it has ended already, for instance at a limit."""
+        termination.disarm()  # before taking the lock, for which a signal handler would wait
+        with self._stopping:  # the watching thread may reach a limit at the same moment
             if not self._recording:
                 return
             self._recording = False
@@ -104,17 +104,17 @@ class Recording(CurrentCapture):
             self._end_marks()  # before the tier: open ranges end on the device too
             assert self._tier is not None
             self._report = self._tier.stop()
-        # When the folder is gone nothing is kept, and closing the capture will say so.
+        # If the folder is gone nothing is kept, and closing the capture reports it.
         if self._report.limit and self._folder is not None and self._folder.is_dir():
-            self._say_limit(self._report.limit)
-        self._end_beside()
+            self._report_limit(self._report.limit)
+        self._stop_sources()
 
     def finalize(self) -> None:
         if self._folder is None:
             return
         self.stop()
         self._write_info(complete=True)
-        about_device = simulated.metadata() if simulated.selected(self.settings) else {}
+        about_device = simulated.metadata() if simulated.is_recorded(self.settings) else {}
         info_file.write_metadata(self._folder, {**self._metadata.values, **about_device}, self.trace_id)
 
     def delete(self) -> None:
@@ -125,31 +125,31 @@ class Recording(CurrentCapture):
             self._folder = None
 
     def abandon(self) -> None:
-        """Give back what recording holds, whatever state it is in; what reached the disk stays."""
+        """Release what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
         loader_workers.close()
         self._end_marks()
-        beside, self._beside = self._beside, []
-        for item in beside:
+        sources, self._sources = self._sources, []
+        for item in sources:
             item.stop()
         if self._tier is not None:
             self._tier.discard()
 
     def saved(self) -> None:
-        """The capture was handed to its user: move it on when it was written to a spool folder."""
+        """Called after the user's handler: move the capture to its destination if it was written to a spool folder."""
         if not self._analysing and self._folder is not None and self._where is not None:
-            self._folder = _moved_on(self._folder, self._where, self.settings)
+            self._folder = _move_from_spool(self._folder, self._where, self.settings)
         self._analysing = False
 
     def analyse(self, *, background: bool = False) -> None:
         """Analyse the capture just finished, in another process."""
         if self._folder is None:
-            messages.warning("nothing was recorded, so there is nothing to analyse")
+            messages.warning("nothing was recorded; there is nothing to analyse")
             return
         folder, where = self._folder, self._where
         assert where is not None
         self._analysing = background
-        afterwards = (lambda: _ignore(_moved_on(folder, where, self.settings))) if background else (lambda: None)
+        afterwards = (lambda: _ignore(_move_from_spool(folder, where, self.settings))) if background else (lambda: None)
         op_args = bool(self.settings.experimental.get("record_op_args"))
         analyse_capture(folder, background=background, op_args=op_args, afterwards=afterwards)
 
@@ -163,8 +163,8 @@ class Recording(CurrentCapture):
             range_end(self._step_mark)
             self._tier.pop()
 
-    def heed_limit(self) -> None:
-        """Called at each step: end the recording when a limit was passed since the last one."""
+    def stop_at_limit(self) -> None:
+        """Called at each step: end the recording if a limit was reached since the last one."""
         if self.limit and self._recording:
             self.stop()
 
@@ -172,7 +172,7 @@ class Recording(CurrentCapture):
         if self._recording and self._tier is not None:
             self._tier.enable_child_thread(switches)
         else:
-            messages.once(messages.warning, "no profiler is recording, so this thread is not recorded")
+            messages.once(messages.warning, "no profiler is recording; this thread is not recorded")
 
     def disable_child_thread(self) -> None:
         if self._tier is not None:
@@ -180,50 +180,50 @@ class Recording(CurrentCapture):
 
     def forget(self) -> None:
         super().forget()
-        self._tier, self._beside, self._marks, self._simulated = None, [], None, None
+        self._tier, self._sources, self._marks, self._simulated = None, [], None, None
 
-    def _begin_beside(self, folder: Path) -> None:
+    def _start_sources(self, folder: Path) -> None:
         framework = folder / "FRAMEWORK"
         threshold, host_sys = self.settings.gc_threshold_ms, self.settings.host_sys
         if threshold is not None or host_sys or self.settings.marks:
-            paths.make_folder(framework)
+            paths.ensure_folder(framework)
         if threshold is not None:
-            self._beside.append(GcPauses(framework, threshold))
+            self._sources.append(GcPauses(framework, threshold))
         if host_sys:
-            self._beside.append(HostSampler(framework, host_sys))
+            self._sources.append(HostSampler(framework, host_sys))
         if "osrt" in host_sys:
-            self._beside.append(OsCalls(framework))
-        if simulated.selected(self.settings):
+            self._sources.append(OsCalls(framework))
+        if simulated.is_recorded(self.settings):
             self._simulated = SimulatedDevice(folder, self.settings)
-            self._beside.append(self._simulated)
+            self._sources.append(self._simulated)
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
-        for item in self._beside:
+        for item in self._sources:
             item.start()
-        if self.settings.marks:  # after the device, which they are told of
+        if self.settings.marks:  # after the device, which records their device part
             self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
             self._marks.start()
 
-    def _end_beside(self) -> None:
-        beside, self._beside = self._beside, []
-        for item in beside:
+    def _stop_sources(self) -> None:
+        sources, self._sources = self._sources, []
+        for item in sources:
             item.stop()
 
     def _end_marks(self) -> None:
-        ended, self._marks = self._marks, None
-        if ended is not None:
-            ended.stop()
+        marks, self._marks = self._marks, None
+        if marks is not None:
+            marks.stop()
 
     def _on_limit(self, limit: str) -> None:
-        """On the watching thread. What only the thread that started it may stop, `heed_limit` does at the next step."""
-        self._say_limit(limit)
+        """Called on the watching thread. If only the starting thread may stop the tier, `stop_at_limit` does at the next step."""
+        self._report_limit(limit)
         if self._tier is not None:
-            tolerated("ending the capture", self.stop if self._tier.stops_anywhere else self._tier.silence)
+            warn_on_failure("ending the capture", self.stop if self._tier.stops_anywhere else self._tier.silence)
 
-    def _say_limit(self, limit: str) -> None:
+    def _report_limit(self, limit: str) -> None:
         if self.limit is None:
             self.limit = limit
-            messages.warning(f"the capture ends early ({limit}); what was recorded is kept in {self.prof_path}")
+            messages.warning(f"the capture ends early ({limit}); the data recorded so far are in {self.prof_path}")
 
     def _write_info(self, *, complete: bool) -> None:
         assert self._folder is not None
@@ -231,7 +231,7 @@ class Recording(CurrentCapture):
         collector: dict[str, Any] = {"tier": self._tier.name, "device": self._device(), "pid": os.getpid(), "complete": complete}
         collector |= self._report.collector
         dropped = dict(self._report.dropped)
-        if simulated.selected(self.settings):
+        if simulated.is_recorded(self.settings):
             collector |= simulated.about()
             dropped |= self._simulated.dropped if self._simulated else {}
         if self.limit:
@@ -245,15 +245,15 @@ class Recording(CurrentCapture):
         return next((name.lower() for name in ("NPU", "CUDA") if name in self.settings.activities), "cpu")
 
 
-def _moved_on(folder: Path, where: Place, settings: Settings) -> Path:
-    """Send a capture from the spool folder to its place; where it will be."""
+def _move_from_spool(folder: Path, where: Place, settings: Settings) -> Path:
+    """Move a capture from the spool folder to its destination, in the background; returns where it will be."""
     if settings.spool is None or not folder.is_dir():
         return folder
     arguments = folder.with_name(f"{folder.name}_op_args")
-    for made in (arguments, folder) if arguments.is_dir() else (folder,):
-        spool.move_in_background(made, where.parent)
+    for item in (arguments, folder) if arguments.is_dir() else (folder,):
+        spool.move_in_background(item, where.parent)
     return where.parent / folder.name
 
 
 def _ignore(_value: object) -> None:
-    """For callbacks whose result nobody takes."""
+    """For callbacks whose result is not used."""

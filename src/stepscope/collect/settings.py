@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Switches:
-    """What is noted of each operator."""
+    """What is recorded of each operator."""
 
     record_shapes: bool = False
     profile_memory: bool = False
@@ -22,7 +22,7 @@ class Switches:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of one capture; None is no limit."""
+    """Limits of one capture; None means unlimited."""
 
     max_seconds: float | None = None
     max_bytes: int | None = None
@@ -39,7 +39,7 @@ class Settings:
     all_threads: bool = False
     budget: Budget = Budget()
     spool: Path | None = None
-    tier: str | None = None  # native, kineto or ascend; None takes the best that is there
+    tier: str | None = None  # native, kineto or ascend; None for the best available
 
     @property
     def gc_threshold_ms(self) -> float | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated NPU's part of a capture: a thread that writes what the device did, from start to stop.
 
-The thread and `stop` are all that touches the device capture; the training thread only waits for its device once, at the
-end, as hardware's collector lets it.
+Only this thread and `stop` touch the device capture; the training thread waits for its device once, at the end, as it does
+with the collector of the hardware.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.collect.clocks import now, raw_ns
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.collect.metadata import rank as rank_of_process
 from stepscope.collect.settings import Settings
 from stepscope.simnpu import loaded
 
 if TYPE_CHECKING:
-    from stepscope.simnpu.capture import Wanted
+    from stepscope.simnpu.capture import CaptureSwitches
 
 INTERVAL_SECONDS = 0.25
 DEVICE = "npu_sim"
@@ -42,13 +42,13 @@ def available() -> bool:
     return loaded()
 
 
-def selected(settings: Settings) -> bool:
-    """Whether a capture with these settings holds what the simulated device does."""
+def is_recorded(settings: Settings) -> bool:
+    """Whether a capture with these settings records the simulated device."""
     return "NPU" in settings.activities and loaded()
 
 
 def about() -> dict[str, Any]:
-    """What profiler_info.json says of the device: that it is simulated, and which of its data are no measurements."""
+    """What profiler_info.json says about the device: that it is simulated, and which of its data are modelled."""
     from stepscope.simnpu.capture import CHIP, MODELLED
 
     # With a model of time, kernels last at least as long as it says.
@@ -57,9 +57,9 @@ def about() -> dict[str, Any]:
 
 
 def metadata() -> dict[str, Any]:
-    """What profiler_metadata.json says of it, which also reaches the databases."""
-    said = about()
-    return {"simulated": said["device_name"], "modelled": said["modelled"]}
+    """What profiler_metadata.json says about it; this also reaches the databases."""
+    experimental = about()
+    return {"simulated": experimental["device_name"], "modelled": experimental["modelled"]}
 
 
 class SimulatedDevice:
@@ -70,7 +70,7 @@ class SimulatedDevice:
         from stepscope.simnpu.records import Records
 
         self._records = Records()
-        self._device = DeviceCapture(capture, _wanted(settings), self._records)
+        self._device = DeviceCapture(capture, _switches(settings), self._records)
         self._framework, self._marks = capture / "FRAMEWORK", settings.marks
         self._end = threading.Event()
         self._failed = False
@@ -80,10 +80,10 @@ class SimulatedDevice:
         import torch
 
         begin = now()
-        # Of a device that nobody used there is nothing to tell; others join when their first task comes.
+        # A device that was not used has nothing to record; it joins with its first task.
         current = torch.npu.current_device()
-        held = {number: torch.npu.memory_reserved(number) for number in range(torch.npu.device_count())}
-        self._device.start(begin.raw_ns, begin.unix_ns, {n: size for n, size in held.items() if size or n == current})
+        reserved = {number: torch.npu.memory_reserved(number) for number in range(torch.npu.device_count())}
+        self._device.start(begin.raw_ns, begin.unix_ns, {n: size for n, size in reserved.items() if size or n == current})
         self._thread.start()
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class SimulatedDevice:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Records for which there was no room, for profiler_info.json."""
+        """Records lost because buffers were full, for profiler_info.json."""
         lost = self._records.lost()
         return {"device records": lost} if lost else {}
 
@@ -109,8 +109,8 @@ class SimulatedDevice:
             self._write(self._take)
 
     def _write(self, work: Callable[[], bool]) -> None:
-        """A fault of ours ends the device's part of the capture; what was written stays."""
-        self._failed = self._failed or not tolerated("writing the device's records", work)
+        """Run `work`; its failure ends the device's part of the capture, and what was written stays."""
+        self._failed = self._failed or not warn_on_failure("writing the device's records", work)
 
     def _take(self) -> bool:
         self._device.take(raw_ns())
@@ -119,7 +119,7 @@ class SimulatedDevice:
     def _finish(self) -> bool:
         self._device.take(raw_ns(), last=True)
         if self._marks:
-            # Only now: the columnar engine takes longer to load than many a script.
+            # Imported only now: loading polars takes longer than many a script.
             from stepscope.formats.collector.mark_lines import read_raw
 
             self._device.marks(read_raw(self._framework).to_dicts())
@@ -127,18 +127,18 @@ class SimulatedDevice:
         return True
 
 
-def _wanted(settings: Settings) -> Wanted:
-    from stepscope.simnpu.capture import Wanted
+def _switches(settings: Settings) -> CaptureSwitches:
+    from stepscope.simnpu.capture import CaptureSwitches
 
-    said = settings.experimental
+    experimental = settings.experimental
     rank = rank_of_process()
-    return Wanted(
-        level=_LEVELS.get(str(said.get("_profiler_level", "Level0")), 0),
-        metrics=_METRICS.get(str(said.get("_aic_metrics", "")), ""),
-        l2_cache=bool(said.get("_l2_cache")),
+    return CaptureSwitches(
+        level=_LEVELS.get(str(experimental.get("_profiler_level", "Level0")), 0),
+        metrics=_METRICS.get(str(experimental.get("_aic_metrics", "")), ""),
+        l2_cache=bool(experimental.get("_l2_cache")),
         memory=settings.switches.profile_memory,
-        links=bool(said.get("_sys_interconnection")),
-        ports=bool(said.get("_sys_io")),
+        links=bool(experimental.get("_sys_interconnection")),
+        ports=bool(experimental.get("_sys_io")),
         framework="CPU" in settings.activities,
         marks_only=settings.ranges_only,
         communication=settings.marks and settings.wants_domain("communication"),

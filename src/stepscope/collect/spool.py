@@ -25,7 +25,7 @@ def move_in_background(capture: Path, destination: Path) -> threading.Thread:
 
 def move(capture: Path, destination: Path) -> Path:
     target = destination / capture.name
-    paths.make_folder(destination)
+    paths.ensure_folder(destination)
     try:
         os.rename(capture, target)
     except OSError as problem:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from stepscope import simnpu
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.compat import STAND_IN_FOLDER, automatic, vendor_spec
 from stepscope.errors import CaptureError
 
@@ -25,10 +25,10 @@ def load() -> None:
         return
     _called = True
     if STAND_IN_FOLDER in sys.path and vendor_spec() is None:
-        tolerated("loading the simulated NPU", npu_module)
+        warn_on_failure("loading the simulated NPU", npu_module)
     plan = os.environ.get("STEPSCOPE_PROFILE")
     if plan:
-        tolerated("preparing the profiler", automatic.prepare, plan)
+        warn_on_failure("preparing the profiler", automatic.prepare, plan)
 
 
 def npu_module() -> Any:

@@ -35,7 +35,7 @@ def _common_step(folder: Path, job: str, ranks: Sequence[int] | None) -> int:
 def _propose(choice: Path, step: int) -> None:
     """Whoever comes first is right: unlike a rename a link does not replace what another rank has just written."""
     if not choice.parent.is_dir():
-        paths.make_folder(choice.parent)
+        paths.ensure_folder(choice.parent)
     mine = choice.with_name(f".{choice.name}.{board.of_this_process(0, 1).file_name()}.mine")
     paths.write_file(mine, str(step).encode())
     try:

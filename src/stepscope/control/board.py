@@ -78,7 +78,7 @@ def write(folder: Path, answer: Answer) -> None:
     """Raises OSError when the folder is full, gone or not ours to write."""
     place = folder / STATUS_FOLDER
     if not place.is_dir():
-        paths.make_folder(place)
+        paths.ensure_folder(place)
     paths.write_file(place / answer.file_name(), json.dumps(asdict(answer)).encode())
 
 

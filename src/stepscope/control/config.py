@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""profiler_config.json: what a running job is asked to record (api.md 17.6)."""
+"""profiler_config.json: what a running job is asked to record (docs/formats/profiler-api.md 17.6)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import stepscope
 from stepscope.collect import messages
-from stepscope.collect.guard import quietly, tolerated
+from stepscope.collect.guard import quietly, warn_on_failure
 from stepscope.dynamic_profile import optimizer_steps
 from stepscope.dynamic_profile.session import Session
 
@@ -43,7 +43,7 @@ def init(path: Any) -> None:
     elif _session is not None:
         messages.warning("dynamic_profile is in use already; this init has no effect")
     else:
-        tolerated("dynamic_profile.init", _open, path)
+        warn_on_failure("dynamic_profile.init", _open, path)
 
 
 def step() -> None:
@@ -61,9 +61,9 @@ def start(config_path: Any = None) -> None:
         config_path: a file like profiler_config.json, read once; when it is not given or wrong the one of `init` is used.
     """
     if _session is None:
-        tolerated("dynamic_profile.start", _open, None)
+        warn_on_failure("dynamic_profile.start", _open, None)
     if _session is not None:
-        tolerated("dynamic_profile.start", _session.start, config_path)
+        warn_on_failure("dynamic_profile.start", _session.start, config_path)
 
 
 def set_state(state: Any) -> None:
@@ -100,7 +100,7 @@ def _open_from_environment() -> None:
     global _tried
     if not _tried:
         _tried = True
-        tolerated("dynamic_profile (PROF_CONFIG_PATH)", _open, os.environ.get("PROF_CONFIG_PATH"))
+        warn_on_failure("dynamic_profile (PROF_CONFIG_PATH)", _open, os.environ.get("PROF_CONFIG_PATH"))
 
 
 def _count() -> None:
@@ -121,4 +121,4 @@ def _in_child() -> None:
 
 atexit.register(_at_exit)
 os.register_at_fork(after_in_child=_in_child)
-tolerated("dynamic_profile (PROF_CONFIG_PATH)", watch_optimizers)
+warn_on_failure("dynamic_profile (PROF_CONFIG_PATH)", watch_optimizers)

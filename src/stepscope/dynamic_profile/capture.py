@@ -35,7 +35,7 @@ class Capture:
         self.complaint: str | None = None  # what the profiler warned of last
         self._say = say
         self._mark = 0
-        with messages.heard_by(self._hear):
+        with messages.copied_to(self._hear):
             self._profiler = _profiler(request, first_step)
             self.complaint = None  # wrong settings are replaced by defaults; they stop nothing
             self._profiler.start()
@@ -54,7 +54,7 @@ class Capture:
     def step(self) -> bool:
         """A step has ended; whether that was the last one."""
         self.taken += 1
-        with messages.heard_by(self._hear):
+        with messages.copied_to(self._hear):
             marks.range_end(self._mark)
             self._profiler.step()
             if self.taken >= self.request.steps and self.running:
@@ -64,14 +64,14 @@ class Capture:
 
     def end(self) -> None:
         """End before the last step; what was recorded is saved as if it were all."""
-        with messages.heard_by(self._hear):
+        with messages.copied_to(self._hear):
             marks.range_end(self._mark)
             self._profiler.stop()
 
     def end_with_process(self) -> None:
         """Keep what there is, without analysis: the interpreter ends."""
         if self.running:
-            with messages.heard_by(self._hear):
+            with messages.copied_to(self._hear):
                 self._profiler.end_with_process()
             active.release(self._profiler)
 

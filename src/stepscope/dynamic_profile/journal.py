@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two logs of a process beside profiler_config.json: what it did, and what became of the file (api.md 17.1).
+"""The two logs of a process beside profiler_config.json: what it did, how the file changed (docs/formats/profiler-api.md 17.1).
 
-Lines are kept until the watching thread writes them: a folder that hangs or is full holds nobody else up.
+Lines are kept until the watching thread writes them: a folder that hangs or is full delays nobody else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Journal:
 
 class _LogFile(logging.handlers.RotatingFileHandler):
     def __init__(self, path: Path):
-        paths.make_folder(path.parent)
+        paths.ensure_folder(path.parent)
         super().__init__(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True)
         self._pid = os.getpid()
         self.setFormatter(logging.Formatter("%(asctime)s [%(levelname)s] [%(process)d] dynamic_profile: %(message)s"))

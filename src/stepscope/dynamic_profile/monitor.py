@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches profiler_config.json for one process and keeps its answer up to date (api.md 17.3).
+"""Watches profiler_config.json for one process and keeps its answer up to date (docs/formats/profiler-api.md 17.3).
 
 A thread of the training process, because a process of its own would have to be forked from a threaded one, found again, and
 buried: a thread cannot be left behind. It shares nothing with other ranks or jobs but the folder.

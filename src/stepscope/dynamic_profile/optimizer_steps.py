@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a script that knows nothing of us: the calls of Optimizer.step (api.md 17.9)."""
+"""Steps of a script that knows nothing of us: the calls of Optimizer.step (docs/formats/profiler-api.md 17.9)."""
 
 from __future__ import annotations
 

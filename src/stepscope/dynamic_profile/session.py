@@ -136,7 +136,7 @@ def _read(path: Any) -> config.CaptureRequest:
     Raises:
         CaptureError: there is no such file, or it is no JSON object.
     """
-    file = paths.accepted(path)
+    file = paths.resolve_path(path)
     if file.is_dir():
         file = file / config.CONFIG_FILE
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the steps of one process and records those that are asked for (api.md 17.4, 17.5)."""
+"""Counts the steps of one process and records those that are asked for (docs/formats/profiler-api.md 17.4, 17.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.control import board
 from stepscope.control.config import NEVER, NEXT_STEP, CaptureRequest
 
@@ -99,7 +99,7 @@ class Worker:
         """The process ends."""
         capture, self._capture = self._capture, None
         if capture is not None:
-            tolerated("ending the capture", capture.end_with_process)
+            warn_on_failure("ending the capture", capture.end_with_process)
             text = f"the job ended after {capture.taken} of {capture.request.steps} steps of the capture"
             self._say("WARNING", f"{text}; what was recorded is kept in {capture.path}")
             self._now(board.DONE, text, capture.request, capture.path)
@@ -107,7 +107,7 @@ class Worker:
     def _guarded(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
         # Before the mail is looked at: what comes later than that raises it again.
         self._alert = False
-        if tolerated("dynamic_profile", work, *arguments) is not True:
+        if warn_on_failure("dynamic_profile", work, *arguments) is not True:
             capture, self._capture, self._pending = self._capture, None, None
             request = capture.request if capture is not None else None
             self._refuse("a fault of the profiler; it is in the output of the job", request)

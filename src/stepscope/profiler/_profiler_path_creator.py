@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where captures go, and the object by which custom handlers set it (api.md 8.4, 9)."""
+"""Where captures go, and the object by which custom handlers set it (docs/formats/profiler-api.md 8.4, 9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of a profiler, checked once: what is wrong gives a warning and the default (api.md 3)."""
+"""Arguments of a profiler, checked once: what is wrong gives a warning and the default (docs/formats/profiler-api.md 3)."""
 
 from __future__ import annotations
 

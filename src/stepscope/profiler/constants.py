@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that users pass to the profiler (api.md 15, 16); plain strings except the two enums."""
+"""Words that users pass to the profiler (docs/formats/profiler-api.md 15, 16); plain strings except the two enums."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extended settings of a profiler, each checked on its own (api.md 14)."""
+"""Extended settings of a profiler, each checked on its own (docs/formats/profiler-api.md 14)."""
 
 from __future__ import annotations
 

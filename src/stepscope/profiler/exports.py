@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a profiler writes from its last capture, each made by another process (api.md 10)."""
+"""Files that a profiler writes from its last capture, each made by another process (docs/formats/profiler-api.md 10)."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def _export(recording: Recording, path: Any, request: dict[str, Any]) -> None:
     if not isinstance(path, str) or not path:
         messages.error(f"{request['do']}: {path!r} is not a path; nothing was written")
         return
-    target = paths.accepted(path)
+    target = paths.resolve_path(path)
     if target.is_dir():
         messages.error(f"{request['do']}: {target} is a folder, a file is needed; nothing was written")
         return
-    paths.make_folder(target.parent)
+    paths.ensure_folder(target.parent)
     outcome = wait_with_progress(AnalysisProcess({**request, "capture": capture, "path": str(target)}))
     if not outcome.ok:
         messages.warning(f"{target.name} was not written: {outcome.error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens with a finished capture (api.md 8)."""
+"""What happens with a finished capture (docs/formats/profiler-api.md 8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profilers that a training script uses (api.md 3-6, 10-13)."""
+"""The profilers that a training script uses (docs/formats/profiler-api.md 3-6, 10-13)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from stepscope.collect import active, messages
-from stepscope.collect.guard import Fuse, quietly, tolerated
+from stepscope.collect.guard import Fuse, quietly, warn_on_failure
 from stepscope.collect.metadata import Metadata
 from stepscope.collect.recording import Recording
 from stepscope.collect.settings import Place, Settings, Switches
@@ -102,7 +102,7 @@ class _KinetoProfile:
         if self._refused:
             return
         self._running, self._fuse = True, Fuse(self._release)
-        tolerated("watching data loaders", loader_workers.watch)
+        warn_on_failure("watching data loaders", loader_workers.watch)
         self._fuse.run("starting the profiler", self._begin)
 
     def stop(self) -> None:
@@ -138,15 +138,15 @@ class _KinetoProfile:
 
     def export_chrome_trace(self, path: Any = None, *, output_path: Any = None) -> None:
         """Write the last capture as one timeline."""
-        tolerated("export_chrome_trace", exports.chrome_trace, self.prof_if, _either(path, output_path))
+        warn_on_failure("export_chrome_trace", exports.chrome_trace, self.prof_if, _either(path, output_path))
 
     def export_stacks(self, path: Any = None, metric: Any = "self_cpu_time_total", *, output_path: Any = None) -> None:
         """Write the operators' call stacks with their time, as flame graphs are made of."""
-        tolerated("export_stacks", exports.stacks, self.prof_if, _either(path, output_path), metric)
+        warn_on_failure("export_stacks", exports.stacks, self.prof_if, _either(path, output_path), metric)
 
     def export_memory_timeline(self, output_path: Any = None, device: Any = None, *, path: Any = None) -> None:
         """Write how much memory each kind of tensor held, as picture or numbers by the file's ending."""
-        tolerated("export_memory_timeline", exports.memory_timeline, self.prof_if, _either(output_path, path), device)
+        warn_on_failure("export_memory_timeline", exports.memory_timeline, self.prof_if, _either(output_path, path), device)
 
     def set_custom_trace_id_callback(self, callback: Any) -> None:
         self.prof_if.trace_id_callback = arguments.function("callback", callback)
@@ -240,7 +240,7 @@ class profile(_KinetoProfile):
         self.step_num = 0
         self.first_step = 0  # what the steps' names count from
         super().__init__(**others)
-        self.current_action = tolerated("the schedule", self._action, 0) or ProfilerAction.NONE
+        self.current_action = warn_on_failure("the schedule", self._action, 0) or ProfilerAction.NONE
         self._step_mark = StepMark()
         self._started_once = False
         self._told_of_steps = False
@@ -269,12 +269,12 @@ class profile(_KinetoProfile):
             "record_shapes": record_shapes, "profile_memory": profile_memory, "with_stack": with_stack,
             "with_flops": with_flops, "with_modules": with_modules,
         })  # fmt: skip
-        tolerated("enable_profiler_in_child_thread", _enable_thread, switches)
+        warn_on_failure("enable_profiler_in_child_thread", _enable_thread, switches)
 
     @classmethod
     def disable_profiler_in_child_thread(cls) -> None:
         """End recording the operators of the calling thread."""
-        tolerated("disable_profiler_in_child_thread", _disable_thread)
+        warn_on_failure("disable_profiler_in_child_thread", _disable_thread)
 
     def _begin(self) -> None:
         if isinstance(self._schedule, schedule) and self._schedule.exhausted(self.step_num):
@@ -293,7 +293,7 @@ class profile(_KinetoProfile):
 
     def _step(self) -> None:
         self._step_mark.end(self.prof_if)
-        self.prof_if.heed_limit()
+        self.prof_if.stop_at_limit()
         before = self.current_action
         self.step_num += 1
         self.current_action = self._action(self.step_num)

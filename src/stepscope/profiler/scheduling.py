@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which steps are recorded (api.md 7)."""
+"""Which steps are recorded (docs/formats/profiler-api.md 7)."""
 
 from __future__ import annotations
 

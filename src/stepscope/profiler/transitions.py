@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do between two steps, by the actions of both (api.md 6)."""
+"""What to do between two steps, by the actions of both (docs/formats/profiler-api.md 6)."""
 
 from __future__ import annotations
 

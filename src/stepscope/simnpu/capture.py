@@ -55,7 +55,7 @@ _TRANSFER_TYPES, _TRANSFER_SQES = np.array([5, 92, 14, 15]), np.array([11, 11, 7
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CaptureSwitches:
     """What to write; the levels are -1 (none), 0, 1 and 2."""
 
     level: int = 1
@@ -74,7 +74,7 @@ class Wanted:
 class DeviceCapture:
     """One capture of this process's devices, from `start` to `close`."""
 
-    def __init__(self, capture: Path, wanted: Wanted, records: Records) -> None:
+    def __init__(self, capture: Path, wanted: CaptureSwitches, records: Records) -> None:
         self._capture, self._wanted, self._records = capture, wanted, records
         self._devices: dict[int, DeviceRecords] = {}
         self._held: dict[int, int] = {}  # bytes by device at the start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks that hardware's communication library sets for each of its operators, whoever asked for it (api.md 18.3, 18.4)."""
+"""Marks of communication operators, as the hardware's communication library sets them (docs/formats/profiler-api.md 18.3, 18.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepscope.simnpu.records import COLLECTIVE
 
 DOMAIN = "communication"
 _FIRST = 200_000_000  # above the numbers of the marks that the script sets; the vendor adds 4,000,000,001 in 32 bits
-_RANGE_TAG = 12  # cann-raw.md 4.5
+_RANGE_TAG = 12  # docs/formats/cann.md 4.5
 _NO_MODEL = 0xFFFF_FFFF
 _OPERATORS = {
     "allReduce": "HcclAllreduce", "reduce": "HcclReduce", "broadcast": "HcclBroadcast", "allGather": "HcclAllGather",

@@ -3,7 +3,7 @@
 
 A kernel of n blocks is taken to keep n cores busy for 95 % of its measured time. How these cycles divide among the pipes is
 what the model of time says (docs/simulated-npu.md): computing at the peak rate, moving at the memory's. The meaning of each
-event is that of cann-raw.md 4.6.
+event is that of docs/formats/cann.md 4.6.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def counts(work: Work, metrics: str, events: str) -> npt.NDArray[np.uint64]:
 
 
 def cache_events(kernels: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """L2 cache events of kernels in the order 0xF6, 0xFB, 0xFC, 0xBF, 0x90, 0x91, 0x9C, 0x9D (cann-raw.md 5)."""
+    """L2 cache events of kernels in the order 0xF6, 0xFB, 0xFC, 0xBF, 0x90, 0x91, 0x9C, 0x9D (docs/formats/cann.md 5)."""
     read, written = kernels["read"] / _LINE, kernels["written"] / _LINE
     hits = _hit_share(kernels["read"] + kernels["written"])
     none = np.zeros(len(kernels))

@@ -113,7 +113,7 @@ class Descriptions:
 
 
 def _tensor(said: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:
-    # A shape ends at its first 0 (cann-raw.md 3.3): an empty tensor is told up to there.
+    # A shape ends at its first 0 (docs/formats/cann.md 3.3): an empty tensor is told up to there.
     shape = [min(max(int(size), 0), 0xFFFF_FFFF) for size in said.get("shape", [])][:_PLACES]
     return (
         kind,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ran on one device as device records of a raw folder: tasks, counters of their cores, marks (cann-raw.md 4)."""
+"""What ran on one device as device records of a raw folder: tasks, counters of their cores, marks (docs/formats/cann.md 4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The framework's side of the device: marks of the task queue and events of the allocator (framework-raw.md 4.2, 4.3)."""
+"""The framework's side of the device: marks of the task queue and events of the allocator (docs/formats/framework.md 4.2, 4.3)."""
 
 from __future__ import annotations
 

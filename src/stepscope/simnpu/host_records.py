@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches as host records of a raw folder: calls, descriptions of operators, copies, collectives (cann-raw.md 3)."""
+"""Launches as host records of a raw folder: calls, descriptions of operators, copies, collectives (docs/formats/cann.md 3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the host launched what: the spans and stamps of calls, so that every parser joins them (cann-raw.md 8).
+"""When the host launched what: the spans and stamps of calls, so that every parser joins them (docs/formats/cann.md 8).
 
     acl call   [begin ........................ end]
     node call    [begin + 1 ............ end - 1]        kernels and collectives only

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepscope.formats.cann.write.device import DeviceWriter
 from stepscope.simnpu.records import COPY_D2H, COPY_H2D
 
-EVERY_NS, PORT_EVERY_NS = 20_000_000, 10_000_000  # 50 and 100 times a second (api.md 3)
+EVERY_NS, PORT_EVERY_NS = 20_000_000, 10_000_000  # 50 and 100 times a second (docs/formats/profiler-api.md 3)
 _PARTS = 4  # of a sample: the least, the most and the mean of their rates are told
 _HCCS = 1  # number of the link
 _PORT_MBIT = 200_000

@@ -28,7 +28,7 @@ class Transfers:
 
 
 def queued(rows: npt.NDArray[Any], launches: Launches) -> Transfers:
-    """Transfers of these collectives; each gets an equal part of its collective's launch (cann-raw.md 8: calls do not overlap)."""
+    """Transfers of these collectives; each gets an equal part of the launch: calls must not overlap (docs/formats/cann.md 8)."""
     by_connection = np.argsort(launches.tasks["connection"], kind="stable")
     known = launches.tasks["connection"][by_connection]
     place = np.minimum(np.searchsorted(known, rows["connection"]), max(len(known) - 1, 0))

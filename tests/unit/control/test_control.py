@@ -159,10 +159,10 @@ class TestCommand:
         assert second > first + 100
 
     def test_a_rank_that_refuses_is_named_with_its_reason(self, job, tmp_path, capsys):
-        job.refusing = "too little space left for a capture"
+        job.refusing = "too little disk space left for a capture"
         code, out, err = ctl(capsys, tmp_path, "start")
         assert code == 1
-        assert "1\trefused\ttoo little space left for a capture" in out
+        assert "1\trefused\ttoo little disk space left for a capture" in out
         assert "not every rank records" in err
 
     def test_a_rank_that_does_not_answer(self, job, tmp_path, capsys):

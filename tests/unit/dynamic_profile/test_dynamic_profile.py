@@ -187,9 +187,9 @@ class TestSteps:
         assert spans(job.run(9)) == [(1, 1)]
 
     def test_what_cannot_start_is_refused_with_the_profilers_reason(self):
-        job = Job(running=False, complaint="too little space left for a capture").run(2, at_1={"start_step": -1})
-        assert job.state == ("refused", "too little space left for a capture")
-        assert "WARNING refused: too little space left for a capture" in job.log
+        job = Job(running=False, complaint="too little disk space left for a capture").run(2, at_1={"start_step": -1})
+        assert job.state == ("refused", "too little disk space left for a capture")
+        assert "WARNING refused: too little disk space left for a capture" in job.log
         assert spans(job.run(1, at_3={"start_step": -1})) == [(1, 0), (3, 0)]  # and it listens on
 
     def test_what_fails_on_the_way_is_refused_with_its_step(self):
@@ -450,7 +450,7 @@ class TestSettings:
         monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))
         capture = captures.Capture(CaptureRequest(), 1, lambda level, text: None)
         assert not capture.running
-        assert "too little space left for a capture" in capture.complaint
+        assert "too little disk space left for a capture" in capture.complaint
 
 
 def test_the_start_of_this_process_is_known():

@@ -1,7 +1,7 @@
-"""The acceptance list and the rough edges of api.md: which test stands for which line, and those that stand nowhere else.
+"""Which test covers which line of docs/formats/profiler-api.md 24, 26, and the tests that stand nowhere else.
 
-Left to issues of their own: the dynamic profiler and marks (26.7 to 26.9, marks of 26.10, R-10 to R-12, R-25, R-26).
-R-27 (a small capture analysed inside the training process) is not followed: analysis is always another process.
+Tested elsewhere: the dynamic profiler and marks (26.7 to 26.9, marks of 26.10, R-10 to R-12, R-25, R-26). R-27 (a small
+capture analysed inside the training process) is not followed: analysis is always another process.
 """
 
 from __future__ import annotations

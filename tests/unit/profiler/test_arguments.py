@@ -1,4 +1,4 @@
-"""Settings of a profiler: wrong ones are a warning and the default, never an exception (api.md 3, 14, 15; acceptance 6)."""
+"""Settings of a profiler: invalid ones give a warning and the default, no exception (docs/formats/profiler-api.md 3, 14, 15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where captures go, how they are named and with which modes (api.md 8, 9; framework-raw.md 1; acceptance 4)."""
+"""Where captures go, their names and file modes (docs/formats/profiler-api.md 8, 9; docs/formats/framework.md 1)."""
 
 from __future__ import annotations
 
@@ -148,13 +148,13 @@ def test_impossible_folders_record_nothing(kind, noting_tier, tmp_path, capsys):
 
 def test_path_rules(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert paths.accepted("~/x") == tmp_path / "x"
+    assert paths.resolve_path("~/x") == tmp_path / "x"
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert paths.accepted(tmp_path / "link") == tmp_path / "real"
+    assert paths.resolve_path(tmp_path / "link") == tmp_path / "real"
     assert "symbolic link" in capsys.readouterr().out
-    assert paths.accepted(str(tmp_path / "性能-1.x y")) == tmp_path / "性能-1.x y"
+    assert paths.resolve_path(str(tmp_path / "性能-1.x y")) == tmp_path / "性能-1.x y"
     assert capsys.readouterr().out == ""
-    paths.accepted(str(tmp_path / "a;b"))
+    paths.resolve_path(str(tmp_path / "a;b"))
     assert capsys.readouterr().out.count("WARNING") == 1
     with pytest.raises(CaptureError, match="empty"):
-        paths.accepted("")
+        paths.resolve_path("")

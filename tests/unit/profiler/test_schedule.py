@@ -1,4 +1,4 @@
-"""Which steps a schedule records (api.md 7; acceptance 1)."""
+"""Which steps a schedule records (docs/formats/profiler-api.md 7)."""
 
 from __future__ import annotations
 

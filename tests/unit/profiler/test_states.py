@@ -1,4 +1,4 @@
-"""The state machine of a profiler (api.md 5, 6, 7, 22; acceptance 2, 3, 5)."""
+"""The state machine of a profiler (docs/formats/profiler-api.md 5, 6, 7, 22)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_step_is_closed_before_and_the_next_opened_after_the_transition(noting
     prof.stop()
     assert prof.prof_if.calls == [
         "init", "start", "push_step ProfilerStep#0",
-        "pop_step", "heed_limit", "stop", "finalize", "saved", "init", "start", "push_step ProfilerStep#1",
+        "pop_step", "stop_at_limit", "stop", "finalize", "saved", "init", "start", "push_step ProfilerStep#1",
         "pop_step", "stop", "finalize", "saved",
     ]  # fmt: skip
 
@@ -108,7 +108,7 @@ def test_without_a_schedule_there_are_no_warnings_and_no_steps(noting_tier, caps
     with noting() as prof:
         prof.step()
         prof.step()
-    assert prof.prof_if.calls == ["init", "start", "heed_limit", "heed_limit", "stop", "finalize", "saved"]
+    assert prof.prof_if.calls == ["init", "start", "stop_at_limit", "stop_at_limit", "stop", "finalize", "saved"]
     assert capsys.readouterr().out == ""
 
 

@@ -1,4 +1,4 @@
-"""Captures of real operators, by both tiers (acceptance 11-18 where torch is needed)."""
+"""Captures of real operators, by both tiers (docs/formats/profiler-api.md 26)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIERS = ["kineto", pytest.param("native", marks=pytest.mark.skipif(isinstance(NA
 def tier(request, monkeypatch, tmp_path):
     monkeypatch.setenv("STEPSCOPE_COLLECTOR", request.param)
     monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.chdir(tmp_path)
     return request.param
 
@@ -270,7 +270,7 @@ def test_a_failing_analysis_is_one_warning(tier, monkeypatch, capsys):
 def test_without_the_native_observer_it_says_so_once(monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("STEPSCOPE_COLLECTOR", raising=False)
     monkeypatch.setattr("stepscope.collect.tiers.native.load_observer", lambda: "there is no C++ compiler")
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         with profile(on_trace_ready=lambda prof: None):

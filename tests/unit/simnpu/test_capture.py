@@ -228,7 +228,7 @@ def calls_lie_apart(prof: Path):
 
 @on_npu
 def test_records_keep_the_rules_by_which_every_parser_joins_them():
-    """cann-raw.md 8, on the bytes."""
+    """docs/formats/cann.md 8, on the bytes."""
     from stepscope.formats.cann import layouts
     from stepscope.formats.cann.folder import open_prof
     from stepscope.formats.cann.records import read_records

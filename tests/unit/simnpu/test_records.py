@@ -14,7 +14,7 @@ from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.write.settings import METRIC_EVENTS
 from stepscope.simnpu import counters
-from stepscope.simnpu.capture import DeviceCapture, Wanted
+from stepscope.simnpu.capture import CaptureSwitches, DeviceCapture
 from stepscope.simnpu.launches import LaunchTimes, apart
 from stepscope.simnpu.memory_samples import MemorySamples
 from stepscope.simnpu.records import CALL, COLLECTIVE, COPY_H2D, EVENT_RECORD, KERNEL, MARK, MEMORY, TASK, TRANSFER
@@ -76,7 +76,7 @@ def tasks_of(count: int, *, first: int = 0, every: int = 1000, **fields):
 
 def written(folder: Path, recorded: Recorded, *, takes: int = 1, devices=(0,), **wanted) -> Path:
     (folder / "FRAMEWORK").mkdir()
-    capture = DeviceCapture(folder, Wanted(**wanted), recorded)
+    capture = DeviceCapture(folder, CaptureSwitches(**wanted), recorded)
     capture.start(RAW - 1000, UNIX - 1000, dict.fromkeys(devices, 4096))
     for take in range(takes):
         capture.take(RAW + 10**12, last=take == takes - 1)
@@ -215,7 +215,7 @@ def test_counters_mean_what_was_computed_and_moved():
 
 def test_traffic_is_sampled_where_it_flows(tmp_path: Path):
     tasks = tasks_of(2, every=25_000_000, kind=[COPY_H2D, 2], description=0, bytes=[20_000_000, 5_000_000])
-    capture = DeviceCapture(tmp_path, Wanted(framework=False, links=True, ports=True), Recorded(tasks))
+    capture = DeviceCapture(tmp_path, CaptureSwitches(framework=False, links=True, ports=True), Recorded(tasks))
     capture.start(RAW, UNIX, {0: 0})
     capture.take(RAW + 65_000_000, last=True)
     capture.close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and ranges of the user (api.md 18): what `stepscope.mstx` offers, and the switch that a capture turns.
+"""Marks and ranges of the user (docs/formats/profiler-api.md 18): the functions of `stepscope.mstx`, and their on/off switch.
 
-Nothing is done while no capture with mstx=True runs. Inside code that torch compiles there are no marks: they would break
-the graph, or be moved behind it.
+They do nothing unless a capture with mstx=True runs. Code that torch compiles gets no marks: they would break the graph, or
+be moved behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepscope.collect.tiers import ascend
 
 
 class Log(Protocol):
-    """Who takes the marks: our own file, or the vendor's library."""
+    """Where marks go: our own file, or the vendor's library."""
 
     def mark(self, message: Any, stream: Any, domain: Any) -> None: ...
     def begin(self, message: Any, stream: Any, domain: Any) -> int: ...
@@ -39,7 +39,7 @@ _vendor: Any = None
 
 
 def _before_torch() -> bool:
-    """In the place of torch's function until torch is there."""
+    """Stands in for torch's function until torch is imported."""
     global _compiling
     _compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", _before_torch)
     return False
@@ -58,7 +58,7 @@ def mark(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> None
 
 
 def range_start(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> int:
-    """Begin a range that any thread may end; its number, 0 when it is not recorded."""
+    """Begin a range that any thread may end. Returns its number, 0 when it is not recorded."""
     if _compiling():
         return 0
     log = _log
@@ -79,7 +79,7 @@ def range_end(range_id: Any, domain: Any = DEFAULT_DOMAIN) -> None:
 
 
 def range_push(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> int:
-    """Begin a range inside the newest of this thread and domain; how many were open, -1 when it is not recorded."""
+    """Begin a range inside the newest of this thread and domain. Returns how many were open, -1 when it is not recorded."""
     if _compiling():
         return -1
     log = _log
@@ -87,7 +87,7 @@ def range_push(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -
 
 
 def range_pop(domain: Any = DEFAULT_DOMAIN) -> int:
-    """End the newest range of this thread and domain; how many are left, -1 when there was none."""
+    """End the newest range of this thread and domain. Returns how many are still open, -1 when none was."""
     if _compiling():
         return -1
     log = _log
@@ -102,18 +102,18 @@ class mstx_range:
 
     def __init__(self, message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN):
         self.message, self.stream, self.domain = message, stream, domain
-        self._begun: dict[int, list[int]] = {}
+        self._open_ranges: dict[int, list[int]] = {}
 
     def __enter__(self) -> mstx_range:
-        self._begun.setdefault(threading.get_ident(), []).append(range_start(self.message, self.stream, self.domain))
+        self._open_ranges.setdefault(threading.get_ident(), []).append(range_start(self.message, self.stream, self.domain))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         thread = threading.get_ident()
-        numbers = self._begun[thread]
+        numbers = self._open_ranges[thread]
         number = numbers.pop()
         if not numbers:
-            del self._begun[thread]
+            del self._open_ranges[thread]
         if number:
             range_end(number, self.domain)
 
@@ -121,7 +121,7 @@ class mstx_range:
         message, stream, domain = self.message or getattr(function, "__name__", ""), self.stream, self.domain
 
         @functools.wraps(function)
-        def ranged(*arguments: Any, **options: Any) -> Any:
+        def wrapper(*arguments: Any, **options: Any) -> Any:
             number = range_start(message, stream, domain)
             if not number:
                 return function(*arguments, **options)
@@ -131,36 +131,36 @@ class mstx_range:
                 range_end(number, domain)
 
         kind = next((kind for kind, belongs in _SUSPENDED.items() if belongs(function)), None)
-        return ranged if kind is None else kind(function, mstx_range(message, stream, domain))
+        return wrapper if kind is None else kind(function, mstx_range(message, stream, domain))
 
 
 def annotate(message: Any = "", stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> mstx_range:
-    """As `mstx_range`; around a function the message may be left out and is then its name."""
+    """The same as `mstx_range`; for a function the message defaults to its name."""
     return mstx_range(message, stream, domain)
 
 
 def _coroutine(function: Callable[..., Any], around: mstx_range) -> Callable[..., Any]:
     @functools.wraps(function)
-    async def ranged(*arguments: Any, **options: Any) -> Any:
+    async def wrapper(*arguments: Any, **options: Any) -> Any:
         number = range_start(around.message, around.stream, around.domain)
         try:
             return await function(*arguments, **options)
         finally:
             range_end(number, around.domain)
 
-    return ranged
+    return wrapper
 
 
 def _generator(function: Callable[..., Any], around: mstx_range) -> Callable[..., Any]:
     @functools.wraps(function)
-    def ranged(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         number = range_start(around.message, around.stream, around.domain)
         try:
             return (yield from function(*arguments, **options))
         finally:
             range_end(number, around.domain)
 
-    return ranged
+    return wrapper
 
 
 _SUSPENDED: dict[Callable[..., Any], Callable[[Any], bool]] = {
@@ -192,7 +192,7 @@ class VendorMarks:
 
 
 class Marks:
-    """Marks of one capture: between start and stop the functions above record, and stages of the loop are marked by themselves."""
+    """Marks of one capture: from start to stop the functions above record, and stages of the training loop are marked too."""
 
     def __init__(self, framework: Path, settings: Settings, *, by_vendor: bool = False):
         vendor = ascend.vendor() if by_vendor else None
@@ -201,31 +201,31 @@ class Marks:
     def start(self) -> None:
         if isinstance(self.log, MarkLog):
             self.log.start()
-        take(self.log)
+        record_to(self.log)
         stages.begin(self.log)
 
     def stop(self) -> None:
         stages.end()
-        take(None)
+        record_to(None)
         if _vendor is not None:
             forward_to(_vendor)
         if isinstance(self.log, MarkLog):
             self.log.stop()
 
 
-def take(log: Log | None) -> None:
-    """Let this log have the marks from here on; None ends that."""
+def record_to(log: Log | None) -> None:
+    """Send marks to this log from here on; None switches them off."""
     global _log
     _log = log
     _before_torch()
 
 
 def forward_to(vendor: Any) -> None:
-    """Hand all marks to the vendor's library, whenever no capture of ours takes them."""
+    """Send all marks to the vendor's library whenever no capture of ours records them."""
     global _vendor
     _vendor = vendor
     log = VendorMarks(vendor)
-    take(log)
+    record_to(log)
     stages.begin(log)
 
 
@@ -233,4 +233,4 @@ def current() -> Log | None:
     return _log
 
 
-os.register_at_fork(after_in_child=lambda: take(None))
+os.register_at_fork(after_in_child=lambda: record_to(None))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mark per collective or message between processes that Python asks for (api.md 18.4), in the domain `communication`.
+"""One mark per collective or message that Python code starts, in the domain `communication` (docs/formats/profiler-api.md 18.4).
 
-On processors the range of a collective lasts until it is done. Messages, and everything on a device, are queued: their range
-is the call, and the device's own records show the rest. What DDP's reducer sends is asked for by C++ and is not seen here.
+On the CPU the range of a collective lasts until it is complete. Messages, and everything on a device, are queued: their range
+is the call, and the device's own records show the rest. What DDP's reducer sends is started from C++ and is not seen here.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ _CALLS = {
     "reduce_scatter_single_coalesced": ("ReduceScatter", 1), "alltoall": ("AlltoAll", 1), "alltoall_base": ("AlltoAll", 1),
     "all_to_all_single": ("AlltoAll", 1), "send": ("Send", 0), "recv": ("Recv", 0),
 }  # fmt: skip
-_SPLIT = ("alltoall_base", "all_to_all_single")  # sizes may be given behind the tensors
-_PEERS = {"Send": "destination", "Recv": "source"}  # the argument behind the tensors
+_SPLIT = ("alltoall_base", "all_to_all_single")  # sizes may follow the tensors
+_PEERS = {"Send": "destination", "Recv": "source"}  # the argument after the tensors
 
 
-def mark_process_groups(current_log: Callable[[], Any], put: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
-    """Mark what process groups are asked for until the capture ends; nothing where torch.distributed is not loaded or not there."""
+def mark_process_groups(current_log: Callable[[], Any], patch: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+    """Mark the calls of process groups until the capture ends; does nothing unless torch.distributed is loaded."""
     kind = getattr(sys.modules.get("torch._C._distributed_c10d"), "ProcessGroup", None)
     if kind is None:
         return
     for name in _CALLS:
-        put(kind, name, functools.partial(_around, name, current_log))
+        patch(kind, name, functools.partial(_around, name, current_log))
 
 
 def _around(name: str, current_log: Callable[[], Any], call: Callable[..., Any]) -> Callable[..., Any]:
     op, place = _CALLS[name]
 
     @functools.wraps(call)
-    def marked(self: Any, *arguments: Any, **options: Any) -> Any:
+    def wrapper(self: Any, *arguments: Any, **options: Any) -> Any:
         log = current_log()
         if log is None:
             return call(self, *arguments, **options)
-        begun = _Begun()
+        range_ = _OpenRange()
         uneven = name in _SPLIT and any(arguments[2:4])
-        quietly(begun.begin, log, self, f"{op}V" if uneven else op, arguments[place : place + 1], arguments[1:2])
+        quietly(range_.begin, log, self, f"{op}V" if uneven else op, arguments[place : place + 1], arguments[1:2])
         try:
             work = call(self, *arguments, **options)
         except BaseException:
-            begun.end()
+            range_.end()
             raise
-        if not (begun.on_host and quietly(lambda: work.get_future().add_done_callback(begun.end))):
-            begun.end()
+        if not (range_.on_host and quietly(lambda: work.get_future().add_done_callback(range_.end))):
+            range_.end()
         return work
 
-    return marked
+    return wrapper
 
 
-class _Begun:
-    """The range of one call; `end` may come from the thread that carries the bytes."""
+class _OpenRange:
+    """The range of one call; the thread that moves the bytes may call `end`."""
 
     def __init__(self) -> None:
         self._log: Any = None
@@ -77,11 +77,11 @@ class _Begun:
             return
         device = tensors[0].device
         if device.type == "npu":
-            return  # the simulated device marks its operators itself, those that C++ asks for too
+            return  # the simulated device marks its operators itself, including those started from C++
         self.on_host = device.type == "cpu"
         backend = group._get_backend(device)
         message = communication_message(
-            stream=-1,  # processors have none, and the others do not tell theirs
+            stream=-1,  # a CPU has no streams, and other devices do not report theirs
             count=sum(tensor.numel() for tensor in tensors),
             data_type=str(tensors[0].dtype).removeprefix("torch."),
             group=group.group_name,
@@ -91,13 +91,13 @@ class _Begun:
         self._number = log.begin(message, None, DOMAIN)
         self._log = log
 
-    def end(self, _done: Any = None) -> None:
+    def end(self, _future: Any = None) -> None:
         if self._number:
             self._log.end(self._number, DOMAIN)
 
 
-def _tensors(held: Any) -> Any:
-    for item in held:
+def _tensors(arguments: Any) -> Any:
+    for item in arguments:
         if isinstance(item, (list, tuple)):
             yield from _tensors(item)
         else:

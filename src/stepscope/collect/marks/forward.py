@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mark `forward`: a call of a module that no other module makes, so that calls inside of it cost nothing.
+"""The mark `forward`: the outermost call of a module; calls inside it cost nothing.
 
-A hook for all modules makes each call dear, so it is there only while no module runs: the outermost call takes it away and puts
-it back when it ends. Two kinds of programs need a wrapper around every call instead, about 0.3 us each: those that call models
-in several threads, where one thread would hide the calls of another, and those that compile, where a hook would become part of
-the compiled code.
+A hook on all modules makes every call expensive, so it is installed only while no module runs: the outermost call removes it
+and puts it back at its end. Two kinds of programs need a wrapper around every call instead, about 0.3 us each: those that
+call models in several threads, where one thread would hide the calls of another, and those that compile, where a hook would
+become part of the compiled code.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class ForwardMarks:
     """Marks outermost calls between `start` and `stop`.
 
     Args:
-        current_log: who takes the marks now; None when nobody does.
+        current_log: gives the log that records marks now, or None.
         current_stream: where their device part goes.
-        put: patches an attribute of torch until the capture ends.
+        patch: patches an attribute of torch until the capture ends.
     """
 
     def __init__(
         self,
         current_log: Callable[[], Any],
         current_stream: Callable[[], Any],
-        put: Callable[[Any, str, Callable[[Any], Any]], None],
+        patch: Callable[[Any, str, Callable[[Any], Any]], None],
     ):
-        self._current_log, self._current_stream, self._put = current_log, current_stream, put
+        self._current_log, self._current_stream, self._put = current_log, current_stream, patch
         self._wraps = False
         self._thread = 0
         self._called: Any = None  # the module whose call runs
@@ -52,9 +52,9 @@ class ForwardMarks:
         global _here
         import torch
 
-        _here = _Thread()  # an older capture may have ended inside of a call
+        _here = _Thread()  # an earlier capture may have ended inside a call
         self._hooks = torch.nn.modules.module._global_forward_pre_hooks
-        self._entering = _entering(self)
+        self._enter_hook = _enter_hook(self)
         self._graph_task, self._traced, self._loss = (
             torch._C._current_graph_task_id, torch._C._get_tracing_state, torch.nn.modules.loss._Loss,
         )  # fmt: skip
@@ -62,7 +62,7 @@ class ForwardMarks:
         if self._wraps or compiled or "_forward_hooks_always_called" not in vars(torch.nn.Module()):
             self.wrap()
         else:
-            self._hooks[_KEY] = self._entering
+            self._hooks[_KEY] = self._enter_hook
 
     def stop(self) -> None:
         if "torch" in sys.modules and hasattr(self, "_hooks"):
@@ -71,7 +71,7 @@ class ForwardMarks:
             self._called = None
 
     def wrap(self) -> None:
-        """From here on a wrapper around each call, not the hook."""
+        """Use a wrapper around each call from here on, not the hook."""
         import torch
 
         self._wraps = True
@@ -98,7 +98,7 @@ class ForwardMarks:
             if self._number:
                 log.end(self._number, DEFAULT_DOMAIN)
             if not self._wraps:
-                self._hooks[_KEY] = self._entering
+                self._hooks[_KEY] = self._enter_hook
         _unhook(self._called)
         self._called = None
         _here.inside = False
@@ -109,9 +109,9 @@ class ForwardMarks:
         return _wrapper
 
     def begin(self, module: Any) -> int:
-        """The number of the range of this outermost call; 0 when it is none to mark."""
+        """Begin the range of this outermost call and return its number; 0 when it is not marked."""
         log = self._current_log()
-        # A backward pass that runs: activations are computed again.
+        # During a backward pass this is a recomputation of activations.
         if log is None or self._graph_task() != -1 or self._traced() or isinstance(module, self._loss):
             return 0
         return int(log.begin(NAME, self._current_stream(), DEFAULT_DOMAIN))
@@ -122,8 +122,8 @@ class ForwardMarks:
             log.end(number, DEFAULT_DOMAIN)
 
 
-# Not inside of the class: Dynamo looks at what a function encloses each time it runs code that it compiled with it, and would
-# compile again when the wrapper is gone.
+# Not inside the class: Dynamo checks the closure of a function each time it runs code that it compiled with it, and would
+# recompile once the wrapper is gone.
 _marks: ForwardMarks
 _call: Callable[..., Any]
 _is_compiling: Callable[[], bool]
@@ -141,14 +141,14 @@ def _wrapper(self: Any, *arguments: Any, **options: Any) -> Any:
         _marks.end(number)
 
 
-def _entering(marks: ForwardMarks) -> Callable[[Any, Any], None]:
+def _enter_hook(marks: ForwardMarks) -> Callable[[Any, Any], None]:
     is_compiling = sys.modules["torch"].compiler.is_compiling
 
-    def entering(module: Any, arguments: Any) -> None:
+    def hook(module: Any, arguments: Any) -> None:
         if not is_compiling():
             quietly(marks.enter, module)
 
-    return entering
+    return hook
 
 
 def _unhook(module: Any) -> None:

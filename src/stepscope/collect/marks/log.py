@@ -29,8 +29,8 @@ DEFAULT_DOMAIN = "default"
 MARK, PUSH_POP, START_END, STEP = "marker", "push/pop", "start/end", "step"
 
 _FLUSH_SECONDS = 0.2
-_MOST_WAITING = 200_000  # rows, about 60 MB
-_MOST_OPEN = 100_000
+_MAX_PENDING = 200_000  # rows, about 60 MB
+_MAX_OPEN = 100_000
 _PIECE = 2_000  # rows, about a millisecond
 _RAW = time.CLOCK_MONOTONIC_RAW
 _AT_ONCE, _BEGIN, _END = range(3)  # sides of a mark, as the simulated device calls them
@@ -43,7 +43,7 @@ Row = tuple[int, str, int, int, int, int, str, str, int | None, int | None]
 
 
 class _Thread(threading.local):
-    """Asking the system for the number of a thread costs more than the mark."""
+    """Caches the number of the thread: asking the system for it costs more than the mark."""
 
     def __init__(self) -> None:
         self.tid = threading.get_native_id()
@@ -62,18 +62,18 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 class MarkLog:
-    """Takes marks between `start` and `stop`; ranges that are open at the end end there.
+    """Records marks between `start` and `stop`, which also ends the ranges that are still open.
 
     Args:
         framework: folder of the file.
-        include: only these domains, if any are named.
-        exclude: not these domains.
+        include: record only these domains; empty for all.
+        exclude: do not record these domains.
     """
 
     def __init__(self, framework: Path, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()):
         self._path = framework / FILE
         self._include, self._exclude = frozenset(include), frozenset(exclude)
-        self._wanted: dict[str, bool] = {DEFAULT_DOMAIN: self._passes(DEFAULT_DOMAIN)}
+        self._recorded: dict[str, bool] = {DEFAULT_DOMAIN: self._passes(DEFAULT_DOMAIN)}
         self._rows: list[Row] = []
         self._open: dict[int, tuple[str, str, str, int, int, Place]] = {}
         self._dropped = 0
@@ -85,47 +85,47 @@ class MarkLog:
     # what the training script calls -------------------------------------------------------------------------------
 
     def mark(self, message: Any, stream: Any, domain: Any) -> None:
-        if type(message) is not str or not message or stream is not None or not self._wanted.get(domain):
-            place = self._checked("mark", message, stream, domain)
+        if type(message) is not str or not message or stream is not None or not self._recorded.get(domain):
+            place = self._check("mark", message, stream, domain)
             if place is None:
                 return
         else:
             place = _HOST
         number, tid, now = next(_numbers), _here.tid, _now(_RAW)
-        if place is not _HOST and not self._tell_device(place, number, _AT_ONCE):
+        if place is not _HOST and not self._mark_on_device(place, number, _AT_ONCE):
             place = _HOST
         self._add((number, MARK, tid, tid, now, now, domain, message, *place))
 
     def begin(self, message: Any, stream: Any, domain: Any, kind: str = START_END) -> int:
         """The number of the new range; 0 when it is not recorded."""
-        if type(message) is not str or not message or stream is not None or not self._wanted.get(domain):
-            place = self._checked("range", message, stream, domain)
+        if type(message) is not str or not message or stream is not None or not self._recorded.get(domain):
+            place = self._check("range", message, stream, domain)
             if place is None:
                 return 0
         else:
             place = _HOST
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= _MAX_OPEN:
             self._dropped += 1
             return 0
         number, tid, now = next(_numbers), _here.tid, _now(_RAW)
-        if place is not _HOST and not self._tell_device(place, number, _BEGIN):
+        if place is not _HOST and not self._mark_on_device(place, number, _BEGIN):
             place = _HOST
         self._open[number] = (message, domain, kind, tid, now, place)
         return number
 
     def end(self, number: int, domain: str) -> None:
         now = _now(_RAW)
-        begun = self._open.pop(number, None)
-        if begun is None:
+        entry = self._open.pop(number, None)
+        if entry is None:
             return
-        if begun[1] != domain:
-            self._open[number] = begun  # api.md 18.2: the end of another domain is none
+        if entry[1] != domain:
+            self._open[number] = entry  # ends only in its own domain (docs/formats/profiler-api.md 18.2)
             return
-        self._close(number, begun, _here.tid, now)
+        self._close(number, entry, _here.tid, now)
 
     def span(self, message: str, began: int, domain: str = DEFAULT_DOMAIN) -> None:
-        """A range of this thread that is over, on the host; it began at a time of `clock`."""
-        if self._wanted.get(domain):
+        """Record a host range of this thread that ends now and began at `began`, a time of `clock`."""
+        if self._recorded.get(domain):
             tid = _here.tid
             self._add((next(_numbers), START_END, tid, tid, began, _now(_RAW), domain, message, None, None))
 
@@ -134,17 +134,17 @@ class MarkLog:
         return _now(_RAW)
 
     def push(self, message: Any, stream: Any, domain: Any) -> int:
-        """How many ranges of this thread and domain were open before; -1 when this one is not recorded."""
+        """Begin a range; returns how many of this thread and domain were open, -1 when this one is not recorded."""
         number = self.begin(message, stream, domain, PUSH_POP)
         if not number:
             return -1
         pushed = _here.pushed.setdefault(domain, [])
-        pushed[:] = [open_one for open_one in pushed if open_one in self._open]  # those of an earlier capture are closed
+        pushed[:] = [earlier for earlier in pushed if earlier in self._open]  # those of an earlier capture are closed
         pushed.append(number)
         return len(pushed) - 1
 
     def pop(self, domain: str) -> int:
-        """How many are open afterwards; -1 when there was none."""
+        """End the newest range; returns how many are still open, -1 when none was."""
         pushed = _here.pushed.get(domain)
         if not pushed:
             return -1
@@ -152,7 +152,7 @@ class MarkLog:
         return len(pushed)
 
     def begin_step(self, name: str) -> int:
-        """A step for the table of steps, whatever domains are wanted."""
+        """Begin a step for the table of steps, whatever domains are recorded."""
         number = next(_numbers)
         self._open[number] = (name, DEFAULT_DOMAIN, STEP, _here.tid, _now(_RAW), _HOST)
         return number
@@ -165,7 +165,7 @@ class MarkLog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close what is open and write the rest; nothing may be marked any more."""
+        """Close open ranges and write the rest; no mark may follow."""
         if self._thread is None:
             return
         self._end.set()
@@ -173,9 +173,9 @@ class MarkLog:
         self._thread = None
         now = _now(_RAW)
         for number in list(self._open):
-            begun = self._open.pop(number, None)
-            if begun is not None:
-                self._close(number, begun, begun[3], now)
+            entry = self._open.pop(number, None)
+            if entry is not None:
+                self._close(number, entry, entry[3], now)
         self._flush()
         if self._file is not None:
             if self._dropped:
@@ -188,17 +188,17 @@ class MarkLog:
             self._flush()
 
     def _flush(self) -> None:
-        # In pieces: the interpreter's lock is held while one is made, and free while it is written.
+        # In pieces: the GIL is held while one is built, and free while it is written.
         while self._rows:
             self._write_piece()
 
     def _write_piece(self) -> None:
-        taken = self._rows[:_PIECE]
-        del self._rows[: len(taken)]  # what was appended meanwhile stays
+        rows = self._rows[:_PIECE]
+        del self._rows[: len(rows)]  # what was appended meanwhile stays
         try:
-            line = _line(taken)
-        except TypeError:  # a text that is no UTF-8
-            line = _line([(*row[:6], _clean(row[6]), _clean(row[7]), *row[8:]) for row in taken])
+            line = _line(rows)
+        except TypeError:  # a text that is not valid UTF-8
+            line = _line([(*row[:6], _clean(row[6]), _clean(row[7]), *row[8:]) for row in rows])
         self._write(line)
 
     def _write(self, line: bytes) -> None:
@@ -210,7 +210,7 @@ class MarkLog:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError as problem:
-            messages.warning(f"marks cannot be written and are left out from here on: {problem.strerror}")
+            messages.warning(f"cannot write marks; they are left out from here on: {problem.strerror}")
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, size)
             os.close(self._file)
@@ -219,33 +219,33 @@ class MarkLog:
     # details ------------------------------------------------------------------------------------------------------
 
     def _add(self, row: Row) -> None:
-        if len(self._rows) < _MOST_WAITING:
+        if len(self._rows) < _MAX_PENDING:
             self._rows.append(row)
         else:
             self._dropped += 1
 
-    def _close(self, number: int, begun: tuple[str, str, str, int, int, Place], end_tid: int, now: int) -> None:
-        message, domain, kind, tid, start, place = begun
+    def _close(self, number: int, entry: tuple[str, str, str, int, int, Place], end_tid: int, now: int) -> None:
+        message, domain, kind, tid, start, place = entry
         if place is not _HOST:
-            self._tell_device(place, number, _END)
+            self._mark_on_device(place, number, _END)
         self._add((number, kind, tid, end_tid, start, now, domain, message, *place))
 
-    def _tell_device(self, place: Place, number: int, side: int) -> bool:
-        """Whether the device has taken it; not when it does not record, or has no such stream."""
+    def _mark_on_device(self, place: Place, number: int, side: int) -> bool:
+        """Whether the device recorded it; it does not when its recorder is off or the stream does not exist."""
         return self._on_device is not None and self._on_device(*place, number, side) == 0
 
-    def _checked(self, what: str, message: Any, stream: Any, domain: Any) -> Place | None:
-        """Where the device part goes; None when the mark is wrong or its domain is not wanted."""
+    def _check(self, call: str, message: Any, stream: Any, domain: Any) -> Place | None:
+        """Where the device part goes; None when the mark is invalid or its domain is not recorded."""
         if not isinstance(message, str) or not message:
-            _wrong(f"{what}: the message must be a text that is not empty, not {message!r}")
+            _warn(f"{call}: the message must be a non-empty string, not {message!r}")
             return None
         if not isinstance(domain, str) or not domain:
-            _wrong(f"{what}: the domain must be a text that is not empty, not {domain!r}")
+            _warn(f"{call}: the domain must be a non-empty string, not {domain!r}")
             return None
         if stream is not None and not isinstance(getattr(stream, "stream_id", None), int):
-            _wrong(f"{what}: the stream must be a Stream, not {type(stream).__name__}")
+            _warn(f"{call}: the stream must be a Stream, not {type(stream).__name__}")
             return None
-        if not self._wanted.setdefault(domain, self._passes(domain)):
+        if not self._recorded.setdefault(domain, self._passes(domain)):
             return None
         if stream is None or self._on_device is None:
             return _HOST
@@ -264,12 +264,12 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _wrong(text: str) -> None:
-    warnings.warn(f"mstx: {text}; it is left out", stacklevel=5)
+def _warn(text: str) -> None:
+    warnings.warn(f"mstx: {text}; this mark is left out", stacklevel=5)
 
 
 def _device_marks() -> Callable[..., Any] | None:
-    """How the simulated device is told of a mark; None where there is no such device."""
+    """The function that sets a mark on the simulated device; None without that device."""
     device = sys.modules.get("stepscope.simnpu.device")
     if device is None or not device.loaded():
         return None
@@ -278,5 +278,5 @@ def _device_marks() -> Callable[..., Any] | None:
         return None
     function.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32]
     function.restype = ctypes.c_int
-    tell: Callable[..., Any] = function
-    return tell
+    mark: Callable[..., Any] = function
+    return mark

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages of a training loop, marked without touching its code (mstx-plugin.md, api.md 18.3).
+"""Stages of a training loop, marked without touching its code (docs/formats/mstx-plugin.md 4, docs/formats/profiler-api.md 18.3).
 
 Batches of data loaders, checkpoints and collectives are marked in every capture with mstx=True; the forward pass and steps
 when `mstx_torch_plugin` asks for them. torch is patched only while a capture runs.
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.collect.guard import quietly, tolerated
+from stepscope.collect.guard import quietly, warn_on_failure
 from stepscope.collect.marks.communication import mark_process_groups
 from stepscope.collect.marks.forward import ForwardMarks
 from stepscope.collect.marks.log import DEFAULT_DOMAIN, MarkLog
@@ -25,12 +25,12 @@ _patches: list[Patch] = []
 
 
 def _compiling() -> bool:
-    """Whether this code is being compiled by torch, which puts its own function in the place of this one."""
+    """Whether torch is compiling this code; replaced by torch's own function once that is imported."""
     return False
 
 
 class Patch:
-    """One attribute of torch with ours in its place."""
+    """An attribute of torch that is replaced by ours."""
 
     def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]):
         self._owner, self._name = owner, name
@@ -39,7 +39,7 @@ class Patch:
         setattr(owner, name, self._ours)
 
     def restore(self) -> bool:
-        """Whether it is as it was; not when somebody else has put theirs over ours, which then calls through."""
+        """Put the original back; False when somebody else has patched over ours, which then stays and calls through."""
         if vars(self._owner).get(self._name) is not self._ours:
             return False
         setattr(self._owner, self._name, self._before)
@@ -50,64 +50,64 @@ class Patch:
 
 
 def begin(log: Any) -> None:
-    """A capture begins whose marks go to `log`."""
+    """Mark the stages of a capture that begins; marks go to `log`."""
     global _log
     if _log is not None:
         end()
     _log = log
     if isinstance(log, MarkLog) and "torch" in sys.modules:  # the vendor's torch_npu marks these itself
-        tolerated("marking data loaders", _mark_loaders)
-        tolerated("marking checkpoints", _mark_checkpoints)
-        tolerated("marking communication", mark_process_groups, lambda: _log, put)
-    for stage in _asked:
-        tolerated(f"marking {stage.name}", stage.begin)
+        warn_on_failure("marking data loaders", _mark_loaders)
+        warn_on_failure("marking checkpoints", _mark_checkpoints)
+        warn_on_failure("marking communication", mark_process_groups, lambda: _log, patch)
+    for stage in _optional:
+        warn_on_failure(f"marking {stage.name}", stage.begin)
 
 
 def end() -> None:
     global _log
-    for stage in _asked:
+    for stage in _optional:
         quietly(stage.end)
     _log = None
-    _patches[:] = [patch for patch in _patches if not patch.restore()]
+    _patches[:] = [item for item in _patches if not item.restore()]
 
 
-def ask_for_forward_and_steps() -> None:
+def enable_forward_and_steps() -> None:
     """Mark the forward pass and steps too, in this capture and all later ones."""
-    if not _asked:
-        _asked.extend((_Forward(), _Steps()))
+    if not _optional:
+        _optional.extend((_Forward(), _Steps()))
         if _log is not None:
             begin(_log)
 
 
-def forget_forward_and_steps() -> None:
-    """Mark them no longer, and leave torch as it was."""
-    log, asked = _log, _asked[:]
+def disable_forward_and_steps() -> None:
+    """Stop marking them, and restore torch."""
+    log, stages = _log, _optional[:]
     end()
-    _asked.clear()
-    for stage in asked:
+    _optional.clear()
+    for stage in stages:
         stage.remove()
     if log is not None:
         begin(log)
 
 
 def current_stream() -> Any:
-    """The stream on which device parts of marks go; None without a device."""
+    """The stream for the device parts of marks; None without a device."""
     device = sys.modules.get("stepscope.simnpu.device")
     if _log is None or device is None or not device.loaded():
         return None
     return sys.modules["torch"].npu.current_stream()
 
 
-def put(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-    """Patch an attribute until the capture ends, unless an older patch of ours could not be taken away."""
-    if name in vars(owner) and not any(patch.stands_at(owner, name) for patch in _patches):
+def patch(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+    """Patch an attribute until the capture ends, unless an earlier patch of ours could not be removed."""
+    if name in vars(owner) and not any(item.stands_at(owner, name) for item in _patches):
         _patches.append(Patch(owner, name, around))
 
 
 def _mark_loaders() -> None:
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    put(_BaseDataLoaderIter, "__next__", _around_next)
+    patch(_BaseDataLoaderIter, "__next__", _around_next)
 
 
 def _around_next(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -130,41 +130,41 @@ def _around_next(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-class _Saving(threading.local):
+class _SaveState(threading.local):
     inside = False
 
 
-_saving = _Saving()
+_save = _SaveState()
 
 
 def _mark_checkpoints() -> None:
     import torch
 
-    put(torch, "save", _around_save)
-    put(torch.serialization, "save", _around_save)
+    patch(torch, "save", _around_save)
+    patch(torch.serialization, "save", _around_save)
     checkpoint = sys.modules.get("torch.distributed.checkpoint")
     savers = (checkpoint, sys.modules.get("torch.distributed.checkpoint.state_dict_saver"))
     for owner in savers:
         for name in ("save", "async_save"):
             if owner is not None and callable(getattr(owner, name, None)):
-                put(owner, name, _around_save)
+                patch(owner, name, _around_save)
 
 
 def _around_save(save: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(save)
-    def saved(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         log = _log
-        if log is None or _saving.inside:
+        if log is None or _save.inside:
             return save(*arguments, **options)
         number = log.begin("save_checkpoint", None, DEFAULT_DOMAIN)
-        _saving.inside = True
+        _save.inside = True
         try:
             return save(*arguments, **options)
         finally:
-            _saving.inside = False
+            _save.inside = False
             log.end(number, DEFAULT_DOMAIN)
 
-    return saved
+    return wrapper
 
 
 class _Forward:
@@ -173,9 +173,9 @@ class _Forward:
     def __init__(self) -> None:
         import torch
 
-        self._marks = ForwardMarks(lambda: _log, current_stream, put)
+        self._marks = ForwardMarks(lambda: _log, current_stream, patch)
         self._compiles = False
-        # Code that was compiled, or is going to be. Few programs call this often, so it may stay.
+        # Notices compilation. Few programs call torch.compile often, so the patch may stay.
         self._patch = Patch(torch, "compile", self._around_compile)
 
     def begin(self) -> None:
@@ -201,7 +201,7 @@ class _Forward:
 
 
 class _Steps:
-    """`step n` lasts from the end of the optimizers' step n to the end of the next; n counts from the first one that was seen.
+    """`step n` lasts from the end of the optimizers' step n to the end of the next; n counts from the first one seen.
 
     A step is over when an optimizer that has stepped in it steps again, so several optimizers make one step. A capture that
     begins inside a step shows the rest of it.
@@ -237,7 +237,7 @@ class _Steps:
             self._stepping.add(optimizer)
 
     def _after(self, optimizer: Any, arguments: Any, options: Any) -> None:
-        # A step that calls that of the class above ends twice; in compiled code there are no marks.
+        # A step that calls its base class's step ends twice; compiled code gets no marks.
         if _compiling() or optimizer not in self._stepping:
             return
         self._stepping.discard(optimizer)
@@ -255,7 +255,7 @@ class _Steps:
             self._open = log.begin(f"step {self._count}", current_stream(), DEFAULT_DOMAIN)
 
 
-_asked: list[_Forward | _Steps] = []
+_optional: list[_Forward | _Steps] = []
 
 
 def _forget_in_child() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's garbage collections that take long (api.md 19)."""
+"""Long garbage collections of Python (docs/formats/profiler-api.md 19)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from stepscope.collect import paths
 from stepscope.collect.clocks import raw_ns
 
 FILE = "torch.gc_record"
-_RECORD = struct.Struct("<3Q")  # framework-raw.md 4.7
+_RECORD = struct.Struct("<3Q")  # docs/formats/framework.md 4.7
 
 
 class GcPauses:
-    """Notes collections of at least `threshold_ms` between start and stop; without any there is no file."""
+    """Records collections of at least `threshold_ms` between start and stop; writes no file if there were none."""
 
     def __init__(self, framework: Path, threshold_ms: float):
         self._file = framework / FILE
         self._threshold_ns = threshold_ms * 1e6
         self._began = 0
-        self._noted: list[bytes] = []
+        self._records: list[bytes] = []
         self._pid = os.getpid()
 
     def start(self) -> None:
@@ -39,14 +39,14 @@ class GcPauses:
             self._began = raw_ns()
             return
         ended = raw_ns()
-        # A collection that ran already when we began has no start of ours.
+        # A collection that was already running when recording began has no start time.
         if self._began and ended - self._began >= self._threshold_ns:
-            self._noted.append(_RECORD.pack(self._pid, self._began, ended))
+            self._records.append(_RECORD.pack(self._pid, self._began, ended))
         self._began = 0
 
     def _flush(self) -> None:
-        if not self._noted or not self._file.parent.is_dir():
+        if not self._records or not self._file.parent.is_dir():
             return
         with os.fdopen(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.FILE_MODE), "wb") as file:
-            file.write(b"".join(self._noted))
-        self._noted.clear()
+            file.write(b"".join(self._records))
+        self._records.clear()

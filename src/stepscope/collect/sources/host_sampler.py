@@ -24,14 +24,14 @@ Samples = list[tuple[str, str, str, float]]  # source, name, series, value
 
 
 class HostSampler:
-    """Samples the systems named in `wanted` (cpu, mem, disk, network) until stopped."""
+    """Samples the systems named in `systems` (cpu, mem, disk, network) until stopped."""
 
-    def __init__(self, framework: Path, wanted: tuple[str, ...]):
+    def __init__(self, framework: Path, systems: tuple[str, ...]):
         self._file = framework / FILE
-        self._probes = [_PROBES[name]() for name in wanted if name in _PROBES]
+        self._probes = [_PROBES[name]() for name in systems if name in _PROBES]
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
-        _say_what_is_missing(wanted)
+        _warn_unsupported(systems)
 
     def start(self) -> None:
         if not self._probes:
@@ -65,7 +65,7 @@ class HostSampler:
 
 
 class _Rate:
-    """Growth of a number by second; the first look gives none."""
+    """Growth of a number per second; None for the first sample."""
 
     def __init__(self) -> None:
         self._before: tuple[int, float] | None = None
@@ -80,7 +80,7 @@ class _Rate:
 class _Cpu:
     """Share of each processor that the threads of this process took, and the mean of all processors as `CPU Avg`.
 
-    A thread's time counts for the processor on which it was seen last, as the kernel tells no more.
+    A thread's time counts for the processor on which it was seen last, as the operating system reports no more.
     """
 
     def __init__(self, tasks: Path = Path("/proc/self/task")) -> None:
@@ -133,7 +133,7 @@ class _Disk:
 
 
 class _Network:
-    """Bytes in and out of all interfaces but the loopback; the share of the links' speed where they say it."""
+    """Bytes in and out of all interfaces but the loopback; and the share of the links' speed where it is known."""
 
     def __init__(self) -> None:
         self._rate = _Rate()
@@ -166,6 +166,6 @@ def _number(path: Path) -> int:
         return 0  # an interface that is down has no speed
 
 
-def _say_what_is_missing(wanted: tuple[str, ...]) -> None:
-    if "numa" in wanted:
-        messages.once(messages.warning, "host_sys numa is left out: not supported here")
+def _warn_unsupported(systems: tuple[str, ...]) -> None:
+    if "numa" in systems:
+        messages.once(messages.warning, "host_sys=numa is left out: not supported")

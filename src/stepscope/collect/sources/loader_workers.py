@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the worker processes of a DataLoader fetched their batches.
 
-A worker is often started before the capture begins and outlives it, so it finds out for itself whether one is running: from
-a page of memory that it shares with the training process. A forked worker has the page; one that is not forked (`spawn`,
-`forkserver`) is told where it is by the function it runs. It writes its own file, one line per batch, about 20 us.
-Operators inside of workers are not recorded.
+A worker often starts before the capture and outlives it, so it checks for itself whether one is running, in a page of memory
+that it shares with the training process. A forked worker has the page; one that is not forked (`spawn`,
+`forkserver`) gets its address from the function it runs. It writes its own file, one line per batch, about 20 us.
+Operators inside workers are not recorded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<QH")  # number of the capture (0: none runs), length of 
 _BYTES = mmap.PAGESIZE
 
 
-class Board:
+class SharedPage:
     """A page that the workers share: which capture runs, and where it is written."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class Board:
         self._number = 0
 
     @classmethod
-    def at(cls, address: str) -> Board:
-        """The page of another process, to look at."""
-        board = cls.__new__(cls)
-        board.pid, board.address, board._number = os.getpid(), address, 0
+    def at(cls, address: str) -> SharedPage:
+        """Open the page of another process for reading."""
+        page = cls.__new__(cls)
+        page.pid, page.address, page._number = os.getpid(), address, 0
         with open(address, "rb") as file:
-            board._page = mmap.mmap(file.fileno(), _BYTES, access=mmap.ACCESS_READ)
-        return board
+            page._page = mmap.mmap(file.fileno(), _BYTES, access=mmap.ACCESS_READ)
+        return page
 
     def open(self, framework: Path) -> None:
         name = os.fsencode(framework.absolute())
@@ -70,84 +70,86 @@ class Board:
         return Path(os.fsdecode(name)) if _HEAD.unpack_from(self._page)[0] == number else None
 
 
-_board: Board | None = None
-_own: list[tuple[Any, str, Any]] = []  # in whose place ours are: an object, the attribute's name, what it was
+_page: SharedPage | None = None
+_originals: list[tuple[Any, str, Any]] = []  # what we replaced: owner, name of the attribute, original
 
 
 def watch() -> None:
-    """Let workers that start from here on note their fetches; nothing where torch is not loaded."""
-    global _board
-    if _own or "torch" not in sys.modules:
+    """Let workers that start from here on record their fetches; does nothing unless torch is loaded."""
+    global _page
+    if _originals or "torch" not in sys.modules:
         return
     from torch.utils.data._utils import worker
 
-    if _board is None or _board.pid != os.getpid():
-        _board = Board()
-    if _board.address is not None:
-        _replace(worker, "_worker_loop", functools.partial(_loop, _board.address))
-    _note_fetches(_board)
+    if _page is None or _page.pid != os.getpid():
+        _page = SharedPage()
+    if _page.address is not None:
+        _replace(worker, "_worker_loop", functools.partial(_loop, _page.address))
+    _record_fetches(_page)
 
 
 def unwatch() -> None:
-    for place, name, own in _own:
-        setattr(place, name, own)
-    _own.clear()
+    for owner, name, original in _originals:
+        setattr(owner, name, original)
+    _originals.clear()
 
 
 def open_for(framework: Path) -> None:
     """A capture begins."""
-    if _board is not None and _board.pid == os.getpid():
-        _board.open(framework)
+    if _page is not None and _page.pid == os.getpid():
+        _page.open(framework)
 
 
 def close() -> None:
-    """The capture ends: a fetch that ends later is not noted."""
-    if _board is not None and _board.pid == os.getpid():
-        _board.close()
+    """The capture ends: fetches that end later are not recorded."""
+    if _page is not None and _page.pid == os.getpid():
+        _page.close()
 
 
 def _loop(address: str, *arguments: Any) -> None:
-    """What a worker runs: torch's own loop, watched where the worker was not forked from a process that watches."""
+    """What a worker runs: torch's own loop, with its fetches recorded even if it was not forked from the training process."""
     from torch.utils.data._utils import worker
 
-    own = next((own for place, name, own in _own if (place, name) == (worker, "_worker_loop")), worker._worker_loop)
-    if not _own:
-        with contextlib.suppress(OSError, ValueError):  # the training process is gone, or of another user
-            _note_fetches(Board.at(address))
-    own(*arguments)
+    original = next(
+        (original for owner, name, original in _originals if (owner, name) == (worker, "_worker_loop")), worker._worker_loop
+    )
+    if not _originals:
+        with contextlib.suppress(OSError, ValueError):  # the training process is gone, or belongs to another user
+            _record_fetches(SharedPage.at(address))
+    original(*arguments)
 
 
-def _note_fetches(board: Board) -> None:
+def _record_fetches(page: SharedPage) -> None:
     from torch.utils.data._utils import fetch
 
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        _replace(kind, "fetch", _noting(kind.fetch, board))
+        _replace(kind, "fetch", _wrap_fetch(kind.fetch, page))
 
 
-def _replace(place: Any, name: str, ours: Any) -> None:
-    _own.append((place, name, getattr(place, name)))
-    setattr(place, name, ours)
+def _replace(owner: Any, name: str, ours: Any) -> None:
+    _originals.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, ours)
 
 
-def _noting(fetch: Any, board: Board) -> Any:
+def _wrap_fetch(fetch: Any, page: SharedPage) -> Any:
     @functools.wraps(fetch)
-    def noted(self: Any, index: Any) -> Any:
+    def wrapper(self: Any, index: Any) -> Any:
         from torch.utils.data import get_worker_info
 
         worker = get_worker_info()
-        if worker is None:  # in the training process, where a range of torch shows it already
+        if worker is None:  # in the training process, where torch records a range already
             return fetch(self, index)
         begin = raw_ns()
         batch = fetch(self, index)
         samples = len(index) if isinstance(index, (list, tuple)) else 1
-        _note(board, f"{begin},{raw_ns()},{worker.id},{samples}\n")
+        _record(page, f"{begin},{raw_ns()},{worker.id},{samples}\n")
         return batch
 
-    return noted
+    return wrapper
 
 
-def _note(board: Board, line: str) -> None:
-    framework = board.look()
+def _record(page: SharedPage, line: str) -> None:
+    framework = page.look()
     if framework is None:
         return
     try:
@@ -156,4 +158,4 @@ def _note(board: Board, line: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, paths.FILE_MODE), "w") as file:
             file.write(HEADER + line if new else line)
     except OSError:
-        return  # the disk is full or the folder is gone: the training process finds out
+        return  # the disk is full or the folder is gone: the training process reports that

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of this process into the operating system (host_sys osrt), by `perf trace` where it is installed and allowed.
 
-perf stamps with a clock of its own. A few calls that nobody else makes, at known times, tell how it relates to ours.
+perf stamps with a clock of its own. A few distinctive calls, made at known times, show how it relates to ours.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from stepscope.collect.clocks import raw_ns
 FILE, ANCHORS = "x.os_calls.txt", "x.os_call_anchors.csv"
 _ANCHORS = 5
 _PATIENCE_SECONDS = 5
-_PERF_LOOKS_SECONDS = 0.25  # perf looks ten times a second, and what it has not seen when it is stopped is lost
+_PERF_LOOKS_SECONDS = 0.25  # perf polls ten times a second and loses what it has not seen when stopped
 
 
 class OsCalls:
-    """Records from a moment after `start`, which does not wait for perf, until `stop`."""
+    """Records until `stop`, beginning shortly after `start`, which does not wait for perf."""
 
     def __init__(self, framework: Path):
         self._framework = framework
@@ -36,7 +36,7 @@ class OsCalls:
         if perf is None:
             _leave_out("perf is not installed")
             return
-        # The file is ours from the beginning: perf would make it readable for everybody.
+        # Created here, because perf would make it readable for everybody.
         os.close(os.open(self._framework / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, paths.FILE_MODE))
         command = [perf, "trace", "-T", "-p", str(os.getpid()), "-o", str(self._framework / FILE)]
         self._perf = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors)
@@ -57,8 +57,8 @@ class OsCalls:
                 code = perf.wait()
             if code not in (0, -signal.SIGINT):
                 errors.seek(0)
-                said = [line for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-                _leave_out(f"perf trace failed: {said[0].strip() if said else code}")
+                output = [line for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+                _leave_out(f"perf trace failed: {output[0].strip() if output else code}")
 
     def _write_anchors(self) -> None:
         lines = ["pid,before_raw_ns,after_raw_ns\n"]
@@ -70,4 +70,4 @@ class OsCalls:
 
 
 def _leave_out(why: str) -> None:
-    messages.once(messages.warning, f"host_sys osrt (calls of the operating system) is left out: {why}")
+    messages.once(messages.warning, f"host_sys=osrt (operating system calls) is left out: {why}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters, gradients and optimizer state, for the attribution of memory (framework-raw.md 4.6, 5.3).
+"""Parameters, gradients and optimizer state, for the attribution of memory (docs/formats/framework.md 4.6, 5.3).
 
 Read once, when a recording ends: by then gradients and state exist.
 """
@@ -52,7 +52,7 @@ def optimizer_text(optimizer: Any) -> str:
 
 
 def tensor_text(tensor: Any) -> str:
-    """One tensor in the grammar of framework-raw.md 5.3; empty for what is none or does not tell its layout."""
+    """One tensor in the grammar of docs/formats/framework.md 5.3; empty for anything else and for an unknown layout."""
     import torch
 
     if not isinstance(tensor, torch.Tensor) or tensor.is_nested or tensor.layout is not torch.strided:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who records operators: the native observer, torch's profiler, torch_npu, or nobody (marks only)."""
+"""Collectors of operators: the native observer, torch's profiler, torch_npu, or none (marks only)."""

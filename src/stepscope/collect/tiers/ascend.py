@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ascend NPUs: the vendor's torch_npu collects, raw only, and we analyse. Not yet tried on hardware.
+"""Ascend NPUs: the vendor's torch_npu collects, raw only, and we analyse. Not yet tested on hardware.
 
-Only public names of torch_npu.profiler are called; tests run against a stand-in that notes the calls.
+Only public names of torch_npu.profiler are called; tests use a stand-in that records the calls.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _FIELDS = {  # attribute in profiler_info.json -> parameter of torch_npu's _Expe
 
 
 def vendor() -> Any:
-    """The real torch_npu, or None: a stand-in of ours says so with `STEPSCOPE_STAND_IN`."""
+    """The real torch_npu, or None; our stand-in identifies itself by `STEPSCOPE_STAND_IN`."""
     if importlib.util.find_spec("torch_npu") is None:
         return None
     try:
         module = importlib.import_module("torch_npu")
     except ImportError:
-        return None  # installed, but its driver or toolkit is not
+        return None  # installed, but without its driver or toolkit
     return None if getattr(module, "STEPSCOPE_STAND_IN", False) else module
 
 
 def available() -> bool:
-    """Whether the real torch_npu is here and sees a device."""
+    """Whether the real torch_npu is installed and sees a device."""
     module = vendor()
     return bool(module is not None and module.npu.is_available())
 
 
 class AscendTier(DrivenTier):
-    """Drives torch_npu.profiler.profile and takes over the folder it makes."""
+    """Drives torch_npu.profiler.profile and takes over the folder it creates."""
 
     name = "ascend"
     streams = True
@@ -60,7 +60,7 @@ class AscendTier(DrivenTier):
             return
         module = vendor()
         if module is None:
-            raise CaptureError("torch_npu is not here", fix="install torch_npu, or record without ProfilerActivity.NPU")
+            raise CaptureError("torch_npu is not installed", fix="install torch_npu, or record without ProfilerActivity.NPU")
         self._capture = capture
         names, switches = module.profiler, self._settings.switches
         self._profiler = names.profile(
@@ -79,7 +79,7 @@ class AscendTier(DrivenTier):
         self._started = True
 
     def stop(self) -> TierReport:
-        profiler, started = self._take()
+        profiler, started = self._detach()
         if not started:
             return TierReport()
         profiler.stop()
@@ -89,7 +89,7 @@ class AscendTier(DrivenTier):
         """Not offered by the vendor's profiler: records go on until the next step."""
 
     def discard(self) -> None:
-        profiler, started = self._take()
+        profiler, started = self._detach()
         if started:
             profiler.stop()
         if self._capture is not None:
@@ -109,7 +109,7 @@ class AscendTier(DrivenTier):
         return capture / ".torch_npu"
 
     def _take_over(self) -> dict[str, Any]:
-        """Move the records of the vendor's capture into ours; its clocks and versions go over our own."""
+        """Move the records of the vendor's capture into ours; its clocks and versions replace our own."""
         assert self._capture is not None
         nest, info = self._nest(self._capture), {}
         for made in sorted(nest.glob("*_ascend_pt")):
@@ -122,5 +122,5 @@ class AscendTier(DrivenTier):
                         key: said[key] for key in ("start_info", "end_info", "torch_npu_version", "cann_version") if key in said
                     }
         shutil.rmtree(nest, ignore_errors=True)
-        paths.make_folder(self._capture)
+        paths.ensure_folder(self._capture)
         return info

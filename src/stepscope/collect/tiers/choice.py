@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who records the operators: our own observer, torch's profiler or the vendor's; the best that is there is taken."""
+"""Which collector records the operators: our observer, torch's profiler or the vendor's; by default the best available."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMES = ("native", "kineto", "ascend")
 
 @dataclass(frozen=True)
 class TierReport:
-    """What became of a recording, for profiler_info.json."""
+    """The outcome of a recording, for profiler_info.json."""
 
     dropped: dict[str, int] = field(default_factory=dict)
     limit: str | None = None  # why the tier itself stopped early
-    info: dict[str, Any] = field(default_factory=dict)  # what the tier knows better, merged over ours
-    collector: dict[str, Any] = field(default_factory=dict)  # what it says of itself
+    info: dict[str, Any] = field(default_factory=dict)  # values that the tier knows better, merged over ours
+    collector: dict[str, Any] = field(default_factory=dict)  # what it reports about itself
 
 
 class Tier(Protocol):
@@ -29,7 +29,7 @@ class Tier(Protocol):
 
     name: str
     streams: bool  # records reach the disk while it runs
-    stops_anywhere: bool  # another thread than the one that started it may stop it
+    stops_anywhere: bool  # threads other than the one that started it may stop it
 
     def prepare(self, capture: Path) -> None: ...
     def start(self) -> None: ...
@@ -46,23 +46,23 @@ def choose(settings: Settings) -> Tier:
     """The tier for these settings; `STEPSCOPE_COLLECTOR` or `settings.tier` forces one."""
     from stepscope.collect.tiers import ascend
     from stepscope.collect.tiers.kineto import KinetoTier
-    from stepscope.collect.tiers.marks import MarksTier
+    from stepscope.collect.tiers.marks_only import MarksOnlyTier
     from stepscope.collect.tiers.native import NativeTier
 
-    wanted = settings.tier or os.environ.get("STEPSCOPE_COLLECTOR") or None
-    if wanted not in (None, *NAMES):
-        messages.once(messages.warning, f"STEPSCOPE_COLLECTOR={wanted} is not among {', '.join(NAMES)} and is ignored")
-        wanted = None
-    if wanted == "ascend" or (wanted is None and "NPU" in settings.activities and ascend.available()):
+    forced = settings.tier or os.environ.get("STEPSCOPE_COLLECTOR") or None
+    if forced not in (None, *NAMES):
+        messages.once(messages.warning, f"STEPSCOPE_COLLECTOR={forced} is ignored; choose one of {', '.join(NAMES)}")
+        forced = None
+    if forced == "ascend" or (forced is None and "NPU" in settings.activities and ascend.available()):
         return ascend.AscendTier(settings)
-    if settings.ranges_only or (simulated.selected(settings) and "CPU" not in settings.activities):
-        return MarksTier(folder=settings.marks)  # the device's records come from the device itself
-    if wanted == "kineto":
+    if settings.ranges_only or (simulated.is_recorded(settings) and "CPU" not in settings.activities):
+        return MarksOnlyTier(folder=settings.marks)  # the device's records come from the device itself
+    if forced == "kineto":
         return KinetoTier(settings)
     if "CUDA" in settings.activities:
-        return KinetoTier(settings)  # kernels of a GPU come from Kineto, and operators beside them
+        return KinetoTier(settings)  # Kineto records the kernels of a GPU, and its operators with them
     native = NativeTier.load(settings)
     if isinstance(native, str):
-        messages.once(messages.info, f"torch's own profiler (Kineto) records, since the native observer is not available: {native}")
+        messages.once(messages.info, f"recording with torch's profiler (Kineto); the native observer is not available: {native}")
         return KinetoTier(settings)
     return native

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tiers have in common that drive the profiler of another package: it is made, started, and taken once."""
+"""What tiers that drive another package's profiler have in common."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class DrivenTier:
     def push(self, name: str) -> None:
         from torch.autograd.profiler import record_function
 
-        opened = record_function(name)
-        opened.__enter__()
-        self._open.append(opened)
+        range_ = record_function(name)
+        range_.__enter__()
+        self._open.append(range_)
 
     def pop(self) -> None:
         if self._open:
             self._open.pop().__exit__(None, None, None)
 
-    def _take(self) -> tuple[Any, bool]:
-        """The profiler, which is not ours from here on, and whether it runs; ranges that are open end."""
-        taken = self._profiler, self._started
+    def _detach(self) -> tuple[Any, bool]:
+        """End open ranges, let go of the profiler and return it, with whether it runs."""
+        detached = self._profiler, self._started
         self._profiler, self._started = None, False
         while self._open:
             self.pop()
-        return taken
+        return detached

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators by torch's own profiler (Kineto): everywhere, but all in memory until stop.
+"""Operators by torch's own profiler (Kineto): available everywhere, but in memory until stop.
 
-Also the only tier that sees CUDA. Its JSON lies in FRAMEWORK under a name that no other reader picks up
-(framework-raw.md 1.2).
+Also the only tier that sees CUDA. Its JSON is in FRAMEWORK under a name that no other reader picks up
+(docs/formats/framework.md 1.2).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KinetoTier(DrivenTier):
         if self._profiler is not None:
             return
         self._folder = capture / "FRAMEWORK"
-        paths.make_folder(self._folder)
+        paths.ensure_folder(self._folder)
         _refuse_second_profiler()
         _guard_forks()
         self._profiler = _profiler(self._settings)
@@ -47,13 +47,13 @@ class KinetoTier(DrivenTier):
         self._started = True
 
     def stop(self) -> TierReport:
-        profiler, started = self._take()
+        profiler, started = self._detach()
         if not started:
             return TierReport()
         profiler.stop_trace()
         assert self._folder is not None
         target = self._folder / TRACE
-        # A name without .json in the middle of writing: a killed export must not look like a trace.
+        # Without .json while it is written: a killed export must not look like a trace.
         partial = target.with_name(f"{TRACE}.partial")
         profiler.profiler.kineto_results.save(str(partial))
         paths.narrow(partial)
@@ -66,8 +66,8 @@ class KinetoTier(DrivenTier):
         """Not possible from another thread: records go on until the next step."""
 
     def discard(self) -> None:
-        """End without results; torch gives its profiler free only when it has run."""
-        profiler, started = self._take()
+        """End without results; torch releases its profiler only after it has run."""
+        profiler, started = self._detach()
         if profiler is None:
             return
         if not started:
@@ -75,7 +75,7 @@ class KinetoTier(DrivenTier):
         profiler.stop_trace()
 
     def enable_child_thread(self, switches: Switches) -> None:
-        """Not possible: torch's own function for it leaves the main thread's callback behind, which then costs for ever."""
+        """Not possible: torch's own function for it leaves the main thread's callback behind, which then costs time for ever."""
         if not self._settings.all_threads:
             text = "torch's own profiler cannot record a child thread; the native observer can, or profile(all_threads=True)"
             messages.once(messages.warning, text)
@@ -112,9 +112,9 @@ def _write_flops(target: Path, events: Any) -> None:
 def _refuse_second_profiler() -> None:
     import torch
 
-    # Starting another one would end the first without a word.
+    # Starting another one would end the first silently.
     if torch.autograd._profiler_enabled():
-        raise CaptureError("torch's own profiler runs already", fix="use one profiler at a time, or the native observer")
+        raise CaptureError("torch's own profiler is already running", fix="use one profiler at a time, or the native observer")
 
 
 def _profiler(settings: Settings) -> Any:
@@ -122,7 +122,7 @@ def _profiler(settings: Settings) -> Any:
 
     switches = settings.switches
     names = [name for name in settings.activities if name in ("CPU", "CUDA")]
-    # The Python tracer alone shows modules of eager code, and it comes with the stacks.
+    # Only the Python tracer shows modules of eager code, and it comes with stacks.
     stacks = switches.with_stack or switches.with_modules
     return _KinetoProfile(
         activities=[getattr(ProfilerActivity, name) for name in names],
@@ -137,7 +137,7 @@ def _profiler(settings: Settings) -> Any:
 
 
 def _experimental(**wanted: bool) -> Any:
-    """Options that newer versions of torch know, without those that this one does not."""
+    """The options of newer torch versions, without those that this version does not know."""
     from torch._C._profiler import _ExperimentalConfig
 
     chosen: dict[str, Any] = {name: value for name, value in wanted.items() if value}

@@ -26,7 +26,7 @@ class NativeTier:
 
     @classmethod
     def load(cls, settings: Settings) -> NativeTier | str:
-        """The tier, or why there is none."""
+        """The tier, or the reason why it is not available."""
         observer = load_observer()
         return observer if isinstance(observer, str) else cls(settings, observer)
 
@@ -34,7 +34,7 @@ class NativeTier:
         if self._prepared:
             return
         framework = capture / "FRAMEWORK"
-        paths.make_folder(framework)
+        paths.ensure_folder(framework)
         self._observer.prepare(framework, self._options(self._settings.switches))
         self._prepared = True
 
@@ -47,7 +47,7 @@ class NativeTier:
             return TierReport()
         self._prepared = self._started = False
         if self._observer.phase == "idle":
-            return TierReport()  # it ended by itself, as it does when the process ends
+            return TierReport()  # it has already stopped, as it does when the process ends
         return _report(self._observer.stop())
 
     def silence(self) -> None:
@@ -65,7 +65,7 @@ class NativeTier:
     def enable_child_thread(self, switches: Switches) -> None:
         thread = threading.get_ident()
         if thread in self._threads:
-            messages.warning("this thread is recorded already; its first setting stays")
+            messages.warning("this thread is already being recorded; its first settings stay")
             return
         self._observer.enable_child_thread(self._options(switches))
         self._threads.add(thread)
@@ -83,7 +83,7 @@ class NativeTier:
             with_modules=switches.with_modules,
             with_flops=switches.with_flops,
             all_threads=self._settings.all_threads,
-            host_memory_only=simulated.selected(self._settings),
+            host_memory_only=simulated.is_recorded(self._settings),
             max_bytes=self._settings.budget.max_bytes,
         )
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native observer from Python: operators, memory and Python calls stream to the FRAMEWORK files while training runs.
 
-All work per event is done by the library (native/observer); here are only its switches. Nothing imports torch
-until an observer is asked for.
+The library (native/observer) does all work per event; this module only switches it. torch is not imported before an observer
+is loaded.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ObserverOptions:
 
     @property
     def names_tensors(self) -> bool:
-        """Only then could a memory timeline be made (framework-raw.md 4.1)."""
+        """Tensor names are recorded only where a memory timeline can be built from them (docs/formats/framework.md 4.1)."""
         return self.record_shapes and self.profile_memory and self.traces_python
 
 
@@ -79,7 +79,7 @@ class StopReport:
     python_events: int
     marks: int
     bytes: int
-    dropped: int  # records for which there was no room in memory
+    dropped: int  # records lost because memory was full
     threads: tuple[ThreadReport, ...]
     seconds: float  # that stop took
     limit: str | None  # why the recording ended before stop, if it did
@@ -94,7 +94,7 @@ class _Report(ctypes.Structure):
 
 
 class ObserverError(RuntimeError):
-    """The observer refused; the text says why."""
+    """The observer rejected a call; the text says why."""
 
 
 class Observer:
@@ -103,9 +103,9 @@ class Observer:
     def __init__(self, path: Path, origin: str):
         self.origin = origin
         # Two views of one library: calls that are short or touch Python keep the GIL, those that wait release it.
-        self._short, self._long = _declared(ctypes.PyDLL(str(path))), _declared(ctypes.CDLL(str(path)))
+        self._short, self._long = _declare(ctypes.PyDLL(str(path))), _declare(ctypes.CDLL(str(path)))
         if self._short.stepscope_observer_abi() != _ABI:
-            raise ObserverError("the library is of another version")
+            raise ObserverError("the library has another version")
         self._folder = Path()
         self._options = ObserverOptions()
         self._pid = -1
@@ -119,7 +119,7 @@ class Observer:
     def prepare(self, framework_folder: Path, options: ObserverOptions) -> None:
         """Get memory and the writer thread ready, so that `start` is short. The folder exists already."""
         if self.phase == "prepared":
-            self.stop()  # a warm-up that was given up
+            self.stop()  # a warm-up that was abandoned
         folder = os.fsencode(framework_folder)
         self._check(self._long.stepscope_observer_prepare(folder, options.bits, options.max_bytes or 0))
         self._folder, self._options, self._pid = framework_folder, options, os.getpid()
@@ -172,7 +172,7 @@ class Observer:
             self._check(self._short.stepscope_observer_trace_thread(0))
 
     def disable_child_thread(self) -> None:
-        """Record the calling thread no longer."""
+        """Stop recording the calling thread."""
         if self._options.traces_python:
             self._short.stepscope_observer_untrace_thread()
         self._check(self._short.stepscope_observer_disable_thread())
@@ -199,7 +199,7 @@ class Observer:
         self._short.stepscope_observer_range_end(number)
 
     def mark(self, category: int, correlation: int, name: str) -> None:
-        """A mark of a task queue: 0 and 1 enqueue begin and end, 2 and 3 dequeue begin and end (framework-raw.md 4.2)."""
+        """A mark of a task queue: 0 and 1 enqueue begin and end, 2 and 3 dequeue begin and end (docs/formats/framework.md 4.2)."""
         text = name.encode("utf-8", "replace")
         self._short.stepscope_observer_mark(category, correlation, text, len(text))
 
@@ -246,7 +246,7 @@ class Observer:
 
 
 def load_observer() -> Observer | str:
-    """The observer of this process, built on first use if need be; or why there is none. Never raises."""
+    """The observer of this process, built on first use if needed, or the reason why it is not available. Never raises."""
     global _loaded
     if _loaded is None:
         _loaded = _load()
@@ -258,7 +258,7 @@ _loaded: Observer | str | None = None
 
 def _load() -> Observer | str:
     if not sys.platform.startswith("linux"):
-        return f"not made for {sys.platform}"
+        return f"{sys.platform} is not supported"
     found = find_library("observer", TRIAL)
     if isinstance(found, str):
         return found
@@ -278,7 +278,7 @@ def _stop_at_exit(observer: Observer) -> None:
 
 
 def try_library(path: str, origin: str = "built") -> Observer:
-    """Load a library and record a few operators with it; raises if it does not count them right."""
+    """Load a library and record a few operators with it; raises if it does not count them correctly."""
     import torch
 
     folder = Path(torch.__file__).parent / "lib"
@@ -300,7 +300,7 @@ def try_library(path: str, origin: str = "built") -> Observer:
     return observer
 
 
-def _declared(library: Any) -> Any:
+def _declare(library: Any) -> Any:
     text, size, number = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64
     by_name: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "abi": (ctypes.c_int, ()),
@@ -333,7 +333,7 @@ def _declared(library: Any) -> Any:
 
 
 def _import_prefixes() -> list[str]:
-    """What is cut from the front of file names, longest first (framework-raw.md 4.5)."""
+    """Prefixes to remove from file names, longest first (docs/formats/framework.md 4.5)."""
     folders = {path.rstrip("/") + "/" for path in sys.path if path and path.startswith("/")}
     return sorted(folders, key=len, reverse=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `--profile*` arguments of Megatron-style trainers (mindspeed-profiler.md 7)."""
+"""The `--profile*` arguments of Megatron-style trainers (docs/formats/mindspeed-profiler.md 7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start, step and stop around a training loop, as the configuration says (mindspeed-profiler.md 2-4)."""
+"""start, step and stop around a training loop, as the configuration says (docs/formats/mindspeed-profiler.md 2-4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a MindSpeed configuration asks for, whichever of the three trainers wrote it (mindspeed-profiler.md 1, 3, 7)."""
+"""What a MindSpeed configuration asks for, for each of its three trainers (docs/formats/mindspeed-profiler.md 1, 3, 7)."""
 
 from __future__ import annotations
 

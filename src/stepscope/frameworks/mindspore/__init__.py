@@ -10,7 +10,7 @@ profiler.analyse()
 
 from typing import Any
 
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.frameworks.mindspore import environment, mstx
 from stepscope.frameworks.mindspore.arguments import _ExperimentalConfig
 from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
@@ -43,4 +43,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-tolerated(f"recording for {environment.VARIABLE}", environment.start)
+warn_on_failure(f"recording for {environment.VARIABLE}", environment.start)

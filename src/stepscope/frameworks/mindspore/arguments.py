@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the profiler, checked once: what is wrong gives a warning and the default (mindspore.md 2.1, 2.2)."""
+"""Arguments of the profiler, checked once: what is wrong gives a warning and the default (docs/formats/mindspore.md 2.1, 2.2)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _warn_of_the_past(given: Mapping[str, Any]) -> None:
 
 
 def _agreeing(found: Parameters) -> Parameters:
-    """Settings that exclude each other (mindspore.md 2.2)."""
+    """Settings that exclude each other (docs/formats/mindspore.md 2.2)."""
 
     def changed(why: str, **values: Any) -> None:
         nonlocal found

@@ -55,7 +55,7 @@ class CellCalls:
 
 
 def _name(kind: type) -> str:
-    """As MindSpore's own tracer names the call of a cell (mindspore.md 7.2)."""
+    """As MindSpore's own tracer names the call of a cell (docs/formats/mindspore.md 7.2)."""
     code = getattr(getattr(kind, "construct", None), "__code__", None)
     file = kind.__module__.replace(".", "/") + ".py"
     return f"{file}({code.co_firstlineno if code else 0}):nn.Cell.{kind.__name__}.__call__"

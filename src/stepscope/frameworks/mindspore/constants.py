@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that users pass to the profiler (mindspore.md 4)."""
+"""Words that users pass to the profiler (docs/formats/mindspore.md 4)."""
 
 from __future__ import annotations
 

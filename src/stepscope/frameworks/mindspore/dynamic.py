@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording that a file switches on while training runs (mindspore.md 5).
+"""Recording that a file switches on while training runs (docs/formats/mindspore.md 5).
 
 Imported by its neighbours only, once MindSpore is there: a callback must be one of its own.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from mindspore.train import Callback
 
 from stepscope.collect import messages, paths
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.frameworks.mindspore import training_steps
 from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.frameworks.mindspore.profiler import Profiler
@@ -62,7 +62,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         self._config: dict[str, Any] = {}
         self._profiler: Profiler | None = None
         if rank() == 0:
-            tolerated("the file of the dynamic profiler", self._make_file)
+            warn_on_failure("the file of the dynamic profiler", self._make_file)
 
     def step_begin(self, run_context: Any) -> None:
         del run_context
@@ -84,9 +84,9 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
 
     def _begin(self) -> None:
         self._number += 1
-        tolerated("the dynamic profiler", self._look)
+        warn_on_failure("the dynamic profiler", self._look)
         if self._profiler is None and self._number == self._config.get("start_step"):
-            tolerated("the dynamic profiler", self._start)
+            warn_on_failure("the dynamic profiler", self._start)
         if self._profiler is not None:
             self._profiler.training_step_begins(self._number)
 
@@ -137,7 +137,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
 
     def _make_file(self) -> None:
         if not self._file.exists():
-            paths.make_folder(self._file.parent)
+            paths.ensure_folder(self._file.parent)
             paths.write_file(self._file, json.dumps(DEFAULTS, indent=4).encode())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording that `MS_PROFILER_OPTIONS` asks for, without a word in the script (mindspore.md 5)."""
+"""Recording that `MS_PROFILER_OPTIONS` asks for, without a word in the script (docs/formats/mindspore.md 5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's own recorder of host events, switched on where no accelerator does it (mindspore.md 12.1).
+"""MindSpore's own recorder of host events, switched on where no accelerator does it (docs/formats/mindspore.md 12.1).
 
 The recorder is reached by the names of its C++ functions, so it runs by itself only with versions that it was run with.
 """

@@ -40,12 +40,12 @@ class UserMarks:
 
     def start(self, framework: Path) -> None:
         if self._on_device:
-            marks.take(_StockMarks())
+            marks.record_to(_StockMarks())
             self._end = lambda: None
             return
         log = MarkLog(framework, self._include, self._exclude)
         log.start()
-        marks.take(log)
+        marks.record_to(log)
         self._end = log.stop
         self._redirect()
 
@@ -53,7 +53,7 @@ class UserMarks:
         end, self._end = self._end, None
         if end is not None:
             self._restore()
-            marks.take(None)
+            marks.record_to(None)
             end()
 
     def _redirect(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis of captures that lie on disk (mindspore.md 2.3)."""
+"""Analysis of captures that lie on disk (docs/formats/mindspore.md 2.3)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification:
     except (CaptureError, TypeError) as problem:
         messages.error(f"offline_analyse: a *_ascend_ms folder or a folder of such folders is expected: {problem}")
         return
-    further = {"pretty": pretty, "steps": consecutive("offline_analyse", step_list), "simplify": data_simplification is True}
+    extra = {"pretty": pretty, "steps": consecutive("offline_analyse", step_list), "simplify": data_simplification is True}
     jobs = max(1, min((os.cpu_count() or 1) // 2, len(found)))
 
     def one(capture: Path) -> None:
-        outcome = AnalysisProcess({"do": "analyse", "capture": str(capture), **further}).wait()
+        outcome = AnalysisProcess({"do": "analyse", "capture": str(capture), **extra}).wait()
         if outcome.ok:
             messages.info(f"analysed in {outcome.seconds:.1f} s: {capture}")
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profiler that a MindSpore training script uses (mindspore.md 2, 3)."""
+"""The profiler that a MindSpore training script uses (docs/formats/mindspore.md 2, 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from stepscope.collect import active, messages
-from stepscope.collect.guard import Fuse, quietly, tolerated
+from stepscope.collect.guard import Fuse, quietly, warn_on_failure
 from stepscope.collect.settings import Place
 from stepscope.frameworks.mindspore import arguments, training_steps
 from stepscope.frameworks.mindspore.offline import analyse_offline, consecutive
@@ -114,7 +114,7 @@ class Profiler:
             return
         background = async_mode is True or mode == "async"
         steps = consecutive("analyse", step_list)
-        tolerated("analyse", lambda: self.prof_if.analyse(background=background, pretty=pretty, steps=steps))
+        warn_on_failure("analyse", lambda: self.prof_if.analyse(background=background, pretty=pretty, steps=steps))
 
     @classmethod
     def offline_analyse(cls, path: Any, pretty: Any = False, step_list: Any = None, data_simplification: Any = False) -> None:
@@ -126,7 +126,7 @@ class Profiler:
             step_list: consecutive steps to analyse, counted from 1 at the first recorded one; all unless given.
             data_simplification: remove intermediate files of the device afterwards.
         """
-        tolerated("offline_analyse", analyse_offline, path, pretty, step_list, data_simplification)
+        warn_on_failure("offline_analyse", analyse_offline, path, pretty, step_list, data_simplification)
 
     def op_analyse(self, op_name: Any, device_id: Any = None) -> None:
         """Gone from MindSpore; the tables of a capture say more: `stepscope top`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One profiler's captures, one after the other: the primitives that its state machine calls (mindspore.md 2.5, 6)."""
+"""One profiler's captures, one after the other: the primitives that its state machine calls (docs/formats/mindspore.md 2.5, 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepscope import __version__
 from stepscope.collect import budget, messages, paths
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.current_capture import CurrentCapture
-from stepscope.collect.guard import tolerated
+from stepscope.collect.guard import warn_on_failure
 from stepscope.collect.settings import Place
 from stepscope.frameworks.mindspore import sources, ticks
 from stepscope.frameworks.mindspore.arguments import Parameters
@@ -56,7 +56,7 @@ class Recording(CurrentCapture):
         self._marks_opened = ticks.anchor(ticks.of_marks)
         self._failed = []
         self._folder = paths.new_capture_folder(parent, where.worker, ending=ENDING, utc=True)
-        paths.make_folder(self._framework)
+        paths.ensure_folder(self._framework)
         self._write_info(complete=False)
 
     def warmup(self) -> None:
@@ -68,7 +68,7 @@ class Recording(CurrentCapture):
         running = []
         for source in self._sources:
             # One that cannot run here leaves the others alone.
-            if tolerated(f"recording of {source.name}", _started, source, self._framework):
+            if warn_on_failure(f"recording of {source.name}", _started, source, self._framework):
                 running.append(source)
             else:
                 self._failed.append(source.name)
@@ -85,9 +85,9 @@ class Recording(CurrentCapture):
                 return
             self._recording = False
         if self._marks is not None:
-            tolerated("the mark of the last step", self._marks.end)
+            warn_on_failure("the mark of the last step", self._marks.end)
         for source in reversed(self._sources):
-            tolerated(f"the end of {source.name}", source.stop)
+            warn_on_failure(f"the end of {source.name}", source.stop)
         self._ended = ticks.anchor(ticks.counter())
         if self._marks is not None and self._framework.is_dir():
             self._marks.write(self._framework)
@@ -117,7 +117,7 @@ class Recording(CurrentCapture):
         """Give back what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
         for source in reversed(self._sources):
-            tolerated(f"the end of {source.name}", source.stop)
+            warn_on_failure(f"the end of {source.name}", source.stop)
 
     def saved(self) -> None:
         """The capture was handed to its user."""
@@ -133,7 +133,7 @@ class Recording(CurrentCapture):
         if not finished:
             messages.warning("nothing was recorded since the last analysis, so there is nothing to analyse")
         for capture in finished:
-            analyse_capture(capture, background=background, further={"pretty": pretty, "steps": list(steps) if steps else None})
+            analyse_capture(capture, background=background, extra={"pretty": pretty, "steps": list(steps) if steps else None})
 
     def push_step(self, name: str) -> None:
         if self._recording and self._marks is not None:
@@ -149,7 +149,7 @@ class Recording(CurrentCapture):
         return self._folder / "FRAMEWORK"
 
     def _write_info(self, *, complete: bool) -> None:
-        """profiler_info_{rank}.json: MindSpore's keys, and ours about clock and collector (mindspore.md 6)."""
+        """profiler_info_{rank}.json: MindSpore's keys, and ours about clock and collector (docs/formats/mindspore.md 6)."""
         import mindspore
 
         assert self._folder is not None

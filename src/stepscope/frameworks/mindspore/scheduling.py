@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which steps are recorded (mindspore.md 2.4)."""
+"""Which steps are recorded (docs/formats/mindspore.md 2.4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records come from on this machine, with this MindSpore and these settings (mindspore.md 12)."""
+"""Where records come from on this machine, with this MindSpore and these settings (docs/formats/mindspore.md 12)."""
 
 from __future__ import annotations
 

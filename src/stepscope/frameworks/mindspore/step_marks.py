@@ -11,7 +11,7 @@ from typing import Any
 
 from stepscope.collect import paths
 
-PYTHON, PYTHON_OBSERVED = 5, 53  # module and event of such a mark (mindspore.md 7.2)
+PYTHON, PYTHON_OBSERVED = 5, 53  # module and event of such a mark (docs/formats/mindspore.md 7.2)
 
 
 class StepMarks:

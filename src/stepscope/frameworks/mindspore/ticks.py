@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counter on which MindSpore's records are timed, and how it relates to Unix time (mindspore.md 8)."""
+"""The counter on which MindSpore's records are timed, and how it relates to Unix time (docs/formats/mindspore.md 8)."""
 
 from __future__ import annotations
 

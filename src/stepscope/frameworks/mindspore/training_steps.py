@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stepscope.collect.guard import quietly, tolerated
+from stepscope.collect.guard import quietly, warn_on_failure
 
 
 class Listener(Protocol):
@@ -25,7 +25,7 @@ def listen(listener: Listener) -> None:
     """Tell `listener` of training steps as long as it lives."""
     _listeners.add(listener)
     if not _originals:
-        tolerated("marking the steps of Model.train", _install)
+        warn_on_failure("marking the steps of Model.train", _install)
 
 
 def leave(listener: Listener) -> None:

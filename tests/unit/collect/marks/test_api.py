@@ -262,7 +262,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(record, monkeypatch, caps
     monkeypatch.setattr(mark_log.os, "write", full)
     mstx.mark("lost")
     assert end().height == 0
-    assert capsys.readouterr().out.count("marks cannot be written") == 1
+    assert capsys.readouterr().out.count("cannot write marks") == 1
 
 
 def test_tables_and_database(record, tmp_path):
@@ -324,7 +324,7 @@ def test_the_vendors_library_gets_all_marks_where_it_is(record, monkeypatch):
         mstx.mark("theirs again")
     finally:
         stages.end()
-        marks.take(None)
+        marks.record_to(None)
     assert vendor.calls == [
         ("start", "r", "their stream", "d"),
         ("mark", "m", None, "default"),

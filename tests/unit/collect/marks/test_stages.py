@@ -1,4 +1,4 @@
-"""Stages of a training loop that are marked by themselves: one test per fault of the plugin that came before (mstx-plugin.md 3)."""
+"""Stages of a training loop, marked without its help: one test per fault of the earlier plugin (docs/formats/mstx-plugin.md 3)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ HOOKS = torch.nn.modules.module._global_forward_pre_hooks
 @pytest.fixture
 def record(tmp_path, monkeypatch):
     """Records what a function does, with the plugin's stages; the messages in the order in which they began."""
-    monkeypatch.setattr(stages, "_asked", [])
+    monkeypatch.setattr(stages, "_optional", [])
     before = torch.nn.Module.__call__, torch.save, torch.compile
-    stages.ask_for_forward_and_steps()
+    stages.enable_forward_and_steps()
     mstx.mark("nobody records this")
 
     def run(work):
@@ -44,7 +44,7 @@ def record(tmp_path, monkeypatch):
         return rows["message"].to_list()
 
     yield run
-    stages.forget_forward_and_steps()
+    stages.disable_forward_and_steps()
     assert (torch.nn.Module.__call__, torch.save, torch.compile) == before
 
 
@@ -177,8 +177,8 @@ def test_steps_of_several_optimizers(record):
             critic.step()
 
     assert record(gan) == ["step 1", "step 2", "step 3"]
-    stages.forget_forward_and_steps()
-    stages.ask_for_forward_and_steps()
+    stages.disable_forward_and_steps()
+    stages.enable_forward_and_steps()
     assert record(lambda: [nested.step() for _ in range(3)]) == ["step 1", "step 2", "step 3"]
 
     def fails():

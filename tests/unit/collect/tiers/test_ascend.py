@@ -56,7 +56,7 @@ def calls(monkeypatch, tmp_path):
         ProfilerActivity=types.SimpleNamespace(CPU="their CPU", NPU="their NPU"),
     )
     monkeypatch.setitem(sys.modules, "torch_npu", module)
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.setattr(active, "_running", None)
     monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
     monkeypatch.delenv("STEPSCOPE_COLLECTOR", raising=False)

@@ -81,7 +81,7 @@ def test_same_allocations_as_torch_profiler(tmp_path):
     assert report.memory_events == len(theirs)
     assert (memory["data_type"] == (memory["alloc_size"] < 0)).all()
     assert memory["device_type"].unique().to_list() == [0]
-    # framework-raw.md 13: totals follow from the sizes
+    # docs/formats/framework.md 13: totals follow from the sizes
     assert memory["total_allocated"].diff().drop_nulls().to_list() == memory["alloc_size"][1:].to_list()
 
 

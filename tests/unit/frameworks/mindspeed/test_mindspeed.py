@@ -1,4 +1,4 @@
-"""Configurations of MindSpeed trainers (mindspeed-profiler.md 1-3, 7, 8)."""
+"""Configurations of MindSpeed trainers (docs/formats/mindspeed-profiler.md 1-3, 7, 8)."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_off_means_nothing_at_all(config, noting_tier, tmp_path, capsys):
 
 
 def test_snapshots_of_memory_are_not_ours(monkeypatch, capsys):
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     Profiler({**mm(), "memory_profile": {"enable": True}})
     assert "memory_profile is not recorded here" in capsys.readouterr().out
 
@@ -269,4 +269,4 @@ def test_our_fault_does_not_stop_training(noting_tier, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "zero")
     monkeypatch.setattr(messages, "warning", lambda text: print(f"[WARNING] {text}"))
     loop(Profiler({"enable": True, "ranks": [0]}), 2)
-    assert capsys.readouterr().out.count("training goes on") == 2
+    assert capsys.readouterr().out.count("training continues") == 2

@@ -1,4 +1,4 @@
-"""Keywords of the MindSpore profiler: defaults, what is refused, what excludes each other (mindspore.md 2.1, 2.2, 2.4)."""
+"""Keywords of the MindSpore profiler: defaults, rejected values, exclusive settings (docs/formats/mindspore.md 2.1, 2.2, 2.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepscope.profiler.handlers import tensorboard_trace_handler
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.delenv("RANK", raising=False)
 
 

@@ -68,7 +68,7 @@ def ascend(monkeypatch):
     monkeypatch.setitem(sys.modules, "mindspore._c_expression", module._c_expression)
     monkeypatch.setattr(training_steps, "_install", lambda: None)
     monkeypatch.setattr(active, "_running", None)
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
     monkeypatch.setenv("RANK_ID", "3")
     return made

@@ -1,4 +1,4 @@
-"""What MS_PROFILER_OPTIONS may say (mindspore.md 5); what it then records is tried with MindSpore itself."""
+"""What MS_PROFILER_OPTIONS may say (docs/formats/mindspore.md 5); what it then records is tried with MindSpore itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def made(monkeypatch):
     found = []
     monkeypatch.setattr(environment, "profile", lambda **settings: found.append(settings))
     monkeypatch.setattr(environment.atexit, "register", lambda *_: None)
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.delitem(sys.modules, "mindspore", raising=False)
     monkeypatch.delenv("RANK", raising=False)
     return found

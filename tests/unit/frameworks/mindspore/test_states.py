@@ -1,4 +1,4 @@
-"""The MindSpore profiler's states and what it says on misuse, with a recording that only notes (mindspore.md 2.3, 2.5)."""
+"""States of the MindSpore profiler and its messages on misuse; the recording is a stand-in (docs/formats/mindspore.md 2.3, 2.5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NotingRecording:
 def _alone(monkeypatch):
     monkeypatch.setattr(profiler, "Recording", NotingRecording)
     monkeypatch.setattr(active, "_running", None)
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "_printed", set())
     monkeypatch.setattr(training_steps, "_install", lambda: None)
     monkeypatch.delenv("RANK", raising=False)
 
@@ -107,7 +107,7 @@ def test_a_step_after_the_end_is_said(capsys):
 
 def test_one_profiler_at_a_time(capsys):
     first, second = Profiler(), Profiler()
-    assert "another profiler runs" in capsys.readouterr().out
+    assert "another profiler is already running" in capsys.readouterr().out
     second.stop()
     first.stop()
     assert (work(first), work(second)) == (["init", "start", "stop", "finalize"], [])
@@ -185,7 +185,7 @@ def test_metadata(capsys):
     prof.stop()
     assert prof.prof_if.told == [{"job": "b", "args": {"world": 2}}]
     said = capsys.readouterr().out
-    assert all(word in said for word in ("is replaced", "is not JSON", "needs a str", "would pass"))
+    assert all(word in said for word in ("is replaced", "is not valid JSON", "must be str", "would exceed"))
 
 
 def test_a_body_that_raises_stops_the_profiler():

@@ -12,7 +12,7 @@ from stepscope.collect.settings import Switches
 from stepscope.collect.tiers.choice import TierReport
 
 
-class MarksTier:
+class MarksOnlyTier:
     name = "marks"
     streams = True
     stops_anywhere = True
@@ -23,7 +23,7 @@ class MarksTier:
 
     def prepare(self, capture: Path) -> None:
         if self._folder:
-            paths.make_folder(capture / "FRAMEWORK")
+            paths.ensure_folder(capture / "FRAMEWORK")
 
     def start(self) -> None:
         self._steps.clear()
@@ -48,7 +48,7 @@ class MarksTier:
             log.end(self._steps.pop(), DEFAULT_DOMAIN)
 
     def enable_child_thread(self, switches: Switches) -> None:
-        messages.once(messages.info, "marks of every thread are recorded; operators are not, at Level_none")
+        messages.once(messages.info, "marks of all threads are recorded; operators are not, at Level_none")
 
     def disable_child_thread(self) -> None:
         """Nothing was enabled."""
