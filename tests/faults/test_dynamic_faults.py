@@ -109,14 +109,14 @@ def test_a_job_is_driven_from_outside_whatever_happens_around_it(job, tmp_path):
     file = job.watched / "profiler_config.json"
     whole = file.read_text()
     file.write_text(whole[: len(whole) // 2])
-    job.until(lambda ranks: all(rank["state"] == "refused" and "is not JSON" in rank["what"] for rank in ranks))
+    job.until(lambda ranks: all(rank["state"] == "refused" and "is not valid JSON" in rank["what"] for rank in ranks))
     file.write_text(whole)  # the second half; its step has passed long ago
     job.until(lambda ranks: all("has passed" in rank["what"] and not rank["problem"] for rank in ranks))
     file.unlink()
     job.until(lambda ranks: all("is missing" in (rank["problem"] or "") for rank in ranks))
     file.write_text("[1, 2]")
-    job.until(lambda ranks: all("holds no object" in rank["what"] for rank in ranks))
-    for said in ("is not JSON", "is missing", "holds no object"):
+    job.until(lambda ranks: all("is not a JSON object" in rank["what"] for rank in ranks))
+    for said in ("is not valid JSON", "is missing", "is not a JSON object"):
         assert [job.log("monitor_dp", rank).count(said) for rank in (0, 1)] == [1, 1]
 
     (tmp_path / "full").touch()

@@ -77,7 +77,7 @@ def test_init_and_step(tmp_path):
     assert recorded(tmp_path) == [[4, 5], [6]]
     last = json.loads(out.splitlines()[-1])["template"]
     assert last == {**TEMPLATE, "start_step": -1}
-    assert "this init has no effect" in out
+    assert "this call has no effect" in out
     assert not (tmp_path / "again").exists()
 
 

@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
     }
     on_device = reason_without_device() is None
     printed = run(folder, importing + profiling, before=SUPPLIED, after=ON_STREAMS.format(**fragments) if on_device else "")
-    assert printed.count("Level_none without mstx would record nothing; mstx is turned on") == 1
+    assert printed.count("Level_none without mstx would record nothing; mstx is switched on") == 1
     return folder
 
 

@@ -16,18 +16,18 @@ from stepscope.cli.allocation import keep_freed_memory
 from stepscope.errors import CaptureError
 
 COMMANDS = ("analyse", "ctl", "info", "report", "run", "top", "view")
-SOON_OVER = ("analyse", "info", "report", "top")
+SHORT_COMMANDS = ("analyse", "info", "report", "top")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="stepscope", description="Where every step of an AI training or inference run goes.")
+    parser = argparse.ArgumentParser(prog="stepscope", description="Show where the time of an AI training or inference run goes.")
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] and words[0] in SOON_OVER and not any(word.startswith("--max-memory") for word in words):
+    if words[:1] and words[0] in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
         keep_freed_memory()
-    modules = {name: import_module(f"stepscope.cli.{name}") for name in _asked(words)}
+    modules = {name: import_module(f"stepscope.cli.{name}") for name in _commands_to_import(words)}
     for name, module in modules.items():
         doc = (module.__doc__ or "").split(": ", 1)[1].strip()
         module.configure(commands.add_parser(name, help=doc.split("\n")[0], description=doc))
@@ -39,20 +39,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {problem}", file=sys.stderr)
         return BAD_CAPTURE
     except BrokenPipeError:
-        # The reader of our output (head, say) has gone; that is its right.
+        # The reader of our output, such as head, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GOOD
     except KeyboardInterrupt:
-        print("stopped; nothing half-written was left", file=sys.stderr)
+        print("interrupted; no incomplete files were left behind", file=sys.stderr)
         return 130
     except Exception:  # noqa: BLE001 - the process border
         traceback.print_exc()
-        print("error: this is a fault of stepscope, not of your data\n  do this: report it with the lines above", file=sys.stderr)
+        print(
+            "error: this is a bug in stepscope, not a fault of your data\n  do this: report it with the lines above",
+            file=sys.stderr,
+        )
         return OUR_BUG
 
 
-def _asked(words: Sequence[str]) -> Sequence[str]:
-    """The command that is asked for, which alone is imported; all of them where they are listed."""
+def _commands_to_import(words: Sequence[str]) -> Sequence[str]:
+    """The command to run, the only one imported; all commands where help lists them."""
     if words[:1] == ["--version"]:
         return ()
     return [word for word in words[:1] if word in COMMANDS] or COMMANDS

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command that ends soon treats memory: it keeps what it freed, since it will need as much again in a moment.
+"""Memory of short commands: freed memory is kept, since as much is needed again in a moment.
 
-Giving every large column back to the kernel and asking for zeroed pages again is a tenth of the time of an analysis,
-up to a fifth where a large raw folder is read.
+Returning every large column to the operating system and asking for zeroed pages again costs a tenth of the time of an
+analysis, up to a fifth for a large raw folder.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import sys
 
 _KEPT_MS = 5000
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # mallopt's numbers for them
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # parameter numbers of mallopt
 _GLIBC = {
-    _MMAP_THRESHOLD: 32 << 20,  # the most that it takes
+    _MMAP_THRESHOLD: 32 << 20,  # the maximum
     _TRIM_THRESHOLD: 1 << 30,
     _TOP_PAD: 64 << 20,
     _ARENA_MAX: 1,  # arenas of other threads hold 64 MiB, too little for columns
@@ -22,7 +22,7 @@ _GLIBC = {
 
 
 def keep_freed_memory() -> None:
-    """To be called before the columnar engine is loaded, whose allocator looks at its settings only once."""
+    """Call this before polars is loaded: its allocator reads its settings only once."""
     if "polars" not in sys.modules:
         os.environ.setdefault("_RJEM_MALLOC_CONF", f"dirty_decay_ms:{_KEPT_MS},muzzy_decay_ms:{_KEPT_MS}")
     if "numpy" not in sys.modules:

@@ -25,11 +25,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="capture folder, PROF_* folder, folder of captures, trace or database",
     )
-    parser.add_argument("--export", type=_words, help=f"comma-separated: {', '.join(EXPORTS)} (default: what the capture asks for)")
-    parser.add_argument("--out", type=Path, help="write below this folder and leave the captures untouched")
-    parser.add_argument("--jobs", type=_positive, help="captures analysed at the same time (default: half the cores)")
-    parser.add_argument("--max-memory", type=_bytes, help="memory to stay within, such as 4g")
-    parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
+    parser.add_argument(
+        "--export", type=_words, help=f"comma-separated list of {', '.join(EXPORTS)} (default: as the capture was configured)"
+    )
+    parser.add_argument("--out", type=Path, help="write results below this folder instead of into the captures")
+    parser.add_argument("--jobs", type=_positive, help="number of captures to analyse in parallel (default: half the cores)")
+    parser.add_argument("--max-memory", type=_bytes, help="memory limit, such as 4g")
+    parser.add_argument(
+        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +69,7 @@ def _words(text: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     unknown = [word for word in words if word not in EXPORTS]
     if unknown or not words:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not among {', '.join(EXPORTS)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(EXPORTS)}")
     return words
 
 

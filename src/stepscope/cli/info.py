@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stepscope info`: what is in a capture, per rank: steps, switches, sizes, quality."""
+"""`stepscope info`: show what a capture contains, per rank: steps, switches, sizes, data quality."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _SEVERITIES = {"loss": ("loss", "丢失"), "warning": ("warning", "警告"), "no
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("capture", type=Path, metavar="PATH", help="capture folder, folder of captures, trace or database")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
-    parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the lines about quality")
+    parser.add_argument(
+        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
+    )
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the lines about data quality (default: en)")
 
 
 def run(args: argparse.Namespace) -> int:

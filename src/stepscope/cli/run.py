@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stepscope run`: run a training script on simulated NPUs, and profile it if asked.
+"""`stepscope run`: run a training script on simulated NPUs, optionally with profiling.
 
-The script runs as `python train.py` would run it; `import torch_npu` and the device `npu` are there.
+The script runs as with `python train.py`; `import torch_npu` and the device `npu` are available.
 """
 
 from __future__ import annotations
 
 import argparse
 
-# What is in stepscope.compat changes what a process imports, so only `run` itself imports it.
+# stepscope.compat changes what a process imports, so only `run` itself imports it.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="profile steps of a script without profiling code, such as steps=3:5,level=1,memory,stack,out=DIR",
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="what follows names a module, not a file")
-    parser.add_argument("script", metavar="SCRIPT", help="script to run, or with -m module")
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
+    parser.add_argument("script", metavar="SCRIPT", help="script to run; with -m, a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
 
 

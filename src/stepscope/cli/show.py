@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How results and progress appear: results on stdout, progress on stderr, nothing but results when piped.
 
-What draws on a terminal is imported only there.
+Terminal drawing is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _cell(value: Any) -> str:
 
 
 class Stages:
-    """Progress of one analysis (its stages) or of several (how many are done); silent when stderr is no terminal."""
+    """Progress of one analysis (its stages) or of several (how many are done); silent unless stderr is a terminal."""
 
     def __init__(self, captures: int):
         self._many = captures > 1

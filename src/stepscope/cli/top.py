@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stepscope top`: where the time goes, by operator, kernel, module, step or mark."""
+"""`stepscope top`: show where the time goes, by operator, kernel, module, step or mark."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from stepscope.report import TOP, top
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("capture", type=Path, metavar="PATH", help="capture folder, trace or database")
-    parser.add_argument("--by", choices=list(TOP), default="op", help="what to add up (default: op)")
-    parser.add_argument("--limit", type=int, default=20, help="rows shown (default: 20; 0 for all)")
+    parser.add_argument("--by", choices=list(TOP), default="op", help="what to group time by (default: op)")
+    parser.add_argument("--limit", type=int, default=20, help="number of rows to show, 0 for all (default: 20)")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
-    parser.add_argument("--source", choices=SOURCES, default="auto", help="what to read when a capture has several forms")
+    parser.add_argument(
+        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
     if shown.height < frame.height and not args.json:
         note(f"{frame.height - shown.height} more rows: --limit 0")
     elif not frame.height:
-        note(f"nothing to show by {args.by}: the capture has no such records")
+        note(f"nothing to show with --by {args.by}: the capture has no such records")
     return 0

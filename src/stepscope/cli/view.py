@@ -14,16 +14,18 @@ from stepscope.cli.show import note
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="folder of runs, capture folder, trace or database")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: any that is free)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
-    parser.add_argument("--no-token", action="store_true", help="ask for no token although others can reach the address")
-    parser.add_argument("--no-sql", action="store_true", help="switch the SQL box off")
+    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, do not open a browser")
+    parser.add_argument(
+        "--no-token", action="store_true", help="do not require a token, even if other machines can reach the address"
+    )
+    parser.add_argument("--no-sql", action="store_true", help="switch off SQL queries")
     parser.add_argument("--source-root", type=Path, help="show source lines of files below this folder")
-    parser.add_argument("--follow-links", action="store_true", help="follow symbolic links that lead out of the given folders")
+    parser.add_argument("--follow-links", action="store_true", help="follow symbolic links that lead outside the given folders")
 
 
 def run(args: argparse.Namespace) -> int:
-    # Here, because the other commands start faster without a web server.
+    # Imported here, because other commands start faster without a web server.
     from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
@@ -33,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     runs = server.catalogue.listing()
     if runs["empty"]:
         note(f"{runs['empty']['title']}: {runs['empty']['detail']}")
-        note("the page lists the layouts that are understood; new captures appear by themselves")
-    note("stop with Ctrl+C")
+        note("the page lists the supported layouts; new captures appear automatically")
+    note("press Ctrl+C to stop")
     if not args.no_browser:
         Timer(0.3, webbrowser.open, [server.url]).start()
     server.run()

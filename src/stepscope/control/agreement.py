@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step for a request that says "the next one": ranks see it at different moments, and the first to see it chooses for all."""
+"""One common step for a request of "the next step": ranks read it at different times, and the first to read it chooses for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIX = "agreed_"
 
 
 def agreed_start(folder: Path, key: str, job: str, ranks: Sequence[int] | None) -> int | None:
-    """The step at which the ranks of this job begin what `key` stands for; None when the folder does not let them agree."""
+    """The step at which all ranks of this job begin the request `key`; None when the folder does not let them agree."""
     place = folder / board.STATUS_FOLDER
     choice = place / f"{_PREFIX}{key}"
     try:
@@ -33,7 +33,7 @@ def _common_step(folder: Path, job: str, ranks: Sequence[int] | None) -> int:
 
 
 def _propose(choice: Path, step: int) -> None:
-    """Whoever comes first is right: unlike a rename a link does not replace what another rank has just written."""
+    """The first rank wins: unlike a rename, a link does not replace what another rank has just written."""
     if not choice.parent.is_dir():
         paths.ensure_folder(choice.parent)
     mine = choice.with_name(f".{choice.name}.{board.of_this_process(0, 1).file_name()}.mine")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of a job answers: one small file per process, written by it alone and read by whoever asks.
+"""Answers of the processes of a job: one small file per process, written by that process alone and read by anyone.
 
-Nothing is shared in memory and nothing is locked, so a killed process leaves no more than its last answer; who reads it finds
-out that the process is gone.
+Nothing is shared in memory and nothing is locked, so a killed process leaves only its last answer; a reader notices that the
+process is gone.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OVER = (ENDED, KILLED)
 
 @dataclass(frozen=True)
 class Answer:
-    """The state of one process, as it said it last.
+    """The last reported state of one process.
 
     `text` is the state in words, `problem` what is wrong with the file or the folder now; `step_seconds` is None until two
-    steps were seen.
+    steps have ended.
     """
 
     rank: int
     host: str
     pid: int
-    born: int = 0  # start of the process in ticks of its machine: pids come back
+    born: int = 0  # start of the process in ticks of its machine: pids are reused
     namespace: str = ""  # of pids: in another container the same number is another process
     job: str = ""  # the same for all ranks of a job
     world_size: int = 1
@@ -46,8 +46,8 @@ class Answer:
     state: str = IDLE
     text: str = ""
     request_id: str | None = None  # of the request that the state is about
-    queued_id: str | None = None  # of the one that waits until the capture is over
-    busy_until: int | None = None  # the step at which the capture that runs is over
+    queued_id: str | None = None  # of the one that waits for the end of the capture
+    busy_until: int | None = None  # the step at which the running capture ends
     late: bool = False  # refused, because the step had passed
     capture: str | None = None
     problem: str | None = None
@@ -57,7 +57,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Seen:
+class AgedAnswer:
     """An answer and how old it is."""
 
     answer: Answer
@@ -71,11 +71,13 @@ class Seen:
 def of_this_process(rank: int, world_size: int) -> Answer:
     pid = os.getpid()
     job = "_".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"))
-    return Answer(rank, socket.gethostname(), pid, born=_born(pid) or 0, namespace=_namespace(), job=job, world_size=world_size)
+    return Answer(
+        rank, socket.gethostname(), pid, born=_start_ticks(pid) or 0, namespace=_namespace(), job=job, world_size=world_size
+    )
 
 
 def write(folder: Path, answer: Answer) -> None:
-    """Raises OSError when the folder is full, gone or not ours to write."""
+    """Raises OSError when the folder is full, gone or not writable."""
     place = folder / STATUS_FOLDER
     if not place.is_dir():
         paths.ensure_folder(place)
@@ -83,7 +85,7 @@ def write(folder: Path, answer: Answer) -> None:
 
 
 def write_over(folder: Path, answer: Answer) -> None:
-    """Write into the file that is there: on a full disk its own block is still ours."""
+    """Overwrite the existing file in place: this works on a full disk too, as its block is already allocated."""
     with open(folder / STATUS_FOLDER / answer.file_name(), "r+b") as file:
         file.write(json.dumps(asdict(answer)).encode())
         file.truncate()
@@ -91,18 +93,18 @@ def write_over(folder: Path, answer: Answer) -> None:
 
 def clear_leftovers(folder: Path) -> None:
     """Remove answers of processes of this machine that ended or were killed, when a new job begins."""
-    # Only this machine's files are read: each of thousands of ranks comes here.
-    for seen, path in _files(folder, f"{socket.gethostname()}_*.json"):
-        if seen.answer.state in _OVER:
+    # Reads this machine's files only: each of thousands of ranks does this.
+    for aged, path in _files(folder, f"{socket.gethostname()}_*.json"):
+        if aged.answer.state in _OVER:
             path.unlink(missing_ok=True)
 
 
-def read(folder: Path) -> list[Seen]:
-    """All answers by rank; those of ended processes only while no later process has taken the rank over."""
-    found = [seen for seen, _ in _files(folder)]
-    taken = {seen.answer.rank for seen in found if seen.live}
-    kept = [seen for seen in found if seen.live or seen.answer.rank not in taken]
-    return sorted(kept, key=lambda seen: (seen.answer.rank, seen.age_seconds))
+def read(folder: Path) -> list[AgedAnswer]:
+    """All answers by rank; an ended process is listed until another process has its rank."""
+    found = [aged for aged, _ in _files(folder)]
+    ranks_in_use = {aged.answer.rank for aged in found if aged.live}
+    kept = [aged for aged in found if aged.live or aged.answer.rank not in ranks_in_use]
+    return sorted(kept, key=lambda aged: (aged.answer.rank, aged.age_seconds))
 
 
 def folder_seconds(folder: Path) -> float:
@@ -115,37 +117,37 @@ def folder_seconds(folder: Path) -> float:
         finally:
             probe.unlink()
     except OSError:
-        return time.time()  # a folder that may only be read
+        return time.time()  # the folder is read-only
 
 
-def _files(folder: Path, names_like: str = "*.json") -> list[tuple[Seen, Path]]:
+def _files(folder: Path, names_like: str = "*.json") -> list[tuple[AgedAnswer, Path]]:
     found = []
     names = sorted((folder / STATUS_FOLDER).glob(names_like))
     now = folder_seconds(folder) if names else 0.0
     for path in names:
         try:
             age = max(0.0, now - path.stat().st_mtime)
-            answer = _parsed(json.loads(path.read_bytes()))
+            answer = _answer(json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
             continue  # being replaced, or not one of ours
-        found.append((Seen(_judged(answer, age), age), path))
+        found.append((AgedAnswer(_with_liveness(answer, age), age), path))
     return found
 
 
-def _parsed(content: dict[str, Any]) -> Answer:
+def _answer(content: dict[str, Any]) -> Answer:
     known = {item.name for item in fields(Answer)}
     return Answer(**{name: value for name, value in content.items() if name in known})
 
 
-def _judged(answer: Answer, age: float) -> Answer:
-    """An answer of a process that cannot speak for itself any more says so."""
+def _with_liveness(answer: Answer, age: float) -> Answer:
+    """The answer, marked as killed or silent if its process no longer writes."""
     if answer.state == ENDED:
         return answer
     here = answer.host == socket.gethostname() and answer.namespace == _namespace()
-    if here and _born(answer.pid) != answer.born:
+    if here and _start_ticks(answer.pid) != answer.born:
         return replace(answer, state=KILLED, text=f"the process was killed; before that: {_before(answer)}")
     if age > 3 * max(HEARTBEAT_SECONDS, answer.poll_seconds):
-        return replace(answer, state=SILENT, text=f"nothing heard for {age:.0f} s; before that: {_before(answer)}")
+        return replace(answer, state=SILENT, text=f"no answer for {age:.0f} s; before that: {_before(answer)}")
     return answer
 
 
@@ -153,8 +155,8 @@ def _before(answer: Answer) -> str:
     return f"{answer.state}, {answer.text}" if answer.text else answer.state
 
 
-def _born(pid: int) -> int | None:
-    """When a process of this machine started; None when there is none (a zombie is none)."""
+def _start_ticks(pid: int) -> int | None:
+    """When a process of this machine started; None when it does not run (a zombie does not)."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -169,5 +171,5 @@ def _namespace() -> str:
         return ""
 
 
-def of_ranks(answers: Sequence[Seen], ranks: Sequence[int] | None) -> list[Seen]:
-    return [seen for seen in answers if ranks is None or seen.answer.rank in ranks]
+def of_ranks(answers: Sequence[AgedAnswer], ranks: Sequence[int] | None) -> list[AgedAnswer]:
+    return [aged for aged in answers if ranks is None or aged.answer.rank in ranks]

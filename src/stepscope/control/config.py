@@ -46,18 +46,18 @@ TEMPLATE: dict[str, Any] = {
         "sys_interconnection": False,
     },
 }
-# Ours: who asked, to know the answers by; whether to end what runs now.
+# Our own keys: the id by which answers are matched to a request; whether to end the running capture.
 REQUEST_ID, STOP = "request_id", "stop"
 KEYS = (*TEMPLATE, "metadata", REQUEST_ID, STOP)
 
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """One capture that a job is asked for.
+    """A request for one capture.
 
-    `activities` is None for all that the machine has, `ranks` is None for all ranks. `agreed` says that the ranks have chosen
-    `start_step` themselves: one that has passed it begins at once. `notes` says what was wrong in the file and what is used
-    instead.
+    `activities` is None for everything the machine has, `ranks` is None for all ranks. `agreed`: the ranks have chosen
+    `start_step` themselves, and one that has passed it begins at once. `notes` lists invalid values of the file and what is
+    used instead.
     """
 
     start_step: int = NEVER
@@ -85,32 +85,32 @@ class CaptureRequest:
 
 
 def template() -> bytes:
-    """The file that is made where there is none: it asks for nothing."""
-    return written(TEMPLATE)
+    """The file that is created if missing; it requests no capture."""
+    return to_json(TEMPLATE)
 
 
-def written(config: Mapping[str, Any]) -> bytes:
+def to_json(config: Mapping[str, Any]) -> bytes:
     return (json.dumps(config, indent=4, ensure_ascii=False) + "\n").encode()
 
 
 def parse(content: bytes) -> CaptureRequest:
-    """What a file asks for; single wrong values are noted and replaced by their defaults.
+    """The request in a file; invalid values are noted and replaced by their defaults.
 
     Raises:
-        CaptureError: it is not a JSON object.
+        CaptureError: the content is not a JSON object.
     """
-    given = _loaded(content)
+    data = _load(content)
     notes: list[str] = []
-    for name in given:
+    for name in data:
         if name not in KEYS:
             near = difflib.get_close_matches(name, KEYS, 1)
-            notes.append(f"{name} is no key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
-    values = _Values(given, notes)
+            notes.append(f"{name} is not a key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
+    values = _Values(data, notes)
     ranks = values.ranks() if values.flag("is_rank") else None
     asynchronous = values.flag("async_mode")
     analyse = values.flag("analyse")
     if analyse and ranks is not None and not asynchronous:
-        notes.append("analyse has no effect with is_rank unless async_mode is true; analyse afterwards")
+        notes.append("analyse has no effect with is_rank unless async_mode is true; run `stepscope analyse` afterwards")
         analyse = False
     return CaptureRequest(
         start_step=values.number("start_step", NEXT_STEP),
@@ -124,55 +124,55 @@ def parse(content: bytes) -> CaptureRequest:
         ranks=ranks,
         metadata=values.mapping("metadata"),
         experimental=values.mapping("experimental_config"),
-        request_id=str(given[REQUEST_ID]) if given.get(REQUEST_ID) else None,
-        stop=given.get(STOP) is True,
+        request_id=str(data[REQUEST_ID]) if data.get(REQUEST_ID) else None,
+        stop=data.get(STOP) is True,
         notes=tuple(notes),
     )
 
 
-def _loaded(content: bytes) -> dict[str, Any]:
+def _load(content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST:
-        raise CaptureError(f"{CONFIG_FILE} has {len(content)} bytes", cause=f"more than {LARGEST} are not read", fix="shorten it")
+        raise CaptureError(f"{CONFIG_FILE} has {len(content)} bytes", cause=f"the limit is {LARGEST}", fix="shorten it")
     if not content.strip():
         raise CaptureError(f"{CONFIG_FILE} is empty", fix="write the whole file, or delete it and restart for a new template")
     try:
-        given = json.loads(content)
+        data = json.loads(content)
     except (ValueError, RecursionError) as problem:
-        raise CaptureError(f"{CONFIG_FILE} is not JSON", cause=str(problem), fix="correct it; it is read again") from problem
-    if not isinstance(given, dict):
-        raise CaptureError(f"{CONFIG_FILE} holds no object", cause=f"it is a {type(given).__name__}", fix="begin with {")
-    return given
+        raise CaptureError(f"{CONFIG_FILE} is not valid JSON", cause=str(problem), fix="correct it; it is read again") from problem
+    if not isinstance(data, dict):
+        raise CaptureError(f"{CONFIG_FILE} is not a JSON object", cause=f"it is a {type(data).__name__}", fix="begin with {")
+    return data
 
 
 class _Values:
-    """Values of one file; what is wrong gives a note and the template's value."""
+    """Values of one file; an invalid one gives a note and the template's value."""
 
-    def __init__(self, given: Mapping[str, Any], notes: list[str]):
-        self._given, self._notes = given, notes
+    def __init__(self, data: Mapping[str, Any], notes: list[str]):
+        self._data, self._notes = data, notes
 
     def flag(self, name: str) -> bool:
-        value = self._given.get(name, TEMPLATE[name])
+        value = self._data.get(name, TEMPLATE[name])
         return value if isinstance(value, bool) else bool(self._default(name, "true or false"))
 
     def number(self, name: str, least: int) -> int:
-        value = self._given.get(name, TEMPLATE[name])
+        value = self._data.get(name, TEMPLATE[name])
         good = isinstance(value, int) and not isinstance(value, bool) and value >= least
         return int(value if good else self._default(name, f"a whole number from {least}"))
 
     def text(self, name: str) -> str:
-        value = self._given.get(name, TEMPLATE[name])
-        return value if isinstance(value, str) and value else str(self._default(name, "a text"))
+        value = self._data.get(name, TEMPLATE[name])
+        return value if isinstance(value, str) and value else str(self._default(name, "a non-empty string"))
 
     def mapping(self, name: str) -> dict[str, Any]:
-        value = self._given.get(name, {})
+        value = self._data.get(name, {})
         if isinstance(value, dict):
             return value
-        self._notes.append(f"{name}={value!r} is not an object; it is left out")
+        self._notes.append(f"{name}={value!r} is not a JSON object; it is ignored")
         return {}
 
     def activities(self) -> tuple[str, ...] | None:
-        """None for the default: nobody is warned that a machine lacks what nobody asked for."""
-        value = self._given.get("activities", TEMPLATE["activities"])
+        """None for the default, so that nobody is warned about a device that was not requested."""
+        value = self._data.get("activities", TEMPLATE["activities"])
         if value == TEMPLATE["activities"] or value == []:
             return None
         if not isinstance(value, list):
@@ -181,19 +181,19 @@ class _Values:
         named = [str(item).upper() for item in value]
         for item in named:
             if item not in ACTIVITIES:
-                self._notes.append(f"activities: {item} is not among {', '.join(ACTIVITIES)} and is left out")
+                self._notes.append(f"activities: {item} is not one of {', '.join(ACTIVITIES)}; it is ignored")
         return tuple(dict.fromkeys(item for item in named if item in ACTIVITIES)) or None
 
     def ranks(self) -> tuple[int, ...]:
-        value = self._given.get("rank_list", [])
+        value = self._data.get("rank_list", [])
         if not isinstance(value, list):
-            self._notes.append(f"rank_list={value!r} is not a list; no rank collects")
+            self._notes.append(f"rank_list={value!r} is not a list; no rank records")
             return ()
         good = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
         if len(good) < len(value):
-            self._notes.append(f"rank_list={value!r} holds more than whole numbers from 0; the others are left out")
+            self._notes.append(f"rank_list={value!r} may hold only whole numbers from 0; the others are ignored")
         return tuple(dict.fromkeys(good))
 
-    def _default(self, name: str, wanted: str) -> Any:
-        self._notes.append(f"{name}={self._given[name]!r} is not {wanted}; {json.dumps(TEMPLATE[name])} is used")
+    def _default(self, name: str, expected: str) -> Any:
+        self._notes.append(f"{name}={self._data[name]!r} is not {expected}; using {json.dumps(TEMPLATE[name])}")
         return TEMPLATE[name]

@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At which step ranks that do not talk to each other can all begin."""
+"""At which step all ranks can begin together, without talking to each other."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from stepscope.control.board import Seen
+from stepscope.control.board import AgedAnswer
 
-# Steps ahead when a rank's speed is not known yet, and the least in any case.
+# Steps ahead while a rank's speed is unknown, and the minimum in any case.
 UNKNOWN_SPEED_STEPS, LEAST_STEPS = 10, 2
 
 
-def lead_seconds(answers: Sequence[Seen]) -> float:
-    """How long until every rank has read a request: two looks of the slowest one, and a second for the folder."""
-    return 1.0 + 2 * max((seen.answer.poll_seconds for seen in answers), default=2.0)
+def lead_seconds(answers: Sequence[AgedAnswer]) -> float:
+    """How long until every rank has read a request: two polls of the slowest one, and a second for the folder."""
+    return 1.0 + 2 * max((aged.answer.poll_seconds for aged in answers), default=2.0)
 
 
-def fastest_step(answers: Sequence[Seen], *, ahead_seconds: float = 0.0) -> int:
-    """The step that the fastest rank has reached by now, or will have in some seconds; not before the end of a capture."""
-    return max((_reached(seen, seen.age_seconds + ahead_seconds) for seen in answers), default=0)
+def fastest_step(answers: Sequence[AgedAnswer], *, ahead_seconds: float = 0.0) -> int:
+    """The step that the fastest rank has reached, or will reach in `ahead_seconds`; not before the end of a capture."""
+    return max((_reached(aged, aged.age_seconds + ahead_seconds) for aged in answers), default=0)
 
 
-def common_start(answers: Sequence[Seen], lead: float) -> int:
-    """A step that no rank has passed when it reads of it."""
+def common_start(answers: Sequence[AgedAnswer], lead: float) -> int:
+    """A step that no rank will have passed when it reads the request."""
     ahead = fastest_step(answers, ahead_seconds=lead)
-    if any(seen.answer.step_seconds is None for seen in answers):
+    if any(aged.answer.step_seconds is None for aged in answers):
         ahead = max(ahead, fastest_step(answers) + UNKNOWN_SPEED_STEPS)
     return ahead + LEAST_STEPS
 
 
-def _reached(seen: Seen, seconds: float) -> int:
-    """The step of one rank after some seconds; while a capture runs nothing can begin before its end."""
-    pace = seen.answer.step_seconds
-    return max(seen.answer.step + (math.ceil(seconds / pace) if pace else 0), seen.answer.busy_until or 0)
+def _reached(aged: AgedAnswer, seconds: float) -> int:
+    """The step of one rank after some seconds; not before the end of its running capture."""
+    pace = aged.answer.step_seconds
+    return max(aged.answer.step + (math.ceil(seconds / pace) if pace else 0), aged.answer.busy_until or 0)

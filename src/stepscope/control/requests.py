@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a running job for a capture and waiting for what its ranks answer."""
+"""Request a capture from a running job and wait for the answers of its ranks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from stepscope.collect import paths
 from stepscope.control import board, config, plan
-from stepscope.control.board import Seen
+from stepscope.control.board import AgedAnswer
 from stepscope.errors import CaptureError
 
-TRIES = 3  # how often a common step is chosen anew when a rank had passed it
+TRIES = 3  # how often a common step is chosen again when a rank has passed it
 LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """How to wait; tests bring their own clock."""
+class Patience:
+    """How long to wait; tests pass their own clock."""
 
     seconds: float | None = None  # None: as long as the slowest rank may need
     clock: Callable[[], float] = time.monotonic
@@ -30,61 +30,61 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a request: its first step, and the ranks it was for as they stand."""
+    """The outcome of a request: its first step, and the answers of its ranks."""
 
     request_id: str
     start_step: int
-    ranks: tuple[Seen, ...]
+    ranks: tuple[AgedAnswer, ...]
 
-    def accepted(self) -> bool:
-        """Whether every rank has said that it will record, does or did."""
+    def all_accepted(self) -> bool:
+        """Whether every rank waits to record, records or has recorded."""
         good = (board.WAITING, board.COLLECTING, board.DONE)
         return bool(self.ranks) and all(
-            (seen.answer.request_id == self.request_id and seen.answer.state in good) or seen.answer.queued_id == self.request_id
-            for seen in self.ranks
+            (aged.answer.request_id == self.request_id and aged.answer.state in good) or aged.answer.queued_id == self.request_id
+            for aged in self.ranks
         )
 
 
-def folder_of(path: Path) -> Path:
-    """The folder that a job watches, by its path or that of the file in it."""
+def watched_folder(path: Path) -> Path:
+    """The folder that a job watches, given its path or that of the file in it."""
     folder = path.parent if path.name == config.CONFIG_FILE else path
     if not folder.is_dir():
         raise CaptureError("no such folder", where=str(folder), fix="give the folder of PROF_CONFIG_PATH or dynamic_profile.init")
     return folder
 
 
-def live_ranks(folder: Path, ranks: Sequence[int] | None = None) -> list[Seen]:
+def live_ranks(folder: Path, ranks: Sequence[int] | None = None) -> list[AgedAnswer]:
     """
     Raises:
-        CaptureError: no running process watches the folder, or one of the wanted ranks does not.
+        CaptureError: no running process watches the folder, or one of `ranks` does not.
     """
-    live = [seen for seen in board.read(folder) if seen.live]
+    live = [aged for aged in board.read(folder) if aged.live]
     if not live:
         raise CaptureError(
             "no running job watches this folder",
             where=str(folder),
             fix=f"start one with PROF_CONFIG_PATH={folder}, or with dynamic_profile.init in its script",
         )
-    missing = sorted(set(ranks or ()) - {seen.answer.rank for seen in live})
+    missing = sorted(set(ranks or ()) - {aged.answer.rank for aged in live})
     if missing:
         raise CaptureError(
             f"no answer from rank {', '.join(map(str, missing))}",
             where=str(folder),
-            cause=f"ranks that answer: {', '.join(str(seen.answer.rank) for seen in live)}",
-            fix=f"choose among these; `stepscope ctl {folder} status` says more",
+            cause=f"ranks that answer: {', '.join(str(aged.answer.rank) for aged in live)}",
+            fix=f"choose from these; see `stepscope ctl {folder} status`",
         )
     return board.of_ranks(live, ranks)
 
 
 def start(
-    folder: Path, wanted: Mapping[str, Any], *, ranks: Sequence[int] | None, start_step: int | None, waiting: Waiting
+    folder: Path, keys: Mapping[str, Any], *, ranks: Sequence[int] | None, start_step: int | None, patience: Patience
 ) -> Outcome:
-    """Ask for a capture; without a step the next one that all ranks can begin at together.
+    """Request a capture; by default at the next step that all ranks can begin together.
 
     Args:
-        folder: what the job watches.
+        folder: the folder that the job watches.
         wanted: keys of profiler_config.json that differ from the template.
-        ranks: the ranks to record; None is all.
+        ranks: the ranks to record; None for all.
         start_step: the step to begin at.
         waiting: how long to wait until each rank has answered.
     """
@@ -94,70 +94,70 @@ def start(
             f"step {start_step} has passed",
             where=str(folder),
             cause=f"the job is at step {plan.fastest_step(chosen)}",
-            fix="choose a later one",
+            fix="choose a later step",
         )
     lead = plan.lead_seconds(chosen)
     for _ in range(TRIES):
         first = start_step if start_step is not None else plan.common_start(chosen, lead)
-        given = {**wanted, "start_step": first, "is_rank": ranks is not None, "rank_list": list(ranks or ())}
-        outcome = _ask(folder, given, ranks, waiting)
-        late = [seen for seen in outcome.ranks if seen.answer.late and seen.answer.request_id == outcome.request_id]
-        busy = any(seen.answer.state == board.COLLECTING for seen in outcome.ranks)
+        keys = {**keys, "start_step": first, "is_rank": ranks is not None, "rank_list": list(ranks or ())}
+        outcome = _ask(folder, keys, ranks, patience)
+        late = [aged for aged in outcome.ranks if aged.answer.late and aged.answer.request_id == outcome.request_id]
+        busy = any(aged.answer.state == board.COLLECTING for aged in outcome.ranks)
         if start_step is not None or not late or busy:
             return outcome
         chosen, lead = live_ranks(folder, ranks), 2 * lead
     return outcome
 
 
-def stop(folder: Path, waiting: Waiting) -> Outcome:
-    """End the capture that runs, and forget the one that waits."""
+def stop(folder: Path, patience: Patience) -> Outcome:
+    """End the running capture and cancel a waiting one."""
     live_ranks(folder)
-    return _ask(folder, {config.STOP: True}, None, waiting)
+    return _ask(folder, {config.STOP: True}, None, patience)
 
 
-def finished(folder: Path, outcome: Outcome, waiting: Waiting) -> Outcome:
-    """Wait until no rank waits or collects for this request any more."""
-    return _watch(folder, outcome, waiting, lambda seen: _over(seen, outcome.request_id))
+def wait_until_done(folder: Path, outcome: Outcome, patience: Patience) -> Outcome:
+    """Wait until no rank is waiting or collecting for this request."""
+    return _watch(folder, outcome, patience, lambda aged: _has_finished(aged, outcome.request_id))
 
 
-def _ask(folder: Path, given: Mapping[str, Any], ranks: Sequence[int] | None, waiting: Waiting) -> Outcome:
+def _ask(folder: Path, keys: Mapping[str, Any], ranks: Sequence[int] | None, patience: Patience) -> Outcome:
     request_id = uuid.uuid4().hex[:12]
-    content = config.written({**config.TEMPLATE, **given, config.REQUEST_ID: request_id})
+    content = config.to_json({**config.TEMPLATE, **keys, config.REQUEST_ID: request_id})
     try:
         paths.write_file(folder / config.CONFIG_FILE, content)
     except OSError as problem:
         raise CaptureError(
             f"cannot write {config.CONFIG_FILE}",
             where=str(folder),
-            cause=f"{problem.strerror}; the file from before is unchanged",
-            fix="make room or get the right to write, then ask again",
+            cause=f"{problem.strerror}; the previous file is unchanged",
+            fix="free disk space or get write permission, then run the command again",
         ) from problem
-    before = Outcome(request_id, int(given.get("start_step", config.NEVER)), tuple(live_ranks(folder, ranks)))
-    return _watch(folder, before, waiting, lambda seen: _answered(seen, request_id))
+    before = Outcome(request_id, int(keys.get("start_step", config.NEVER)), tuple(live_ranks(folder, ranks)))
+    return _watch(folder, before, patience, lambda aged: _has_answered(aged, request_id))
 
 
-def _watch(folder: Path, outcome: Outcome, waiting: Waiting, enough: Callable[[Seen], bool]) -> Outcome:
-    asked = {(seen.answer.host, seen.answer.pid) for seen in outcome.ranks}
-    seconds = _patience(outcome.ranks) if waiting.seconds is None else waiting.seconds
-    until = waiting.clock() + seconds
+def _watch(folder: Path, outcome: Outcome, patience: Patience, enough: Callable[[AgedAnswer], bool]) -> Outcome:
+    processes = {(aged.answer.host, aged.answer.pid) for aged in outcome.ranks}
+    seconds = _patience(outcome.ranks) if patience.seconds is None else patience.seconds
+    until = patience.clock() + seconds
     while True:
-        began = waiting.clock()
-        now = [seen for seen in board.read(folder) if (seen.answer.host, seen.answer.pid) in asked]
+        began = patience.clock()
+        now = [aged for aged in board.read(folder) if (aged.answer.host, aged.answer.pid) in processes]
         outcome = Outcome(outcome.request_id, outcome.start_step, tuple(now))
-        if all(enough(seen) or not seen.live for seen in now) or waiting.clock() >= until:
+        if all(enough(aged) or not aged.live for aged in now) or patience.clock() >= until:
             return outcome
-        waiting.sleep(max(LOOK_SECONDS, waiting.clock() - began))  # thousands of files on a slow folder take their time
+        patience.sleep(max(LOOK_SECONDS, patience.clock() - began))  # reading thousands of files from a slow folder takes a while
 
 
-def _patience(ranks: Sequence[Seen]) -> float:
-    """A rank looks at the file, and answers at the end of its step."""
-    return 5.0 + plan.lead_seconds(ranks) + 3 * max((seen.answer.step_seconds or 0.0 for seen in ranks), default=0.0)
+def _patience(ranks: Sequence[AgedAnswer]) -> float:
+    """How long answers may take: a rank polls the file and answers at the end of its step."""
+    return 5.0 + plan.lead_seconds(ranks) + 3 * max((aged.answer.step_seconds or 0.0 for aged in ranks), default=0.0)
 
 
-def _answered(seen: Seen, request_id: str) -> bool:
-    return request_id in (seen.answer.request_id, seen.answer.queued_id)
+def _has_answered(aged: AgedAnswer, request_id: str) -> bool:
+    return request_id in (aged.answer.request_id, aged.answer.queued_id)
 
 
-def _over(seen: Seen, request_id: str) -> bool:
-    answer = seen.answer
+def _has_finished(aged: AgedAnswer, request_id: str) -> bool:
+    answer = aged.answer
     return answer.request_id == request_id and answer.state not in (board.WAITING, board.COLLECTING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record steps of a job that runs already: it watches profiler_config.json and does what that asks for.
+"""Record steps of a running job: it watches profiler_config.json and records what that requests.
 
 from stepscope import dynamic_profile as dp
 
@@ -8,7 +8,7 @@ for batch in batches:
     train(batch)
     dp.step()
 
-With PROF_CONFIG_PATH in the environment neither call is needed: steps are those of the optimizer.
+With PROF_CONFIG_PATH in the environment neither call is needed: the optimizer's steps are counted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ __all__ = ["init", "set_state", "start", "step"]
 
 _session: Session | None = None
 _by_optimizer = False
-_tried = False  # what PROF_CONFIG_PATH names is opened once, well or not
+_opened = False  # PROF_CONFIG_PATH is opened once, even if that fails
 
 
 def init(path: Any) -> None:
-    """Watch profiler_config.json in a folder; it is made when there is none.
+    """Watch profiler_config.json in a folder; the file is created if missing.
 
     Args:
-        path: the folder. With several machines it should be one that all of them see.
+        path: the folder. With several machines, one that all of them share.
     """
     if _by_optimizer:
-        messages.once(messages.warning, "dynamic_profile.init has no effect: PROF_CONFIG_PATH is set and used")
+        messages.once(messages.warning, "dynamic_profile.init has no effect: PROF_CONFIG_PATH is set and takes precedence")
     elif _session is not None:
-        messages.warning("dynamic_profile is in use already; this init has no effect")
+        messages.warning("dynamic_profile is already initialised; this call has no effect")
     else:
         warn_on_failure("dynamic_profile.init", _open, path)
 
@@ -49,16 +49,18 @@ def init(path: Any) -> None:
 def step() -> None:
     """A step of training or inference has ended."""
     if _by_optimizer:
-        messages.once(messages.warning, "dynamic_profile.step has no effect: steps are the optimizer's, PROF_CONFIG_PATH is set")
+        messages.once(
+            messages.warning, "dynamic_profile.step has no effect: PROF_CONFIG_PATH is set, so optimizer steps are counted"
+        )
     elif _session is not None:
         _session.step()
 
 
 def start(config_path: Any = None) -> None:
-    """Record from here on, as the file says, until as many calls of `step` as it has active and warm-up steps.
+    """Record from here on, as the file says, for as many calls of `step` as it has warm-up and active steps.
 
     Args:
-        config_path: a file like profiler_config.json, read once; when it is not given or wrong the one of `init` is used.
+        config_path: a file like profiler_config.json, read once; if missing or invalid, the file of `init` is used.
     """
     if _session is None:
         warn_on_failure("dynamic_profile.start", _open, None)
@@ -67,18 +69,18 @@ def start(config_path: Any = None) -> None:
 
 
 def set_state(state: Any) -> None:
-    """Continue counting steps where a resumed job stands: `{"cur_step": n}`."""
+    """Set the step count of a resumed job: `{"cur_step": n}`."""
     number = state.get("cur_step") if isinstance(state, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         messages.error(f'dynamic_profile.set_state needs {{"cur_step": n}} with n from 0, not {state!r}')
     elif _session is None:
-        messages.error("dynamic_profile.set_state comes after dynamic_profile.init")
+        messages.error("call dynamic_profile.init before dynamic_profile.set_state")
     else:
         _session.worker.cur_step = number
 
 
 def watch_optimizers() -> None:
-    """Do what PROF_CONFIG_PATH asks for; nothing is made before the first optimizer, so launchers stay out of it."""
+    """Follow PROF_CONFIG_PATH; starts with the first optimizer, so that launcher processes are not affected."""
     global _by_optimizer
     if os.environ.get("PROF_CONFIG_PATH") and not _by_optimizer and not _vendor_watches():
         _by_optimizer = True
@@ -86,7 +88,7 @@ def watch_optimizers() -> None:
 
 
 def _vendor_watches() -> bool:
-    """Where the vendor's torch_npu is installed the variable is its to heed."""
+    """Where the vendor's torch_npu is installed, it handles the variable itself."""
     found = importlib.util.find_spec("torch_npu")
     return found is not None and Path(stepscope.__file__).parent not in Path(found.origin or "/").parents
 
@@ -97,9 +99,9 @@ def _open(path: Any) -> None:
 
 
 def _open_from_environment() -> None:
-    global _tried
-    if not _tried:
-        _tried = True
+    global _opened
+    if not _opened:
+        _opened = True
         warn_on_failure("dynamic_profile (PROF_CONFIG_PATH)", _open, os.environ.get("PROF_CONFIG_PATH"))
 
 
@@ -114,9 +116,9 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """The watching thread did not come along; a child that trains opens its own."""
-    global _session, _tried
-    _session, _tried = None, False
+    """A forked child has no watching thread; if it trains, it starts its own."""
+    global _session, _opened
+    _session, _opened = None, False
 
 
 atexit.register(_at_exit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One capture that was asked for while training runs: a request becomes a profiler."""
+"""One capture requested while training runs: turns the request into a profiler."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Capture:
     Args:
         request: what to record.
         first_step: number of the step that begins now.
-        say: takes level and text of everything that the profiler says.
+        log: receives level and text of each message of the profiler.
     """
 
-    def __init__(self, request: CaptureRequest, first_step: int, say: Callable[[str, str], None]):
+    def __init__(self, request: CaptureRequest, first_step: int, log: Callable[[str, str], None]):
         self.request, self.first_step = request, first_step
-        self.taken = 0
+        self.steps_done = 0
         self.path: str | None = None
-        self.complaint: str | None = None  # what the profiler warned of last
-        self._say = say
+        self.last_warning: str | None = None  # the last warning of the profiler
+        self._log = log
         self._mark = 0
-        with messages.copied_to(self._hear):
+        with messages.copied_to(self._on_message):
             self._profiler = _profiler(request, first_step)
-            self.complaint = None  # wrong settings are replaced by defaults; they stop nothing
+            self.last_warning = None  # warnings about settings: defaults are used instead
             self._profiler.start()
             self._begin_mark()
         self.path = self._profiler.prof_if.prof_path or None
@@ -52,55 +52,55 @@ class Capture:
         return self._profiler.prof_if.limit
 
     def step(self) -> bool:
-        """A step has ended; whether that was the last one."""
-        self.taken += 1
-        with messages.copied_to(self._hear):
+        """Called after each step. Returns whether it was the last one."""
+        self.steps_done += 1
+        with messages.copied_to(self._on_message):
             marks.range_end(self._mark)
             self._profiler.step()
-            if self.taken >= self.request.steps and self.running:
+            if self.steps_done >= self.request.steps and self.running:
                 self._profiler.stop()
             self._begin_mark()
-        return self.taken >= self.request.steps
+        return self.steps_done >= self.request.steps
 
     def end(self) -> None:
-        """End before the last step; what was recorded is saved as if it were all."""
-        with messages.copied_to(self._hear):
+        """End before the last step; the steps recorded so far are saved as a capture."""
+        with messages.copied_to(self._on_message):
             marks.range_end(self._mark)
             self._profiler.stop()
 
     def end_with_process(self) -> None:
-        """Keep what there is, without analysis: the interpreter ends."""
+        """Keep what was recorded, without analysis: the interpreter ends."""
         if self.running:
-            with messages.copied_to(self._hear):
+            with messages.copied_to(self._on_message):
                 self._profiler.end_with_process()
             active.release(self._profiler)
 
     def _begin_mark(self) -> None:
-        """With mstx each step is a range of its own; without it this is nothing."""
-        self._mark = marks.range_start(f"step {self.first_step + self.taken}", stages.current_stream())
+        """With mstx each step is a range of its own; otherwise this does nothing."""
+        self._mark = marks.range_start(f"step {self.first_step + self.steps_done}", stages.current_stream())
 
-    def _hear(self, level: str, text: str) -> None:
+    def _on_message(self, level: str, text: str) -> None:
         if level != "INFO":
-            self.complaint = text
-        self._say(level, text)
+            self.last_warning = text
+        self._log(level, text)
 
 
 def _profiler(request: CaptureRequest, first_step: int) -> profile:
-    made = profile(
+    created = profile(
         activities=None if request.activities is None else [ProfilerActivity[name] for name in request.activities],
         schedule=schedule(wait=0, warmup=request.warmup, active=request.active, repeat=1),
         on_trace_ready=tensorboard_trace_handler(request.prof_dir, analyse_flag=request.analyse, async_mode=request.async_mode),
         experimental_config=_experimental(request.experimental),
         **request.switches,
     )
-    made.first_step = first_step
+    created.first_step = first_step
     for key, value in request.metadata.items():
-        made.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
-    return made
+        created.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
+    return created
 
 
 def _experimental(given: Any) -> _ExperimentalConfig | None:
-    """Settings by the names that the file uses; a null is what is not there."""
+    """Settings by their names in the file; null means not set."""
     settings = {name: given[name] for name in _EXPERIMENTAL if given.get(name) is not None}
     unknown = sorted(set(given) - set(_EXPERIMENTAL))
     if unknown:

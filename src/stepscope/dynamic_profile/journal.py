@@ -19,36 +19,36 @@ from pathlib import Path
 from stepscope.collect import messages, paths
 
 LOG_FOLDER = "log"
-LARGEST, MOST_UNWRITTEN = 200 * 1024, 1000
+LARGEST, MAX_PENDING = 200 * 1024, 1000
 
 
 class Journal:
-    """Logs `dp_*` (doings) and `monitor_dp_*` (the file) of one process.
+    """Logs `dp_*` (actions) and `monitor_dp_*` (the config file) of one process.
 
     Args:
-        folder: where profiler_config.json is; None keeps nothing.
-        rank: shown in the files' names; -1 when not known.
+        folder: where profiler_config.json is; None writes no logs.
+        rank: shown in the files' names; -1 if unknown.
         wake: called when there is something to write.
     """
 
     def __init__(self, folder: Path | None, rank: int, wake: Callable[[], None] = lambda: None):
-        self._unwritten: deque[tuple[bool, float, str, str]] = deque(maxlen=MOST_UNWRITTEN)
+        self._pending: deque[tuple[bool, float, str, str]] = deque(maxlen=MAX_PENDING)
         self._wake = wake
         self._files = None
         if folder is not None:
             name = f"dp_{socket.gethostname()}_{os.getpid()}_rank_{rank}.log"
             self._files = (_LogFile(folder / LOG_FOLDER / name), _LogFile(folder / LOG_FOLDER / f"monitor_{name}"))
 
-    def did(self, level: str, text: str) -> None:
-        self._unwritten.append((False, time.time(), level, text))
+    def action(self, level: str, text: str) -> None:
+        self._pending.append((False, time.time(), level, text))
         self._wake()
 
-    def watched(self, level: str, text: str) -> None:
-        self._unwritten.append((True, time.time(), level, text))
+    def config_file(self, level: str, text: str) -> None:
+        self._pending.append((True, time.time(), level, text))
 
     def flush(self) -> None:
-        while self._unwritten:
-            of_file, moment, level, text = self._unwritten.popleft()
+        while self._pending:
+            of_file, moment, level, text = self._pending.popleft()
             if self._files is not None:
                 self._files[of_file].add(moment, level, text)
 
@@ -80,7 +80,7 @@ class _LogFile(logging.handlers.RotatingFileHandler):
             super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        messages.once(messages.warning, f"{self.baseFilename} cannot be written; what it would say is lost")
+        messages.once(messages.warning, f"{self.baseFilename} cannot be written; its messages are lost")
 
     def _open(self) -> io.TextIOWrapper:
         number = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.FILE_MODE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches profiler_config.json for one process and keeps its answer up to date (docs/formats/profiler-api.md 17.3).
 
-A thread of the training process, because a process of its own would have to be forked from a threaded one, found again, and
-buried: a thread cannot be left behind. It shares nothing with other ranks or jobs but the folder.
+It is a thread of the training process: a separate process would have to be forked from a threaded one, found again and cleaned
+up, while a thread cannot be left behind. It shares nothing but the folder with other ranks or jobs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from stepscope.dynamic_profile.worker import Progress
 from stepscope.errors import CaptureError
 
 FIRST_SECONDS, LEAST_SECONDS, MOST_SECONDS = 2.0, 1.0, 50.0
-LAST_WORDS_SECONDS = 5.0  # what the end of the process waits at most for a folder that hangs
+LAST_WRITE_SECONDS = 5.0  # longest wait at process exit for a folder that hangs
 
 
-class Watched(Protocol):
-    """What the watching thread sees of the worker."""
+class WatchedWorker(Protocol):
+    """What the watching thread needs of the worker."""
 
     cur_step: int
     progress: Progress
@@ -39,23 +39,23 @@ class Watched(Protocol):
 
 
 class Monitor:
-    """Looks at the file again and again, hands requests to the worker and writes the worker's progress down.
+    """Polls the file, passes requests to the worker and writes the worker's progress.
 
     Args:
         folder: where profiler_config.json is.
-        worker: takes requests.
+        worker: receives requests.
         journal: the logs.
-        answer: who we are.
-        since_ns: a file found at first counts as edited when it is younger than this.
-        agree: gives the step that the ranks of a job have in common for a request that names none.
+        answer: gives the identity of this process.
+        since_ns: a file that exists at the start counts as a request if it is younger than this.
+        agree: gives the common step of all ranks for a request without a step.
         clock: seconds.
-        poll_seconds: a fixed time between two looks.
+        poll_seconds: a fixed time between two polls.
     """
 
     def __init__(
         self,
         folder: Path,
-        worker: Watched,
+        worker: WatchedWorker,
         journal: Journal,
         answer: Callable[[], board.Answer],
         *,
@@ -65,7 +65,7 @@ class Monitor:
         poll_seconds: float | None = None,
     ):
         self.problem: str | None = None
-        self._unusable = False  # the problem is what the file says, so whoever wrote it is refused
+        self._unusable = False  # the file itself is invalid, so the request is refused
         self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
         self._agree = agree
         self._file = str(folder / CONFIG_FILE)
@@ -76,12 +76,12 @@ class Monitor:
         self._written_at = float("-inf")
         self._pace = _Pace()
         self._wake, self._ended = threading.Event(), False
-        self._fuse = Fuse(self._give_up)
+        self._fuse = Fuse(self._on_fault)
         self.thread = threading.Thread(target=self._run, name="stepscope-dynamic-profile", daemon=True)
 
     @property
     def poll_seconds(self) -> float:
-        """The time of a step once it is known, in whole seconds; two before."""
+        """The duration of a step in whole seconds; two until it is known."""
         if self._fixed is not None:
             return self._fixed
         interval = self._worker.step_interval
@@ -94,26 +94,26 @@ class Monitor:
         self._wake.set()
 
     def end(self) -> None:
-        """The process ends: say so."""
+        """Report that the process ends."""
         self._ended = True
         self._wake.set()
         if self.thread.is_alive():
-            self.thread.join(LAST_WORDS_SECONDS)
+            self.thread.join(LAST_WRITE_SECONDS)
 
-    def turn(self) -> None:
-        """One look and what follows from it."""
-        self.look()
+    def poll(self) -> None:
+        """Read the file, write the answer and the logs once."""
+        self.read_config()
         self.answer()
         self._journal.flush()
 
-    def look(self) -> None:
-        """Read the file if it is another one than before."""
+    def read_config(self) -> None:
+        """Read the file if it has changed."""
         first, self._first = self._first, False
         try:
             found = self._read()
         except FileNotFoundError:
             self._seen = None
-            self._report(f"{CONFIG_FILE} is missing; write it again to ask for a capture")
+            self._report(f"{CONFIG_FILE} is missing; write it again to request a capture")
             return
         except OSError as problem:
             self._report(f"{CONFIG_FILE} cannot be read: {problem.strerror}")
@@ -121,15 +121,15 @@ class Monitor:
         if found is None:
             return
         if first and self._seen is not None and self._seen[0] <= self._since_ns:
-            self._journal.watched("INFO", f"{CONFIG_FILE} is from before this job; the next change counts")
+            self._journal.config_file("INFO", f"{CONFIG_FILE} is older than this job; waiting for the next change")
             return
         self._hand_over(found)
 
     def answer(self) -> None:
-        """Write our answer when it has changed, and now and then to show that we live."""
+        """Write our answer when it has changed, and regularly as a heartbeat."""
         progress, now = self._worker.progress, self._clock()
         news = (progress, self.problem)
-        quiet = board.HEARTBEAT_SECONDS if self._pace.seconds is not None else 0.0  # our speed is worth telling at once
+        quiet = board.HEARTBEAT_SECONDS if self._pace.seconds is not None else 0.0  # the first known speed is written at once
         if news == self._written and now - self._written_at < max(quiet, self.poll_seconds):
             return
         self._pace.note(self._worker.cur_step, now)
@@ -140,7 +140,7 @@ class Monitor:
         state, text = progress.state, progress.text
         if self.problem and self._unusable and state not in (board.WAITING, board.COLLECTING):
             state, text = board.REFUSED, self.problem
-        told = replace(
+        answer = replace(
             self._answer(),
             step=self._worker.cur_step,
             step_seconds=self._pace.seconds,
@@ -155,24 +155,24 @@ class Monitor:
             problem=self.problem,
         )
         try:
-            board.write(self._folder, told)
+            board.write(self._folder, answer)
         except (OSError, CaptureError) as problem:
             why = problem.strerror if isinstance(problem, OSError) else problem.cause
-            text = f"the state of this rank cannot be written below {self._folder}: {why}"
-            quietly(board.write_over, self._folder, replace(told, problem=text))
-            messages.once(messages.warning, f"{text}; what `stepscope ctl status` shows may be old")
-            self._journal.watched("ERROR", text)
+            text = f"cannot write the state of this rank below {self._folder}: {why}"
+            quietly(board.write_over, self._folder, replace(answer, problem=text))
+            messages.once(messages.warning, f"{text}; `stepscope ctl status` may show an old state")
+            self._journal.config_file("ERROR", text)
 
     def _read(self) -> bytes | None:
-        """The content when it is new, else None. Opened each time, because shared folders answer a plain stat from memory."""
-        number = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe of that name would never open
+        """The content if it is new, else None. Opens the file each time, because shared folders cache a plain stat."""
+        number = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe of that name would block for ever
         try:
             identity = _identity(number)
             if identity == self._seen:
                 return None
             with open(number, "rb", closefd=False) as file:
                 content = file.read(LARGEST + 1)
-            # Written to while we read: the next look finds it whole.
+            # Changed while we read it: the next poll reads it whole.
             self._seen = identity if identity == _identity(number) else None
         finally:
             os.close(number)
@@ -189,37 +189,37 @@ class Monitor:
             common = self._agree(f"{self._seen[0]}_{hashlib.sha256(content).hexdigest()[:12]}", request)
             if common is not None:
                 request = replace(request, start_step=common, agreed=True)
-        self._journal.watched("INFO", f"load json success: start_step {request.start_step}, active {request.active}")
+        self._journal.config_file("INFO", f"load json success: start_step {request.start_step}, active {request.active}")
         self._worker.deliver(request)
 
     def _report(self, text: str, *, unusable: bool = False) -> None:
-        """A problem that lasts is written once."""
+        """Log a problem; one that persists is logged once."""
         if text != self.problem:
             self.problem, self._unusable = text, unusable
-            self._journal.watched("ERROR", text)
+            self._journal.config_file("ERROR", text)
 
     def _run(self) -> None:
         while not self._ended:
-            self._fuse.run("watching profiler_config.json", self.turn)
+            self._fuse.run("watching profiler_config.json", self.poll)
             if self._fuse.blown:
                 return
             self._wake.wait(self.poll_seconds)
             self._wake.clear()
-        self._journal.watched("INFO", "done")
+        self._journal.config_file("INFO", "done")
         quietly(self._write_last)
 
     def _write_last(self) -> None:
         self._write(self._worker.progress, ended=True)
         self._journal.close()
 
-    def _give_up(self) -> None:
-        self._report("the watching thread failed; the reason is in the output of the job")
+    def _on_fault(self) -> None:
+        self._report("the watching thread failed; see the output of the job for the reason")
         self._write(self._worker.progress)
         self._journal.close()
 
 
 class _Pace:
-    """Seconds per step: the fastest of the last few stretches, since too early a guess of the step harms and a late one not."""
+    """Seconds per step: the fastest of the last intervals, since a start step that is too early fails and a later one works."""
 
     def __init__(self) -> None:
         self.seconds: float | None = None

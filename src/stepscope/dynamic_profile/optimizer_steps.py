@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a script that knows nothing of us: the calls of Optimizer.step (docs/formats/profiler-api.md 17.9)."""
+"""Steps of a script without profiling code: the calls of Optimizer.step (docs/formats/profiler-api.md 17.9)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-# Steps of another optimizer without one of the leading one's: training has gone on to another phase.
+# After so many steps of another optimizer without one of the leader, training has moved on to another phase.
 PATIENCE = 16
 _MARK = "_counted_by_stepscope"
 
 
 class Iterations:
-    """Tells iterations from calls of step: with several optimizers only those of one count, the first that stepped.
+    """Counts iterations: with several optimizers only the calls of one count, the first that stepped.
 
     Args:
         count: called once per iteration.
@@ -27,7 +27,7 @@ class Iterations:
         self._leader: weakref.ref[Any] | None = None
         self._without_leader: Counter[int] = Counter()
 
-    def stepped(self, optimizer: Any) -> None:
+    def after_step(self, optimizer: Any) -> None:
         leader = self._leader() if self._leader is not None else None
         if leader is not optimizer:
             self._without_leader[id(optimizer)] += 1
@@ -38,8 +38,8 @@ class Iterations:
         self._count()
 
 
-def watch(made: Callable[[], None], count: Callable[[], None]) -> None:
-    """Call `made` when an optimizer is made, and `count` after each iteration."""
+def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
+    """Call `created` when an optimizer is created, and `count` after each iteration."""
     from torch.optim import Optimizer
 
     iterations = Iterations(count)
@@ -48,26 +48,26 @@ def watch(made: Callable[[], None], count: Callable[[], None]) -> None:
 
     def wrap(kind: Any) -> None:
         if not getattr(kind.step, _MARK, False):
-            kind.step = _counted(kind.step, made, iterations, inside)
+            kind.step = _wrap_step(kind.step, created, iterations, inside)
 
     @functools.wraps(prepare)
     def prepare_and_wrap(self: Any) -> None:
         prepare(self)
         wrap(type(self))
-        made()
+        created()
 
     Optimizer._patch_step_function = prepare_and_wrap
     for kind in _kinds(Optimizer):
-        if getattr(vars(kind).get("step"), "hooked", False):  # there are optimizers of this kind already
+        if getattr(vars(kind).get("step"), "hooked", False):  # optimizers of this class exist already
             wrap(kind)
 
 
-def _counted(step: Any, made: Callable[[], None], iterations: Iterations, inside: threading.local) -> Any:
+def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, inside: threading.local) -> Any:
     from torch.compiler import is_compiling
 
     @functools.wraps(step)
     def step_and_count(self: Any, *arguments: Any, **options: Any) -> Any:
-        # A step may call another one: of the class above, or of an optimizer that it wraps.
+        # A step may call another one: of its base class, or of an optimizer that it wraps.
         if is_compiling() or getattr(inside, "step", False):
             return step(self, *arguments, **options)
         inside.step = True
@@ -75,8 +75,8 @@ def _counted(step: Any, made: Callable[[], None], iterations: Iterations, inside
             result = step(self, *arguments, **options)
         finally:
             inside.step = False
-        made()
-        iterations.stepped(self)
+        created()
+        iterations.after_step(self)
         return result
 
     setattr(step_and_count, _MARK, True)

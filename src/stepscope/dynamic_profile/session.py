@@ -21,7 +21,7 @@ from stepscope.errors import CaptureError
 
 
 class Session:
-    """Made by `init`, or by `start` with a file when there was no `init`.
+    """Created by `init`, or by `start` with a file if `init` was not called.
 
     Args:
         path: the folder of profiler_config.json; None watches nothing.
@@ -31,7 +31,7 @@ class Session:
         self._folder = None if path is None else _folder(path)
         self.monitor: Monitor | None = None
         self._journal = Journal(self._folder, _rank(), self._wake)
-        self.worker = Worker(lambda request, step: Capture(request, step, self._journal.did), self._journal.did, _rank)
+        self.worker = Worker(lambda request, step: Capture(request, step, self._journal.action), self._journal.action, _rank)
         self.step = self.worker.step
         if self._folder is not None:
             self._watch(self._folder)
@@ -47,36 +47,36 @@ class Session:
             self.monitor.end()
 
     def _watch(self, folder: Path) -> None:
-        made = make_template(folder)
+        created = make_template(folder)
         with contextlib.suppress(OSError):
             board.clear_leftovers(folder)
-        self._journal.did("INFO", f"init: {folder / config.CONFIG_FILE} {'made' if made else 'is there'}")
-        who = board.of_this_process(_rank(), metadata.world_size())
+        self._journal.action("INFO", f"init: {folder / config.CONFIG_FILE} {'created' if created else 'exists'}")
+        identity = board.of_this_process(_rank(), metadata.world_size())
         self.monitor = Monitor(
             folder,
             self.worker,
             self._journal,
-            lambda: replace(who, rank=_rank(), world_size=metadata.world_size()),
+            lambda: replace(identity, rank=_rank(), world_size=metadata.world_size()),
             since_ns=_process_start_ns(),
-            agree=lambda key, request: _agreed(folder, key, who.job, request),
+            agree=lambda key, request: _common_step(folder, key, identity.job, request),
             poll_seconds=_fixed_poll(),
         )
-        # At once, so that a file written for this job counts from its first step on.
-        self.monitor.look()
+        # Now, so that a file written for this job counts from its first step on.
+        self.monitor.read_config()
         self.monitor.start()
 
     def _request(self, path: Any) -> config.CaptureRequest | None:
-        """From the given file; when that cannot be used from the file of `init`."""
+        """The request in the given file; if that is unusable, in the file of `init`."""
         for given in (path, self._folder):
             if given is None:
                 continue
             try:
                 return _read(given)
             except CaptureError as problem:
-                self._journal.did("ERROR", f"dp.start: {problem}")
+                self._journal.action("ERROR", f"dp.start: {problem}")
                 messages.error(f"dp.start: {problem}")
         if path is None and self._folder is None:
-            messages.error("dp.start needs a file, or dp.init before it")
+            messages.error("dp.start needs a config file, or call dp.init first")
         return None
 
     def _wake(self) -> None:
@@ -85,7 +85,7 @@ class Session:
 
 
 def make_template(folder: Path) -> bool:
-    """Whether profiler_config.json was missing and is there now; never replaces one."""
+    """Create profiler_config.json if missing; returns whether it did. Never replaces one."""
     target = folder / config.CONFIG_FILE
     if target.exists():
         return False
@@ -100,7 +100,7 @@ def make_template(folder: Path) -> bool:
             partial.unlink(missing_ok=True)
     except OSError as problem:
         raise CaptureError(
-            f"cannot make {config.CONFIG_FILE}",
+            f"cannot create {config.CONFIG_FILE}",
             where=str(folder),
             cause=problem.strerror,
             fix="free space, or choose another folder",
@@ -109,7 +109,7 @@ def make_template(folder: Path) -> bool:
 
 
 def _place(partial: Path, target: Path) -> None:
-    """Unlike a rename a link leaves a file alone that another rank has just made; not every folder knows links."""
+    """Unlike a rename, a link does not replace a file that another rank has just created; not every file system has links."""
     try:
         os.link(partial, target)
     except FileExistsError:
@@ -119,9 +119,9 @@ def _place(partial: Path, target: Path) -> None:
             os.replace(partial, target)
 
 
-def _agreed(folder: Path, key: str, job: str, request: config.CaptureRequest) -> int | None:
-    alone = metadata.world_size() == 1 or (request.ranks is not None and len(request.ranks) == 1)
-    return None if alone else agreed_start(folder, key, job, request.ranks)
+def _common_step(folder: Path, key: str, job: str, request: config.CaptureRequest) -> int | None:
+    single = metadata.world_size() == 1 or (request.ranks is not None and len(request.ranks) == 1)
+    return None if single else agreed_start(folder, key, job, request.ranks)
 
 
 def _folder(path: Any) -> Path:
@@ -134,7 +134,7 @@ def _folder(path: Any) -> Path:
 def _read(path: Any) -> config.CaptureRequest:
     """
     Raises:
-        CaptureError: there is no such file, or it is no JSON object.
+        CaptureError: the file is missing, or not a JSON object.
     """
     file = paths.resolve_path(path)
     if file.is_dir():
@@ -151,7 +151,7 @@ def _rank() -> int:
 
 
 def _process_start_ns() -> int:
-    """When this process began, on the clock of the day; now where the system does not tell."""
+    """When this process started, in Unix time; now where the system does not tell."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:

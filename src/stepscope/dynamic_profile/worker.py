@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the steps of one process and records those that are asked for (docs/formats/profiler-api.md 17.4, 17.5)."""
+"""Counts the steps of one process and records those that were requested (docs/formats/profiler-api.md 17.4, 17.5)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stepscope.collect.guard import warn_on_failure
 from stepscope.control import board
 from stepscope.control.config import NEVER, NEXT_STEP, CaptureRequest
 
-# Between these two calls of step() the time of one step is taken: by then compiling and caching are over.
-_TIMED, _SETTLED = (10, 11), 12
+# The time of one step is measured between these two calls of step(): by then compiling and caching are over.
+_TIMED_STEPS, _FIRST_STEP_AFTER = (10, 11), 12
 
 
 class Recorder(Protocol):
     request: CaptureRequest
-    taken: int
+    steps_done: int
     path: str | None
-    complaint: str | None
+    last_warning: str | None
 
     @property
     def running(self) -> bool: ...
@@ -34,7 +34,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the last request stands, in the words of `control.board`."""
+    """The state of the last request, in the words of `control.board`."""
 
     state: str = board.IDLE
     text: str = "no request yet"
@@ -46,40 +46,50 @@ class Progress:
 
 
 class Worker:
-    """Takes requests from the watching thread (`deliver`) and acts on them at the training thread's steps.
+    """Receives requests from the watching thread (`deliver`) and acts on them at steps of the training thread.
 
     Args:
-        record: makes and starts a capture from a request and the number of the step that begins.
-        say: takes level and text for the log.
-        rank: this process's rank now; -1 when it has none.
+        record: starts a capture, given a request and the number of the step that begins.
+        log: receives level and text for the log.
+        rank: gives the current rank of this process; -1 if it has none.
         clock: seconds.
     """
 
-    # step() runs between two steps of training with nothing of ours in the processor's caches: it touches little.
+    # step() runs between training steps with cold caches, so it touches little memory.
     __slots__ = (
-        "_alert", "_capture", "_clock", "_mail", "_pending", "_rank", "_record", "_say", "_timed", "cur_step", "progress",
+        "_alert",
+        "_capture",
+        "_clock",
+        "_log",
+        "_mail",
+        "_pending",
+        "_rank",
+        "_record",
+        "_timed_from",
+        "cur_step",
+        "progress",
         "step_interval",
     )  # fmt: skip
 
     def __init__(
         self,
         record: Callable[[CaptureRequest, int], Recorder],
-        say: Callable[[str, str], None],
+        log: Callable[[str, str], None],
         rank: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ):
         self.cur_step = 0
         self.progress = Progress()
         self.step_interval: float | None = None
-        self._record, self._say, self._rank, self._clock = record, say, rank, clock
+        self._record, self._log, self._rank, self._clock = record, log, rank, clock
         self._alert = False
         self._mail: deque[CaptureRequest] = deque()
         self._pending: CaptureRequest | None = None
         self._capture: Recorder | None = None
-        self._timed: float | None = None
+        self._timed_from: float | None = None
 
     def deliver(self, request: CaptureRequest) -> None:
-        """From the watching thread; the next step takes it up."""
+        """Called by the watching thread; the next step handles the request."""
         self._mail.append(request)
         self._alert = True
 
@@ -87,68 +97,69 @@ class Worker:
         """A step of training has ended."""
         self.cur_step = step = self.cur_step + 1
         if self._alert:
-            self._guarded(self._attend)
-        if step < _SETTLED and step in _TIMED:
+            self._run(self._work)
+        if step < _FIRST_STEP_AFTER and step in _TIMED_STEPS:
             self._time_step()
 
     def start(self, request: CaptureRequest) -> None:
         """Record from here on, whatever the request's start_step and ranks say."""
-        self._guarded(self._start, request)
+        self._run(self._start, request)
 
     def finish(self) -> None:
         """The process ends."""
         capture, self._capture = self._capture, None
         if capture is not None:
             warn_on_failure("ending the capture", capture.end_with_process)
-            text = f"the job ended after {capture.taken} of {capture.request.steps} steps of the capture"
-            self._say("WARNING", f"{text}; what was recorded is kept in {capture.path}")
-            self._now(board.DONE, text, capture.request, capture.path)
+            text = f"the job ended after {capture.steps_done} of {capture.request.steps} steps of the capture"
+            self._log("WARNING", f"{text}; the data recorded so far are in {capture.path}")
+            self._set_progress(board.DONE, text, capture.request, capture.path)
 
-    def _guarded(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
-        # Before the mail is looked at: what comes later than that raises it again.
+    def _run(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
+        # Cleared before the mail is read: a request that arrives later sets it again.
         self._alert = False
         if warn_on_failure("dynamic_profile", work, *arguments) is not True:
             capture, self._capture, self._pending = self._capture, None, None
             request = capture.request if capture is not None else None
-            self._refuse("a fault of the profiler; it is in the output of the job", request)
+            self._refuse("the profiler failed; see the output of the job for the reason", request)
         if self._capture is not None or self._pending is not None or self._mail:
             self._alert = True
 
-    def _attend(self) -> bool:
+    def _work(self) -> bool:
         while self._mail:
-            self._take_up(self._mail.popleft())
+            self._accept(self._mail.popleft())
         if self._capture is not None:
             self._step_capture(self._capture)
-        # What came during a capture may begin in the step in which that one ends.
+        # A request received during a capture may begin in the step in which that capture ends.
         if self._capture is None and self._pending is not None:
-            self._heed(self._pending)
+            self._schedule(self._pending)
         return True
 
-    def _take_up(self, request: CaptureRequest) -> None:
-        """A later request takes the place of one that still waits."""
+    def _accept(self, request: CaptureRequest) -> None:
+        """Handle a new request; it replaces one that is still waiting."""
         for note in request.notes:
-            self._say("WARNING", note)
+            self._log("WARNING", note)
         self._pending = None
         if request.stop:
             self._stop(request)
         elif request.start_step == NEVER:
-            self._note(board.IDLE, "start_step is 0: nothing is asked for", request)
+            self._set_state(board.IDLE, "start_step is 0: no capture requested", request)
         elif not request.wants(self._rank()):
-            self._note(board.LEFT_OUT, f"rank {self._rank()} is not in rank_list {list(request.ranks or ())}", request)
+            self._set_state(board.LEFT_OUT, f"rank {self._rank()} is not in rank_list {list(request.ranks or ())}", request)
         else:
             self._pending = request
             if self._capture is not None:
                 self._show_step(self._capture)
-                self._say("INFO", "a new request came during the capture; it is taken up afterwards")
+                self._log("INFO", "received a new request during the capture; it is handled afterwards")
 
-    def _heed(self, request: CaptureRequest) -> None:
+    def _schedule(self, request: CaptureRequest) -> None:
         if request.start_step in (NEXT_STEP, self.cur_step):
             self._pending = None
             self._begin(request)
         elif request.start_step < self.cur_step and request.agreed:
             self._pending = None
-            self._say(
-                "WARNING", f"begins at step {self.cur_step}, the other ranks at {request.start_step}: it saw the file too late"
+            self._log(
+                "WARNING",
+                f"begins at step {self.cur_step}, the other ranks at {request.start_step}: this rank read the file too late",
             )
             self._begin(request)
         elif request.start_step < self.cur_step:
@@ -156,26 +167,26 @@ class Worker:
             self._refuse(f"start_step {request.start_step} has passed: this is step {self.cur_step}", request)
             self.progress = replace(self.progress, late=True)
         elif self.progress.request_id != request.request_id or self.progress.state != board.WAITING:
-            self._note(board.WAITING, f"for step {request.start_step}", request)
+            self._set_state(board.WAITING, f"for step {request.start_step}", request)
 
     def _start(self, request: CaptureRequest) -> bool:
         if self._capture is not None:
-            self._say("ERROR", "dp.start has no effect: a capture runs")
+            self._log("ERROR", "dp.start has no effect: a capture is running")
         else:
             for note in request.notes:
-                self._say("WARNING", note)
+                self._log("WARNING", note)
             self._begin(request)
         return True
 
     def _begin(self, request: CaptureRequest) -> None:
         capture = self._record(request, self.cur_step)
         if not capture.running:
-            self._refuse(capture.complaint or "the profiler did not start", request)
+            self._refuse(capture.last_warning or "the profiler did not start", request)
             return
         self._capture = capture
         self._show_step(capture)
         last = self.cur_step + request.steps - 1
-        self._say("INFO", f"start: steps {self.cur_step} to {last}, {request.warmup} of them to warm up, into {capture.path}")
+        self._log("INFO", f"start: steps {self.cur_step} to {last}, {request.warmup} of them warm-up, into {capture.path}")
 
     def _step_capture(self, capture: Recorder) -> None:
         over = capture.step()
@@ -188,41 +199,41 @@ class Worker:
     def _conclude(self, capture: Recorder, *, over: bool) -> None:
         request = capture.request
         if not over:
-            why = capture.complaint or "the profiler stopped"
-            self._refuse(f"failed at step {capture.taken} of {request.steps}: {why}", request, capture.path)
+            why = capture.last_warning or "the profiler stopped"
+            self._refuse(f"failed at step {capture.steps_done} of {request.steps}: {why}", request, capture.path)
         elif capture.limit:
-            self._note(board.DONE, f"ended early: {capture.limit}", request, capture.path)
+            self._set_state(board.DONE, f"ended early: {capture.limit}", request, capture.path)
         else:
-            self._note(board.DONE, f"{request.active} steps", request, capture.path)
+            self._set_state(board.DONE, f"{request.active} steps", request, capture.path)
 
     def _stop(self, request: CaptureRequest) -> None:
         capture, self._capture = self._capture, None
         if capture is None:
-            self._note(board.IDLE, "stopped; no capture was running", request)
+            self._set_state(board.IDLE, "stopped; no capture was running", request)
             return
         capture.end()
-        self._note(board.DONE, f"stopped after {capture.taken} of {capture.request.steps} steps", request, capture.path)
+        self._set_state(board.DONE, f"stopped after {capture.steps_done} of {capture.request.steps} steps", request, capture.path)
 
     def _show_step(self, capture: Recorder) -> None:
-        text = f"step {capture.taken + 1} of {capture.request.steps}"
+        text = f"step {capture.steps_done + 1} of {capture.request.steps}"
         queued_id = self._pending.request_id if self._pending is not None else None
-        until = self.cur_step + capture.request.steps - capture.taken
+        until = self.cur_step + capture.request.steps - capture.steps_done
         self.progress = Progress(board.COLLECTING, text, capture.request.request_id, capture.path, queued_id, until)
 
     def _refuse(self, why: str, request: CaptureRequest | None, capture: str | None = None) -> None:
-        self._now(board.REFUSED, why, request, capture)
-        self._say("WARNING", f"refused: {why}")
+        self._set_progress(board.REFUSED, why, request, capture)
+        self._log("WARNING", f"refused: {why}")
 
-    def _note(self, state: str, text: str, request: CaptureRequest, capture: str | None = None) -> None:
-        self._now(state, text, request, capture)
-        self._say("INFO", f"{state}: {text}" + (f", {capture}" if capture else ""))
+    def _set_state(self, state: str, text: str, request: CaptureRequest, capture: str | None = None) -> None:
+        self._set_progress(state, text, request, capture)
+        self._log("INFO", f"{state}: {text}" + (f", {capture}" if capture else ""))
 
-    def _now(self, state: str, text: str, request: CaptureRequest | None, capture: str | None = None) -> None:
+    def _set_progress(self, state: str, text: str, request: CaptureRequest | None, capture: str | None = None) -> None:
         self.progress = Progress(state, text, request.request_id if request else None, capture)
 
     def _time_step(self) -> None:
         now = self._clock()
-        if self._timed is None:
-            self._timed = now
+        if self._timed_from is None:
+            self._timed_from = now
         else:
-            self.step_interval = now - self._timed
+            self.step_interval = now - self._timed_from

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds, builds and loads the C++ libraries. Nothing here raises into a training script: a reason comes back instead."""
+"""Finds, builds and loads the C++ libraries. Nothing here raises into a training script: failures are returned as a reason."""
 
 from stepscope.native.library import Library, find_library
 

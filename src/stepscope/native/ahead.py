@@ -12,22 +12,22 @@ from stepscope.native.library import find_library, shipped_name
 
 
 def compile_ahead(name: str, trial: str, program: str, without: str) -> int:
-    """The command behind `python -m PROGRAM [--into FOLDER]`; its exit code.
+    """The command behind `python -m PROGRAM [--into FOLDER]`; returns its exit code.
 
     Args:
-        name: of the library.
+        name: name of the library.
         trial: as `find_library` takes it.
-        program: as it is called.
-        without: what happens where the library cannot be had.
+        program: name of the module that is run.
+        without: what happens without the library.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}", description=f"Compile the library `{name}` ahead of its first use."
     )
-    parser.add_argument("--into", type=Path, help="put the library into this folder, named as a package carries it")
+    parser.add_argument("--into", type=Path, help="write the library to this folder, under its name in a wheel")
     args = parser.parse_args()
     found = find_library(name, trial)
     if isinstance(found, str):
-        print(f"the library `{name}` is not built: {found}\n{without}", file=sys.stderr)
+        print(f"the library `{name}` was not built: {found}\n{without}", file=sys.stderr)
         return 1 if args.into else 0
     if args.into:
         args.into.mkdir(parents=True, exist_ok=True)

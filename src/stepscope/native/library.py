@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a native library comes from: shipped with the package, built earlier and cached, or built now.
 
-A binary fits one build of torch only, so its place is named by a key over everything it depends on: sources,
-flags, torch's build, C++ ABI, compiler, machine. A binary that was built here is tried in a process of its own
-before it is ever loaded, so that a misfit cannot crash a job.
+A binary fits only one build of torch, so it is stored under a key of everything it depends on: sources, flags, torch's build,
+C++ ABI, compiler, machine. A new binary is first tried in a separate process, so that an incompatible one cannot crash a job.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FLAGS = (
 )
 _BUILD_SECONDS = 600
 _TRIAL_SECONDS = 120
-# An object with few thread-local bytes normally fits the room the loader keeps for late ones; if not, a slower way is taken.
+# A library with few thread-local bytes normally fits the space that the loader reserves; if not, a slower model is used.
 _VARIANTS = ((), ("-DOBSERVER_DYNAMIC_TLS",))
 
 
@@ -50,7 +49,7 @@ class Library:
 
 
 def find_library(name: str, trial: str, *, before_build: Callable[[], None] | None = None) -> Library | str:
-    """The library `name`, built if need be, or the reason why there is none.
+    """The library `name`, built if needed, or the reason why it is not available.
 
     Args:
         name: folder of the sources, and of the library.
@@ -58,7 +57,7 @@ def find_library(name: str, trial: str, *, before_build: Callable[[], None] | No
         before_build: called if the library has to be built, which may take minutes.
     """
     try:
-        import torch  # noqa: F401 - whether there is one
+        import torch  # noqa: F401 - checks that it is installed
     except ImportError as fault:
         return f"torch cannot be imported: {fault}"
     source = _source(name)
@@ -69,15 +68,15 @@ def find_library(name: str, trial: str, *, before_build: Callable[[], None] | No
         return Library(shipped, "prebuilt")
     compiler = next((path for path in map(shutil.which, _compilers()) if path), None)
     if compiler is None:
-        return "there is no C++ compiler (g++, c++ or clang++; set CXX to name one)"
+        return "no C++ compiler found (g++, c++ or clang++; set CXX to name one)"
     try:
-        return _cached(name, source, compiler, trial, before_build)
+        return _find_cached(name, source, compiler, trial, before_build)
     except (OSError, subprocess.SubprocessError) as fault:
         return f"{name} could not be built: {fault}"
 
 
 def shipped_name(name: str, source: Path | None = None) -> str:
-    """The name under which a package carries a library: one of other sources, or for another torch, is never taken."""
+    """The name of a library in a wheel: one of other sources, or for another torch, is never used."""
     import torch
 
     folder = source or _source(name)
@@ -108,12 +107,12 @@ def _flags() -> tuple[str, ...]:
     return (*_FLAGS, *shlex.split(os.environ.get("STEPSCOPE_CXXFLAGS", "")))
 
 
-def _cached(name: str, source: Path, compiler: str, trial: str, before_build: Callable[[], None] | None) -> Library | str:
+def _find_cached(name: str, source: Path, compiler: str, trial: str, before_build: Callable[[], None] | None) -> Library | str:
     folder = cache_folder() / f"{name}-{_key(source, compiler)}"
     path, failed = folder / f"lib{name}.so", folder / "failed.txt"
     if not path.is_file() and not failed.is_file():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(folder / "lock"):
+        with _lock(folder / "lock"):
             if not path.is_file() and not failed.is_file():
                 if before_build:
                     before_build()
@@ -145,7 +144,7 @@ def _digest(source: Path) -> hashlib._Hash:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Several ranks of a job start at the same time: one builds, the others wait."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -153,34 +152,34 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: Path) -> str:
-    """Build until a variant passes its trial; returns why none did, or nothing."""
+    """Build variants until one passes its trial; returns why none did, or nothing."""
     reason = ""
     for variant in _VARIANTS:
         handle, name = tempfile.mkstemp(suffix=".so", dir=folder)
         os.close(handle)
-        made = Path(name)
+        library = Path(name)
         try:
-            reason = _compile(source, compiler, variant, made) or _try(trial, made)
+            reason = _compile(source, compiler, variant, library) or _try(trial, library)
             if not reason:
-                made.rename(path)
+                library.rename(path)
                 return ""
         finally:
-            made.unlink(missing_ok=True)
+            library.unlink(missing_ok=True)
         if "static TLS" not in reason:
             break
     return reason
 
 
 def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
-    """Compile the sources beside each other and link them; the compiler's complaint, or nothing."""
+    """Compile the sources in parallel and link them; returns the compiler's error, or nothing."""
     files, build = sorted(source.glob("*.cpp")), [compiler, *_flags(), *variant, *_torch_flags()]
     if len(files) == 1:
         return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries()])
     unit = [word for word in build if word != "-shared" and not word.startswith("-Wl,")]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         objects = [str(Path(folder) / f"{file.stem}.o") for file in files]
-        commands = [[*unit, "-c", str(file), "-o", made] for file, made in zip(files, objects, strict=True)]
-        # Each takes up to a gigabyte of memory.
+        commands = [[*unit, "-c", str(file), "-o", library] for file, library in zip(files, objects, strict=True)]
+        # Each compiler process needs up to a gigabyte of memory.
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             failed = next(filter(None, pool.map(_run, commands)), "")
         return failed or _run([*build, *objects, "-o", str(target), *_torch_libraries()])
@@ -201,7 +200,7 @@ def _torch_flags() -> list[str]:
 
     include = Path(torch.__file__).parent / "include"
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
-    # torch asks for C++20 from 2.13 on; older headers and older compilers know C++17.
+    # torch needs C++20 from 2.13 on; older headers and compilers have C++17.
     standard = "c++20" if (major, minor) >= (2, 13) else "c++17"
     places = (include, include / "torch" / "csrc" / "api" / "include", include / "kineto")
     folders = [f for path in places for f in ("-isystem", str(path))]
@@ -214,15 +213,15 @@ def _torch_libraries() -> list[str]:
     return [f"-L{Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu", "-lc10"]
 
 
-def _try(trial: str, made: Path) -> str:
-    """Run the trial in another process: a library that does not fit may crash instead of failing."""
+def _try(trial: str, library: Path) -> str:
+    """Run the trial in another process: an incompatible library may crash instead of failing."""
     path = os.pathsep.join([str(_HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-c", trial, str(made)],
+        [sys.executable, "-c", trial, str(library)],
         capture_output=True,
         text=True,
         timeout=_TRIAL_SECONDS,
-        # Under `stepscope run` torch would load the very library that is tried, and wait for this build to end.
+        # Under `stepscope run` torch would load the library under trial, and wait for this build to end.
         env={**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         check=False,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where captures go, and the object by which custom handlers set it (docs/formats/profiler-api.md 8.4, 9)."""
+"""Where captures go, and the object through which custom handlers set it (docs/formats/profiler-api.md 8.4, 9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPORT_ONLY = "export_only_prof_dir"
 
 
 class ProfPathCreator:
-    """One per process: carries only what `init` was given, and the folder of the capture made last."""
+    """One per process: holds the arguments of `init` and the folder of the last capture."""
 
     _only: ProfPathCreator | None = None
     _initialised: bool
@@ -28,7 +28,7 @@ class ProfPathCreator:
         return cls._only
 
     def init(self, worker_name: str | None = None, dir_name: str | None = None, **_others: Any) -> None:
-        """Set worker and folder of the captures that follow, for profilers with a handler of the user's own."""
+        """Set worker name and folder of later captures, for profilers with a custom handler."""
         self._initialised, self._worker, self._dir = True, worker_name, dir_name
 
     def get_prof_dir(self) -> str:
@@ -39,7 +39,7 @@ class ProfPathCreator:
         self._capture = capture
 
     def place(self) -> Place:
-        """For a handler of the user's own: what `init` said, else the current folder."""
+        """For a custom handler: the arguments of `init`, else the current folder."""
         return handler_place(self._dir, self._worker) if self._initialised else Place(Path.cwd())
 
 
@@ -50,7 +50,7 @@ def handler_place(dir_name: str | None, worker_name: str | None) -> Place:
 
 
 def export_only_place(*, temporary: bool) -> Place:
-    """For profilers without a handler; what nobody asked to keep is removed with the profiler."""
+    """For profilers without a handler; a temporary folder is removed with the profiler."""
     work = _work_path()
     return Place(work) if work else Place(Path.cwd() / EXPORT_ONLY, temporary=temporary)
 

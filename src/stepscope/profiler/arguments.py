@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of a profiler, checked once: what is wrong gives a warning and the default (docs/formats/profiler-api.md 3)."""
+"""Arguments of a profiler, checked once: an invalid value gives a warning and the default (docs/formats/profiler-api.md 3)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from stepscope.profiler.experimental import _ExperimentalConfig
 def activities(given: Any, use_cuda: Any = None) -> tuple[str, ...]:
     """Names of the activities to record, in the order of the enum."""
     supported = supported_activities()
-    chosen = _chosen(given, supported)
+    chosen = _requested(given, supported)
     if use_cuda is not None:
         if use_cuda is True and ProfilerActivity.CUDA in supported:
             chosen = chosen | {ProfilerActivity.CUDA}
         else:
-            why = "torch sees no CUDA device here" if use_cuda is True else "it can only be True"
+            why = "torch finds no CUDA device" if use_cuda is True else "it can only be True"
             messages.warning(f"use_cuda={use_cuda!r} is ignored: {why}")
     return tuple(activity.name for activity in ProfilerActivity if activity in chosen)
 
 
-def _chosen(given: Any, supported: set[ProfilerActivity]) -> set[ProfilerActivity]:
+def _requested(given: Any, supported: set[ProfilerActivity]) -> set[ProfilerActivity]:
     if given is None:
         return supported
     if not isinstance(given, Iterable):
-        messages.warning(f"activities={given!r} is not a list; everything this machine can record is recorded")
+        messages.warning(f"activities={given!r} is not a list; recording everything this machine supports")
         return supported
     listed = list(given)
     # torch's own enum and the vendor's name the same things.
@@ -39,12 +39,12 @@ def _chosen(given: Any, supported: set[ProfilerActivity]) -> set[ProfilerActivit
     if not listed:
         return supported
     if len(named) < len({getattr(item, "name", repr(item)) for item in listed}):
-        messages.warning(f"activities={listed!r} holds something unknown; everything this machine can record is recorded")
+        messages.warning(f"activities={listed!r} has an unknown item; recording everything this machine supports")
         return supported
     absent = named - supported
     if absent:
         names = ", ".join(sorted(activity.name for activity in absent))
-        messages.warning(f"{names}: no such device here, so it is not recorded")
+        messages.warning(f"{names} is not recorded: this machine has no such device")
     return named - absent or supported
 
 
@@ -55,7 +55,7 @@ def switches(given: dict[str, Any]) -> Switches:
 def flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    messages.warning(f"{name}={value!r} is not a bool; False is used")
+    messages.warning(f"{name}={value!r} is not a bool; using False")
     return False
 
 
@@ -63,7 +63,7 @@ def function(name: str, value: Any) -> Callable[..., Any] | None:
     if callable(value):
         return value  # type: ignore[no-any-return]
     if value is not None:
-        messages.warning(f"{name}={value!r} cannot be called and is ignored")
+        messages.warning(f"{name}={value!r} is not callable and is ignored")
     return None
 
 
@@ -72,7 +72,7 @@ def experimental(given: Any) -> _ExperimentalConfig:
         return _ExperimentalConfig()
     if isinstance(given, _ExperimentalConfig):
         return given
-    messages.warning(f"experimental_config={given!r} is no _ExperimentalConfig; the defaults are used")
+    messages.warning(f"experimental_config={given!r} is not an _ExperimentalConfig; using the defaults")
     return _ExperimentalConfig()
 
 
@@ -93,7 +93,7 @@ def _limit(name: str, given: Any) -> float | None:
         number = 0.0
     if number > 0 and not isinstance(value, bool):
         return number
-    messages.warning(f"{name}={value!r} is not a positive number; there is no such limit")
+    messages.warning(f"{name}={value!r} is not a positive number; the limit is ignored")
     return None
 
 
@@ -104,21 +104,21 @@ def spool(given: Any) -> Path | None:
         return None
     if isinstance(value, (str, os.PathLike)):
         return Path(value)
-    messages.warning(f"spool_dir={value!r} is not a path; captures are written to their place")
+    messages.warning(f"spool_dir={value!r} is not a path; captures are written directly to their folder")
     return None
 
 
-def warn_of_idle_settings(chosen: tuple[str, ...], given: Any, config: _ExperimentalConfig, wanted: Any) -> None:
-    """Settings that the chosen activities leave without effect; defaults are not worth a word."""
+def warn_about_unused_settings(chosen: tuple[str, ...], given: Any, config: _ExperimentalConfig, wanted: Any) -> None:
+    """Warn about settings that have no effect with these activities; defaults give no warning."""
     left_out = (
         wanted and not any(getattr(item, "name", None) == "NPU" for item in wanted) if isinstance(wanted, Iterable) else False
     )
     if given is not None and left_out:
-        messages.warning("experimental_config: settings of the device have no effect without ProfilerActivity.NPU")
+        messages.warning("experimental_config: device settings have no effect without ProfilerActivity.NPU")
     if "CPU" not in chosen and config._gc_detect_threshold is not None:
         messages.warning("gc_detect_threshold has no effect without ProfilerActivity.CPU")
 
 
 def owned_by_outer_tool() -> bool:
-    """Whether an outer msprof owns the device, so that this API must keep out of its way."""
+    """Whether an outer msprof owns the device, so that this API must stay inactive."""
     return any(os.environ.get(name) for name in ("PROFILER_SAMPLECONFIG", "PROFILING_MODE"))

@@ -66,14 +66,14 @@ def values(holder: type) -> set[str]:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What this machine can record."""
+    """The activities that this machine can record."""
     from importlib.util import find_spec
 
     found = {ProfilerActivity.CPU}
     if find_spec("torch") is not None:
         import torch
 
-        # Scripts may have made torch.cuda another name of torch.npu.
+        # Scripts may have made torch.cuda an alias of torch.npu.
         if torch.backends.cuda.is_built() and torch.cuda.is_available():
             found.add(ProfilerActivity.CUDA)
     if simulated.available() or ascend.available() or os.environ.get("STEPSCOPE_COLLECTOR") == "ascend":

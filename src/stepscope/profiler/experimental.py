@@ -12,7 +12,7 @@ _QUIET_LEVELS = (ProfilerLevel.Level0, ProfilerLevel.Level_none)
 
 
 class _ExperimentalConfig:
-    """Extended settings; a wrong value is a warning and the default.
+    """Extended settings; an invalid value gives a warning and the default.
 
     Attribute names and their order are those of profiler_info.json.
     """
@@ -35,7 +35,7 @@ class _ExperimentalConfig:
         sys_io: Any = False,
         sys_interconnection: Any = False,
     ) -> None:
-        # The level first: what the metrics fall back to depends on it.
+        # The level first: the default of the metrics depends on it.
         self._profiler_level = _word("profiler_level", profiler_level, values(ProfilerLevel), ProfilerLevel.Level0)
         self._aic_metrics = _metrics(aic_metrics, self._profiler_level)
         self._l2_cache = _flag("l2_cache", l2_cache)
@@ -51,30 +51,30 @@ class _ExperimentalConfig:
         self._mstx_domain_exclude = _words("mstx_domain_exclude", mstx_domain_exclude, None)
         self._sys_io = _flag("sys_io", sys_io)
         self._sys_interconnection = _flag("sys_interconnection", sys_interconnection)
-        self._settle()
+        self._resolve_conflicts()
 
     def __call__(self) -> dict[str, Any]:
         """The settings as profiler_info.json shows them."""
         return dict(vars(self))
 
-    def _settle(self) -> None:
-        """What one setting means for another."""
+    def _resolve_conflicts(self) -> None:
+        """Resolve settings that depend on each other."""
         if self._data_simplification is not None and not isinstance(self._data_simplification, bool):
-            messages.warning(f"data_simplification={self._data_simplification!r} is not a bool; True is used")
+            messages.warning(f"data_simplification={self._data_simplification!r} is not a bool; using True")
             self._data_simplification = True
         if self._msprof_tx:
             messages.warning("msprof_tx is the old name of mstx; use mstx")
         if self._profiler_level == ProfilerLevel.Level_none and not self.marks:
-            messages.warning("Level_none without mstx would record nothing; mstx is turned on")
+            messages.warning("Level_none without mstx would record nothing; mstx is switched on")
             self._mstx = True
         if self._op_attr and ExportType.Db not in self._export_type:
-            messages.warning("op_attr needs db in export_type; it is turned off")
+            messages.warning("op_attr needs db in export_type; it is switched off")
             self._op_attr = False
         if not self.marks and (self._mstx_domain_include or self._mstx_domain_exclude):
             messages.warning("mstx_domain_include and mstx_domain_exclude need mstx=True and are ignored")
             self._mstx_domain_include, self._mstx_domain_exclude = [], []
         if self._mstx_domain_include and self._mstx_domain_exclude:
-            messages.warning("mstx_domain_include and mstx_domain_exclude exclude each other; the second is ignored")
+            messages.warning("mstx_domain_include and mstx_domain_exclude cannot be combined; mstx_domain_exclude is ignored")
             self._mstx_domain_exclude = []
         if self._gc_detect_threshold == 0:
             messages.info("gc_detect_threshold=0 records every garbage collection; that may be many")
@@ -87,14 +87,14 @@ class _ExperimentalConfig:
 def _flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    messages.warning(f"{name}={value!r} is not a bool; False is used")
+    messages.warning(f"{name}={value!r} is not a bool; using False")
     return False
 
 
 def _word(name: str, value: Any, known: set[str], default: str) -> str:
     if isinstance(value, str) and value in known:
         return value
-    messages.warning(f"{name}={value!r} is not among {', '.join(sorted(known))}; {default} is used")
+    messages.warning(f"{name}={value!r} is not one of {', '.join(sorted(known))}; using {default}")
     return default
 
 
@@ -115,7 +115,7 @@ def _exports(value: Any) -> list[str]:
     words = [value] if isinstance(value, str) else value
     if isinstance(words, list) and words and all(isinstance(word, str) and word in values(ExportType) for word in words):
         return list(dict.fromkeys(words))
-    messages.warning(f"export_type={value!r} is not text, db or a list of them; text is used")
+    messages.warning(f"export_type={value!r} is not text, db or a list of them; using text")
     return [ExportType.Text]
 
 
@@ -124,7 +124,7 @@ def _words(name: str, value: Any, known: set[str] | None) -> list[str]:
         return []
     if isinstance(value, list) and all(isinstance(word, str) and (known is None or word in known) for word in value):
         return list(dict.fromkeys(value))
-    messages.warning(f"{name}={value!r} is not a list of {'str' if known is None else ', '.join(sorted(known))}; it is left out")
+    messages.warning(f"{name}={value!r} is not a list of {'str' if known is None else ', '.join(sorted(known))}; it is ignored")
     return []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a profiler writes from its last capture, each made by another process (docs/formats/profiler-api.md 10)."""
+"""Files that a profiler exports from its last capture, each written by another process (docs/formats/profiler-api.md 10)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEVICE = re.compile(r"cpu|(npu|cuda):\d+")
 
 def chrome_trace(recording: Recording, path: Any) -> None:
     if recording.settings.experimental.get("_export_type") == ["db"]:
-        messages.warning("export_chrome_trace writes text, whatever export_type says")
+        messages.warning("export_chrome_trace writes JSON text; export_type has no effect")
     _export(recording, path, {"do": "chrome_trace"})
 
 
@@ -26,11 +26,11 @@ def stacks(recording: Recording, path: Any, metric: Any) -> None:
         messages.warning("export_stacks needs with_stack=True; nothing was written")
         return
     if metric not in _METRICS:
-        messages.warning(f"metric={metric!r} is not among {', '.join(_METRICS)}; {_METRICS[0]} is used")
+        messages.warning(f"metric={metric!r} is not one of {', '.join(_METRICS)}; using {_METRICS[0]}")
         metric = _METRICS[0]
     if isinstance(path, str) and path and Path(path).suffix != ".log":
         path = str(Path(path).with_suffix(".log"))
-        messages.warning(f"stacks are written to a file that ends in .log: {path}")
+        messages.warning(f"stacks are written to a file ending in .log: {path}")
     _export(recording, path, {"do": "stacks", "metric": metric})
 
 
@@ -52,7 +52,7 @@ def memory_timeline(recording: Recording, path: Any, device: Any) -> None:
         return
     kind = chosen.split(":")[0].upper()
     if kind not in activities:
-        messages.warning(f"{chosen} was not recorded here; the memory of the CPU is shown")
+        messages.warning(f"{chosen} was not recorded; exporting the memory of the CPU")
         chosen = "cpu"
     _export(recording, path, {"do": "memory_timeline", "device": chosen})
 
@@ -67,7 +67,7 @@ def _export(recording: Recording, path: Any, request: dict[str, Any]) -> None:
         return
     target = paths.resolve_path(path)
     if target.is_dir():
-        messages.error(f"{request['do']}: {target} is a folder, a file is needed; nothing was written")
+        messages.error(f"{request['do']}: {target} is a folder, not a file; nothing was written")
         return
     paths.ensure_folder(target.parent)
     outcome = wait_with_progress(AnalysisProcess({**request, "capture": capture, "path": str(target)}))

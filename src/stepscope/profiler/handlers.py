@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens with a finished capture (docs/formats/profiler-api.md 8)."""
+"""What happens to a finished capture (docs/formats/profiler-api.md 8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepscope.profiler._profiler_path_creator import handler_place
 
 
 class TraceHandler:
-    """Analyses each capture of the profiler it is given to; carries its own folder and worker name."""
+    """Analyses each capture of its profiler; has its own folder and worker name."""
 
     def __init__(self, dir_name: str | None, worker_name: str | None, *, analyse: bool, background: bool):
         self.dir_name, self.worker_name = dir_name, worker_name
@@ -31,9 +31,9 @@ def tensorboard_trace_handler(
     """A handler for `on_trace_ready` that keeps captures in `dir_name` and analyses them.
 
     Args:
-        dir_name: folder for captures, made when the first one begins; the current one unless given.
-        worker_name: first part of the names of captures; the host's name unless given.
-        analyse_flag: analyse when a capture is finished; else only raw data is kept.
+        dir_name: folder for captures, created when the first one begins; default: the current folder.
+        worker_name: first part of the names of captures; default: the host name.
+        analyse_flag: analyse each finished capture; otherwise only raw data are kept.
         async_mode: do not wait for the analysis.
     """
     return TraceHandler(
@@ -48,10 +48,10 @@ def _text(name: str, value: Any, longest: int | None) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        messages.warning(f"{name}={value!r} is not a text; the default is used")
+        messages.warning(f"{name}={value!r} is not a str; using the default")
         return None
     if longest is not None and len(value.encode()) > longest:
-        messages.warning(f"{name} has {len(value.encode())} characters, {longest} fit into the folder's name; the default is used")
+        messages.warning(f"{name} has {len(value.encode())} bytes, at most {longest} fit into the folder's name; using the default")
         return None
     return value
 
@@ -59,5 +59,5 @@ def _text(name: str, value: Any, longest: int | None) -> str | None:
 def _flag(name: str, value: Any, default: bool) -> bool:
     if isinstance(value, bool):
         return value
-    messages.warning(f"{name}={value!r} is not a bool; {default} is used")
+    messages.warning(f"{name}={value!r} is not a bool; using {default}")
     return default

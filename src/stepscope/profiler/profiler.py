@@ -27,20 +27,20 @@ text, db = ExportType.Text, ExportType.Db
 
 
 class _KinetoProfile:
-    """Records between `start` and `stop`; the results are what the `export_*` methods write.
+    """Records between `start` and `stop`; the `export_*` methods write the results.
 
     Args:
-        activities: ProfilerActivity members; everything this machine can record unless given.
-        record_shapes: note shapes and types of the operators' inputs.
-        profile_memory: note allocations and frees.
-        with_stack: note the Python call stack of each operator.
-        with_flops: note floating-point operations.
-        with_modules: note the calls of modules.
+        activities: ProfilerActivity members; default: everything this machine can record.
+        record_shapes: record shapes and dtypes of operator inputs.
+        profile_memory: record allocations and frees.
+        with_stack: record the Python call stack of each operator.
+        with_flops: record floating-point operations.
+        with_modules: record module calls.
         experimental_config: extended settings.
-        all_threads: record every thread, not only those that ask for it.
+        all_threads: record all threads, not only those that enable recording.
         max_seconds: end a capture after this time.
         max_bytes: end a capture at this size.
-        spool_dir: write here first and move captures to their place in the background.
+        spool_dir: write here first and move captures to their folder in the background.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class _KinetoProfile:
         }  # fmt: skip
         config = arguments.experimental(experimental_config)
         chosen = arguments.activities(activities, self._use_cuda)
-        arguments.warn_of_idle_settings(chosen, experimental_config, config, activities)
+        arguments.warn_about_unused_settings(chosen, experimental_config, config, activities)
         self._metadata = Metadata()
         self._place: Place | None = None
         self.prof_if = Recording(
@@ -87,16 +87,16 @@ class _KinetoProfile:
         self._refused = False
         self._idle = arguments.owned_by_outer_tool()
         if self._idle:
-            messages.once(messages.warning, "another profiler owns the device (PROFILING_MODE is set); this one does nothing")
+            messages.once(messages.warning, "another profiler owns the device (PROFILING_MODE is set); this one records nothing")
 
     _use_cuda: Any = None
 
     def start(self) -> None:
-        """Begin to record."""
+        """Begin recording."""
         if self._idle:
             return
         if self._running:
-            messages.warning("the profiler runs already; this start is ignored")
+            messages.warning("the profiler is already running; this start is ignored")
             return
         self._refused = not active.claim(self)
         if self._refused:
@@ -110,9 +110,9 @@ class _KinetoProfile:
         if self._idle or self._refused:
             return
         if not self._running:
-            messages.warning("the profiler does not run; this stop is ignored")
+            messages.warning("the profiler is not running; this stop is ignored")
             return
-        # Before anything that may fail or call the user's handler: whatever happens there happens once.
+        # Before anything that may fail or call the user's handler, so that this happens only once.
         self._running = False
         self._fuse.run("stopping the profiler", self._end)
         loader_workers.unwatch()
@@ -141,11 +141,11 @@ class _KinetoProfile:
         warn_on_failure("export_chrome_trace", exports.chrome_trace, self.prof_if, _either(path, output_path))
 
     def export_stacks(self, path: Any = None, metric: Any = "self_cpu_time_total", *, output_path: Any = None) -> None:
-        """Write the operators' call stacks with their time, as flame graphs are made of."""
+        """Write the operators' call stacks with their time, as input for flame graphs."""
         warn_on_failure("export_stacks", exports.stacks, self.prof_if, _either(path, output_path), metric)
 
     def export_memory_timeline(self, output_path: Any = None, device: Any = None, *, path: Any = None) -> None:
-        """Write how much memory each kind of tensor held, as picture or numbers by the file's ending."""
+        """Write how much memory each kind of tensor held, as a picture or numbers depending on the file's suffix."""
         warn_on_failure("export_memory_timeline", exports.memory_timeline, self.prof_if, _either(output_path, path), device)
 
     def set_custom_trace_id_callback(self, callback: Any) -> None:
@@ -156,10 +156,10 @@ class _KinetoProfile:
         return self.prof_if.trace_id
 
     def end_with_process(self) -> None:
-        """The interpreter ends inside a recording: keep what there is, without analysis."""
+        """The interpreter ends during a recording: keep the data, without analysis."""
         self._running = False
         if self._fuse.run("stopping the profiler", self._keep_raw):
-            messages.warning(f"the process ended while recording; analyse with `stepscope analyse {self.prof_if.prof_path}`")
+            messages.warning(f"the process ended while recording; run `stepscope analyse {self.prof_if.prof_path}`")
 
     def forget_after_fork(self) -> None:
         self._running, self._idle = False, True
@@ -213,10 +213,10 @@ class _KinetoProfile:
 
 
 class profile(_KinetoProfile):
-    """Records the steps that a schedule chooses and hands each capture to a handler.
+    """Records the steps that a schedule selects and passes each capture to a handler.
 
     Args:
-        schedule: callable that gives the ProfilerAction of each step; records everything unless given.
+        schedule: callable that returns the ProfilerAction of each step; default: record everything.
         on_trace_ready: called with the profiler when a capture is finished.
         execution_trace_observer: object whose start and stop are called with ours.
         use_cuda: record CUDA too where torch has it.
@@ -238,7 +238,7 @@ class profile(_KinetoProfile):
         self._observer = execution_trace_observer
         self._has_steps = self._schedule is not None
         self.step_num = 0
-        self.first_step = 0  # what the steps' names count from
+        self.first_step = 0  # the number of the first step in the steps' names
         super().__init__(**others)
         self.current_action = warn_on_failure("the schedule", self._action, 0) or ProfilerAction.NONE
         self._step_mark = StepMark()
@@ -278,7 +278,7 @@ class profile(_KinetoProfile):
 
     def _begin(self) -> None:
         if isinstance(self._schedule, schedule) and self._schedule.exhausted(self.step_num):
-            messages.warning(f"the schedule's {self._schedule.repeat} cycles are over; nothing more is recorded")
+            messages.warning(f"all {self._schedule.repeat} cycles of the schedule are over; nothing more is recorded")
         self._started_once = True
         self._run(TRANSITIONS[ProfilerAction.NONE, self.current_action])
         self._open_step()
@@ -313,10 +313,12 @@ class profile(_KinetoProfile):
     def _action(self, step: int) -> ProfilerAction:
         given = (self._schedule or always_record)(step)
         for action in ProfilerAction:
-            # torch's own schedule gives members of torch's enum.
+            # torch's own schedule returns members of torch's enum.
             if action is given or action.name == getattr(given, "name", None):
                 return action
-        messages.once(messages.warning, f"the schedule gave {given!r}, which is no ProfilerAction; the action before goes on")
+        messages.once(
+            messages.warning, f"the schedule returned {given!r}, which is not a ProfilerAction; keeping the previous action"
+        )
         return getattr(self, "current_action", ProfilerAction.NONE)
 
     def _open_step(self) -> None:
@@ -367,7 +369,7 @@ def _enable_thread(switches: Switches) -> None:
     if isinstance(running, _KinetoProfile):
         running.prof_if.enable_child_thread(switches)
     else:
-        messages.once(messages.warning, "no profiler is recording, so this thread is not recorded")
+        messages.once(messages.warning, "no profiler is recording; this thread is not recorded")
 
 
 def _disable_thread() -> None:
@@ -377,7 +379,7 @@ def _disable_thread() -> None:
 
 
 def _silence_torch() -> None:
-    """In a forked child torch still believes that its profiler runs; its records would only fill memory."""
+    """In a forked child torch still thinks that its profiler runs; its records would only fill memory."""
     import torch
 
     torch.autograd._enable_record_function(False)

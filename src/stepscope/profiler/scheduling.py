@@ -10,13 +10,13 @@ from stepscope.profiler.constants import ProfilerAction
 
 
 class schedule:
-    """Callable that gives the action of each step: `skip_first` idle ones, then cycles of wait, warmup and active.
+    """Callable that returns the action of each step: `skip_first` idle ones, then cycles of wait, warmup and active.
 
     Args:
         wait: idle steps at the start of each cycle.
         active: recorded steps; the last one ends a capture.
         warmup: steps in which the profiler runs but keeps nothing.
-        repeat: number of cycles; 0 goes on until training ends.
+        repeat: number of cycles; 0 repeats until training ends.
         skip_first: idle steps before the first cycle.
         skip_first_wait: leave out `wait` in the first cycle.
     """
@@ -33,7 +33,7 @@ class schedule:
 
     def __call__(self, step: int) -> ProfilerAction:
         if step < 0:
-            raise ValueError(f"a step is numbered from 0, not {step}")
+            raise ValueError(f"steps are numbered from 0, not {step}")
         if step < self.skip_first:
             return ProfilerAction.NONE
         step = self._in_cycles(step)
@@ -62,7 +62,7 @@ class schedule:
 
 
 def always_record(step: int) -> ProfilerAction:
-    """The schedule of a profiler that was given none."""
+    """The schedule of a profiler without one."""
     del step
     return ProfilerAction.RECORD
 
@@ -72,6 +72,6 @@ def _number(name: str, value: Any, *, least: int | None) -> int:
         return value
     default = least or 0
     messages.warning(
-        f"schedule: {name}={value!r} is not a whole number{'' if least is None else f' from {least}'}; {default} is used"
+        f"schedule: {name}={value!r} is not a whole number{'' if least is None else f' from {least}'}; using {default}"
     )
     return default

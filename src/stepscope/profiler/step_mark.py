@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class TakesSteps(Protocol):
+class StepRecorder(Protocol):
     def push_step(self, name: str) -> None: ...
 
     def pop_step(self) -> None: ...
@@ -18,11 +18,11 @@ class StepMark:
     def __init__(self) -> None:
         self._open = False
 
-    def begin(self, recording: TakesSteps, number: int) -> None:
+    def begin(self, recording: StepRecorder, number: int) -> None:
         recording.push_step(f"ProfilerStep#{number}")
         self._open = True
 
-    def end(self, recording: TakesSteps) -> None:
+    def end(self, recording: StepRecorder) -> None:
         if self._open:
             self._open = False
             recording.pop_step()

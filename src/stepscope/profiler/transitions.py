@@ -10,7 +10,7 @@ from stepscope.profiler.constants import ProfilerAction
 
 @dataclass(frozen=True)
 class Transition:
-    """Primitives of the recording in order (`ready` is the user's handler), and what to warn of."""
+    """Primitives of the recording in order (`ready` is the user's handler), and the warning to give."""
 
     work: tuple[str, ...] = ()
     warning: str | None = None
@@ -19,7 +19,7 @@ class Transition:
 _NONE, _WARMUP, _RECORD, _SAVE = ProfilerAction
 _BEGIN = ("init", "start")
 _END = ("stop", "finalize", "ready")
-_RAW_KEPT = "the recorded steps stay raw in {path}, since the schedule went on without saving them"
+_RAW_KEPT = "the recorded steps stay as raw data in {path}: the schedule went on without saving them"
 
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction], Transition] = {
     (_NONE, _NONE): Transition(),
@@ -40,10 +40,10 @@ TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction], Transition] = {
     (_SAVE, _SAVE): Transition((*_END, *_BEGIN)),
 }
 
-# Training ended during a step; the warnings mean something only to who gave a schedule.
+# Training ended during a step; the warnings are meant for users of a schedule only.
 AT_STOP: dict[ProfilerAction, Transition] = {
     _NONE: Transition(),
     _WARMUP: Transition(("finalize", "delete"), "stopped during the warm-up: nothing was recorded; check schedule and step()"),
-    _RECORD: Transition(_END, "stopped before the schedule's last recorded step; what there is was saved"),
-    _SAVE: Transition(_END, "stopped during the schedule's last recorded step; what there is was saved"),
+    _RECORD: Transition(_END, "stopped before the schedule's last recorded step; the data so far were saved"),
+    _SAVE: Transition(_END, "stopped during the schedule's last recorded step; the data so far were saved"),
 }

@@ -70,7 +70,7 @@ PLANS = {
     "steps=3:5,level=1,memory,stack,out=runs": {"first": 3, "last": 5, "folder": "runs", "level": "Level1"},
     "steps=0,level=none,mstx,ranks=0+2:3": {"first": 0, "last": 0, "ranks": [0, 2, 3], "level": "Level_none"},
     "steps=5:3": "steps=5:3 is not first:last",
-    "level=7": "level=7 is not among none, 0, 1, 2",
+    "level=7": "level=7 is not one of none, 0, 1, 2",
     "stack=1": "'stack=1' is not understood; known are steps=FIRST:LAST",
     "out=": "'out=' is not understood",
 }
@@ -99,7 +99,7 @@ def test_what_to_profile(tmp_path):
     assert answers["steps=3:5,level=1,memory,stack,out=runs"]["switches"] == ["profile_memory", "with_stack"]
     wrong = started(*RUN, "--profile", "level=7", "train.py", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert wrong.stderr.endswith("error: argument --profile: level=7 is not among none, 0, 1, 2\n")
+    assert wrong.stderr.endswith("error: argument --profile: level=7 is not one of none, 0, 1, 2\n")
 
 
 # Two optimizers, a child process with the device, CUDA's words, and a way out with a code of its own.
@@ -171,7 +171,7 @@ def test_without_a_compiler_it_goes_on_on_the_cpu_and_says_so(tmp_path):
     done = started(*RUN, name, cwd=tmp_path, CXX="no-such-compiler", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "cpu torch.Size([4, 8]) False torch.Size([4, 4])"
-    assert "stepscope: there is no simulated NPU on this machine: there is no C++ compiler" in done.stderr
+    assert "stepscope: there is no simulated NPU on this machine: no C++ compiler found" in done.stderr
     assert "what is sent to `npu` stays on the CPU" in done.stderr
     assert "failed" not in done.stdout + done.stderr
     assert "aten::addmm" in (tmp_path / "trace.json").read_text()

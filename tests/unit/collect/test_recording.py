@@ -256,7 +256,7 @@ def test_calls_that_cannot_be_recorded_are_one_message(there, perf, noting_tier,
         monkeypatch.setenv("PATH", "")
     for _ in range(2):
         with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])) as prof:
-            started = [item._perf for item in prof.prof_if._beside if getattr(item, "_perf", None)]
+            started = [item._perf for item in prof.prof_if._sources if getattr(item, "_perf", None)]
             assert [one.wait(20) for one in started] == ([255] if there else [])
     out = capsys.readouterr().out
     assert out.count("WARNING") == 1
@@ -277,7 +277,7 @@ def test_limits_in_words(tmp_path, monkeypatch):
     (tmp_path / "records").write_bytes(b"x" * 100)
 
     def passed(**limits):
-        return budget.Watch(tmp_path, Budget(**limits), print).passed()
+        return budget.Watch(tmp_path, Budget(**limits), print).exceeded()
 
     assert passed() is None
     assert passed(max_bytes=101) is None

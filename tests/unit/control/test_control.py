@@ -11,9 +11,9 @@ import pytest
 
 from stepscope.cli import main
 from stepscope.control import board, plan
-from stepscope.control.board import Answer, Seen
+from stepscope.control.board import AgedAnswer, Answer
 from stepscope.control.config import TEMPLATE, parse
-from stepscope.control.requests import Waiting
+from stepscope.control.requests import Patience
 
 
 def answer(rank=0, **others):
@@ -33,15 +33,18 @@ class TestPlan:
         ],
     )
     def test_common_start(self, ranks, lead, expected):
-        seen = [Seen(answer(number, step=step, step_seconds=pace), age) for number, (step, pace, age) in enumerate(ranks)]
+        seen = [AgedAnswer(answer(number, step=step, step_seconds=pace), age) for number, (step, pace, age) in enumerate(ranks)]
         assert plan.common_start(seen, lead) == expected
 
     def test_nothing_begins_before_the_end_of_the_capture_that_runs(self):
-        seen = [Seen(answer(0, step=100, step_seconds=0.1, busy_until=600), 0), Seen(answer(1, step=100, step_seconds=0.1), 0)]
+        seen = [
+            AgedAnswer(answer(0, step=100, step_seconds=0.1, busy_until=600), 0),
+            AgedAnswer(answer(1, step=100, step_seconds=0.1), 0),
+        ]
         assert plan.common_start(seen, 3.0) == 602
 
     def test_lead_is_two_looks_of_the_slowest_rank(self):
-        assert plan.lead_seconds([Seen(answer(poll_seconds=1), 0), Seen(answer(poll_seconds=7), 0)]) == 15
+        assert plan.lead_seconds([AgedAnswer(answer(poll_seconds=1), 0), AgedAnswer(answer(poll_seconds=7), 0)]) == 15
 
 
 class TestBoard:
@@ -112,7 +115,7 @@ def job(tmp_path, monkeypatch):
 
     made = Job()
     made.say()
-    monkeypatch.setattr("stepscope.cli.ctl.Waiting", partial(Waiting, sleep=made.look))
+    monkeypatch.setattr("stepscope.cli.ctl.Patience", partial(Patience, sleep=made.look))
     return made
 
 
@@ -186,7 +189,7 @@ class TestCommand:
         [
             (["start", "--start-step", "7"], "step 7 has passed", "the job is at step"),
             (["start", "--ranks", "0,5"], "no answer from rank 5", "ranks that answer: 0, 1"),
-            (["start", "--set", "startstep=3"], "startstep is no key of profiler_config.json", "choose among"),
+            (["start", "--set", "startstep=3"], "startstep is not a key of profiler_config.json", "use one of"),
         ],
     )
     def test_what_cannot_be_asked_says_why(self, job, tmp_path, capsys, arguments, what, cause):
@@ -196,7 +199,7 @@ class TestCommand:
         assert cause in err
 
     def test_a_folder_that_nobody_watches(self, tmp_path, capsys):
-        for arguments, what in ((["start"], "no running job watches this folder"), (["status"], "no job has answered here")):
+        for arguments, what in ((["start"], "no running job watches this folder"), (["status"], "no job has used this folder")):
             code, _, err = ctl(capsys, tmp_path, *arguments)
             assert (code, err.splitlines()[0]) == (3, f"error: {what}")
         assert ctl(capsys, tmp_path / "nowhere", "status")[0] == 3
@@ -210,7 +213,7 @@ class TestCommand:
         monkeypatch.setattr("stepscope.collect.paths.write_file", full)
         code, _, err = ctl(capsys, tmp_path, "start")
         assert code == 3
-        assert "No space left on device; the file from before is unchanged" in err
+        assert "No space left on device; the previous file is unchanged" in err
         assert (tmp_path / "profiler_config.json").read_text() == "old"
 
     @pytest.mark.parametrize(

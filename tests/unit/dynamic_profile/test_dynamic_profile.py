@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.control import board
 from stepscope.control.agreement import agreed_start
-from stepscope.control.config import KEYS, TEMPLATE, CaptureRequest, parse, template, written
+from stepscope.control.config import KEYS, TEMPLATE, CaptureRequest, parse, template, to_json
 from stepscope.dynamic_profile import capture as captures
 from stepscope.dynamic_profile.journal import LARGEST, Journal
 from stepscope.dynamic_profile.monitor import Monitor
@@ -21,19 +21,19 @@ from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
 
 
-class Taken:
+class FakeCapture:
     """In the place of a capture: notes its steps."""
 
     limit = None
 
-    def __init__(self, request, first_step, *, running=True, complaint=None):
-        self.request, self.first_step, self.running, self.complaint = request, first_step, running, complaint
-        self.taken, self.path, self.ended = 0, f"/captures/{first_step}", None
+    def __init__(self, request, first_step, *, running=True, last_warning=None):
+        self.request, self.first_step, self.running, self.last_warning = request, first_step, running, last_warning
+        self.steps_done, self.path, self.ended = 0, f"/captures/{first_step}", None
 
     def step(self):
-        self.taken += 1
-        self.running = self.running and self.taken < self.request.steps
-        return self.taken >= self.request.steps
+        self.steps_done += 1
+        self.running = self.running and self.steps_done < self.request.steps
+        return self.steps_done >= self.request.steps
 
     def end(self):
         self.ended = "stop"
@@ -46,13 +46,13 @@ class Job:
     """A worker whose captures are noted, with a clock of its own."""
 
     def __init__(self, rank=0, **capture):
-        self.taken, self.log, self.now = [], [], 0.0
+        self.captures, self.log, self.now = [], [], 0.0
         self._capture = capture
         self.worker = Worker(self._record, lambda level, text: self.log.append(f"{level} {text}"), lambda: rank, lambda: self.now)
 
     def _record(self, request, step):
-        self.taken.append(Taken(request, step, **self._capture))
-        return self.taken[-1]
+        self.captures.append(FakeCapture(request, step, **self._capture))
+        return self.captures[-1]
 
     def run(self, steps, **asked):
         """Steps of training; `asked` is the request that comes before the step of that number: at_3={...}."""
@@ -71,7 +71,7 @@ class Job:
 
 def spans(job):
     """First step and number of steps of each capture."""
-    return [(taken.first_step, taken.taken) for taken in job.taken]
+    return [(capture.first_step, capture.steps_done) for capture in job.captures]
 
 
 class TestFile:
@@ -100,15 +100,15 @@ class TestFile:
     @pytest.mark.parametrize(
         ("given", "name", "value", "note"),
         [
-            pytest.param({"active": 0}, "active", 1, "active=0 is not a whole number from 1; 1 is used", id="active"),
+            pytest.param({"active": 0}, "active", 1, "active=0 is not a whole number from 1; using 1", id="active"),
             pytest.param({"active": True}, "active", 1, "active=True is not a whole number", id="bool-is-no-number"),
-            pytest.param({"warmup": -1}, "warmup", 0, "warmup=-1 is not a whole number from 0; 0 is used", id="warmup"),
-            pytest.param({"start_step": -2}, "start_step", 0, "start_step=-2 is not a whole number from -1; 0 is used", id="start"),
-            pytest.param({"is_rank": 1}, "ranks", None, "is_rank=1 is not true or false; false is used", id="is_rank"),
+            pytest.param({"warmup": -1}, "warmup", 0, "warmup=-1 is not a whole number from 0; using 0", id="warmup"),
+            pytest.param({"start_step": -2}, "start_step", 0, "start_step=-2 is not a whole number from -1; using 0", id="start"),
+            pytest.param({"is_rank": 1}, "ranks", None, "is_rank=1 is not true or false; using false", id="is_rank"),
             pytest.param({"is_rank": True}, "ranks", (), None, id="an-empty-list-is-nobody"),
-            pytest.param({"is_rank": True, "rank_list": [1, -3, 1]}, "ranks", (1,), "others are left out", id="rank_list"),
+            pytest.param({"is_rank": True, "rank_list": [1, -3, 1]}, "ranks", (1,), "others are ignored", id="rank_list"),
             pytest.param({"activities": ["cpu"]}, "activities", ("CPU",), None, id="any-case"),
-            pytest.param({"activities": ["TPU"]}, "activities", None, "TPU is not among CPU, NPU, CUDA", id="activities"),
+            pytest.param({"activities": ["TPU"]}, "activities", None, "TPU is not one of CPU, NPU, CUDA", id="activities"),
             pytest.param({"analyse": "yes"}, "analyse", False, "analyse='yes' is not true or false", id="analyse"),
             pytest.param(
                 {"is_rank": True, "analyse": True}, "analyse", False, "no effect with is_rank", id="ranks-without-analysis"
@@ -182,19 +182,19 @@ class TestSteps:
 
     def test_stop_ends_what_runs_and_what_waits(self):
         job = Job().run(3, at_1={"start_step": -1, "active": 9}, at_2={"start_step": 5}, at_3={"stop": True})
-        assert job.taken[0].ended == "stop"
+        assert job.captures[0].ended == "stop"
         assert job.state == ("done", "stopped after 1 of 9 steps")
         assert spans(job.run(9)) == [(1, 1)]
 
     def test_what_cannot_start_is_refused_with_the_profilers_reason(self):
-        job = Job(running=False, complaint="too little disk space left for a capture").run(2, at_1={"start_step": -1})
+        job = Job(running=False, last_warning="too little disk space left for a capture").run(2, at_1={"start_step": -1})
         assert job.state == ("refused", "too little disk space left for a capture")
         assert "WARNING refused: too little disk space left for a capture" in job.log
         assert spans(job.run(1, at_3={"start_step": -1})) == [(1, 0), (3, 0)]  # and it listens on
 
     def test_what_fails_on_the_way_is_refused_with_its_step(self):
         job = Job().run(2, at_1={"start_step": -1, "active": 5})
-        job.taken[0].running, job.taken[0].complaint = False, "disk full"
+        job.captures[0].running, job.captures[0].last_warning = False, "disk full"
         assert job.run(1).state == ("refused", "failed at step 2 of 5: disk full")
 
     def test_a_fault_of_ours_is_one_warning_and_training_goes_on(self, capsys):
@@ -207,14 +207,14 @@ class TestSteps:
         job = Job().run(2)
         job.worker.start(CaptureRequest(start_step=70, active=2))
         job.worker.start(CaptureRequest(active=2))
-        assert "ERROR dp.start has no effect: a capture runs" in job.log
+        assert "ERROR dp.start has no effect: a capture is running" in job.log
         # An edit while it runs is taken up afterwards.
         assert spans(job.run(6, at_3={"start_step": -1, "active": 2})) == [(2, 2), (4, 2)]
 
     def test_the_end_of_the_job_keeps_what_was_recorded(self):
         job = Job().run(2, at_1={"start_step": -1, "active": 5})
         job.worker.finish()
-        assert job.taken[0].ended == "exit"
+        assert job.captures[0].ended == "exit"
         assert job.state == ("done", "the job ended after 1 of 5 steps of the capture")
 
     def test_iterations_of_several_optimizers_count_once(self):
@@ -222,14 +222,14 @@ class TestSteps:
         iterations = Iterations(lambda: counted.append(1))
         first, second, third = (type("Optimizer", (), {})() for _ in range(3))
         for optimizer in [first, second] * 3:
-            iterations.stepped(optimizer)
+            iterations.after_step(optimizer)
         assert len(counted) == 3
         del first, optimizer  # gone: the next one leads
         for _ in range(4):
-            iterations.stepped(second)
+            iterations.after_step(second)
         assert len(counted) == 7
         for _ in range(PATIENCE + 3):  # a phase of training without the one that led
-            iterations.stepped(third)
+            iterations.after_step(third)
         assert len(counted) == 7 + 3
 
 
@@ -249,13 +249,13 @@ class Folder:
             os.utime(self.file, ns=(mtime_ns, mtime_ns))
 
     def turn(self, steps=1, seconds=1.0):
-        self.monitor.turn()
+        self.monitor.poll()
         self.job.run(steps)
         self.now += seconds
         return self
 
     def answer(self):
-        self.monitor.turn()
+        self.monitor.poll()
         (seen,) = board.read(self.path)
         return seen.answer
 
@@ -319,23 +319,23 @@ class TestWatching:
         third.job.run(300)
         third.turn(steps=4)
         assert spans(third.job) == [(331, 2)]
-        assert f"WARNING begins at step 331, the other ranks at {begin}: it saw the file too late" in third.job.log
+        assert f"WARNING begins at step 331, the other ranks at {begin}: this rank read the file too late" in third.job.log
         first.ask({"start_step": -1, "active": 3})
         first.turn()
         assert len(list((tmp_path / "status").glob("agreed_*"))) == 1
 
     def test_a_file_in_two_halves(self, watched, tmp_path):
         folder = watched(tmp_path)
-        whole = written({**TEMPLATE, "start_step": -1}).decode()
+        whole = to_json({**TEMPLATE, "start_step": -1}).decode()
         folder.ask(whole[:100])
         assert spans(folder.turn().job) == []
         answer = folder.answer()
         assert answer.state == "refused"
-        assert answer.problem.startswith("profiler_config.json is not JSON: ")
+        assert answer.problem.startswith("profiler_config.json is not valid JSON: ")
         folder.ask(whole)
         assert spans(folder.turn().job) == [(2, 0)]
         assert folder.answer().problem is None
-        assert folder.log("monitor_dp").count("is not JSON") == 1
+        assert folder.log("monitor_dp").count("is not valid JSON") == 1
 
     def test_a_deleted_file_is_said_once(self, watched, tmp_path):
         folder = watched(tmp_path)
@@ -343,10 +343,10 @@ class TestWatching:
         folder.turn()
         folder.file.unlink()
         folder.turn().turn().turn()
-        assert folder.answer().problem == "profiler_config.json is missing; write it again to ask for a capture"
+        assert folder.answer().problem == "profiler_config.json is missing; write it again to request a capture"
         assert folder.log("monitor_dp").count("is missing") == 1
         folder.ask({"start_step": -1})
-        assert len(folder.turn().job.taken) == 2
+        assert len(folder.turn().job.captures) == 2
 
     def test_a_full_folder_is_said_once_and_the_job_listens_on(self, watched, tmp_path, monkeypatch, capsys):
         folder = watched(tmp_path)
@@ -368,10 +368,10 @@ class TestWatching:
 
     def test_a_watching_thread_that_fails_says_so_and_training_goes_on(self, watched, tmp_path, capsys):
         folder = watched(tmp_path)
-        folder.monitor.look = lambda: 1 / 0
+        folder.monitor.read_config = lambda: 1 / 0
         folder.monitor._run()
         (seen,) = board.read(tmp_path)
-        assert seen.answer.problem == "the watching thread failed; the reason is in the output of the job"
+        assert seen.answer.problem == "the watching thread failed; see the output of the job for the reason"
         assert capsys.readouterr().out.count("ZeroDivisionError") == 1
         assert folder.job.run(3).worker.cur_step == 3
 
@@ -400,7 +400,7 @@ class TestWatching:
     def test_logs_keep_to_their_size_and_mode(self, tmp_path):
         journal = Journal(tmp_path, 3)
         for number in range(900):
-            journal.did("INFO", f"line {number} " + "x" * 400)
+            journal.action("INFO", f"line {number} " + "x" * 400)
             journal.flush()
         journal.close()
         plain, backup = sorted((tmp_path / "log").iterdir(), key=lambda path: len(path.name))
@@ -450,7 +450,7 @@ class TestSettings:
         monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))
         capture = captures.Capture(CaptureRequest(), 1, lambda level, text: None)
         assert not capture.running
-        assert "too little disk space left for a capture" in capture.complaint
+        assert "too little disk space left for a capture" in capture.last_warning
 
 
 def test_the_start_of_this_process_is_known():

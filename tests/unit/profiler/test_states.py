@@ -170,7 +170,7 @@ def test_start_again_with_an_exhausted_schedule_warns(noting_tier, capsys):
     prof.step()
     prof.stop()
     assert prof.prof_if.primitives() == ["init", "start", *END]
-    assert capsys.readouterr().out.count("cycles are over") == 1
+    assert capsys.readouterr().out.count("cycles of the schedule are over") == 1
 
 
 def test_the_second_of_two_profilers_has_no_effect(noting_tier, capsys):

@@ -364,7 +364,7 @@ def test_max_seconds_ends_the_records_before_the_next_step(monkeypatch, tmp_path
     switches = {"profile_memory": True, "with_stack": True, "with_modules": True}
     with profile(on_trace_ready=lambda prof: None, schedule=plan, max_seconds=0.05, **switches) as prof:
         torch.ones(3).cos()
-        prof.prof_if._beside[-1]._thread.join()  # the watch, which ends with the limit
+        prof.prof_if._sources[-1]._thread.join()  # the watch, which ends with the limit
         assert "max_seconds=0.05" in capsys.readouterr().out
         torch.ones(3).sin()
         prof.step()

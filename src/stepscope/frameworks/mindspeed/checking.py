@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of a configuration with what each may hold; everything that is wrong is told at once."""
+"""Keys of a configuration and their valid values; all problems are reported in one error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.errors import CaptureError
 
 @dataclass(frozen=True)
 class Key:
-    """One key: its default, which values it takes, and the same in words."""
+    """One key: its default, which values it accepts, and the same in words."""
 
     name: str
     default: Any
@@ -26,7 +26,7 @@ def flag(name: str, default: bool) -> Key:
 
 
 def word(name: str, default: str, *words: str) -> Key:
-    return Key(name, default, lambda value: isinstance(value, str) and value in words, quoted(words))
+    return Key(name, default, lambda value: isinstance(value, str) and value in words, quote(words))
 
 
 def number(name: str, default: int, least: int) -> Key:
@@ -34,7 +34,7 @@ def number(name: str, default: int, least: int) -> Key:
 
 
 def text(name: str, default: str | None) -> Key:
-    return Key(name, default, lambda value: isinstance(value, str) and value != "", "a text")
+    return Key(name, default, lambda value: isinstance(value, str) and value != "", "a non-empty string")
 
 
 def ranks(name: str, default: tuple[int, ...]) -> Key:
@@ -46,7 +46,7 @@ def words(name: str, default: str, *known: str) -> Key:
         listed = [value] if isinstance(value, str) else value
         return isinstance(listed, (list, tuple)) and bool(listed) and all(item in known for item in listed)
 
-    return Key(name, default, some, f"{quoted(known)} or a list of them")
+    return Key(name, default, some, f"{quote(known)} or a list of them")
 
 
 def whole(value: Any) -> bool:
@@ -58,12 +58,12 @@ def _ranks(value: Any) -> bool:
     return isinstance(listed, (list, tuple)) and bool(listed) and all(whole(rank) and rank >= -1 for rank in listed)
 
 
-def quoted(values: Iterable[str]) -> str:
+def quote(values: Iterable[str]) -> str:
     return ", ".join(f'"{value}"' for value in values)
 
 
-class Checked:
-    """Reads blocks of one configuration and collects what is wrong with them.
+class ConfigCheck:
+    """Reads blocks of one configuration and collects their problems.
 
     Args:
         source: the file or object, as the error names it.
@@ -76,7 +76,7 @@ class Checked:
     def block(
         self, given: Mapping[str, Any], keys: Iterable[Key], *, prefix: str = "", others: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """The value of each key, its default where the key is absent or cannot be used; `others` are read elsewhere."""
+        """The value of each key, or its default where the key is absent or invalid; `others` are read elsewhere."""
         known = {key.name: key for key in keys}
         allowed = [*known, *others]
         for name in given:
@@ -98,13 +98,13 @@ class Checked:
         self._problems.append(f"{what}: {why}")
 
     def finish(self) -> None:
-        """Raise one error with all that is wrong, if anything is."""
+        """Raise one error that lists all problems, if there are any."""
         if not self._problems:
             return
         many = len(self._problems)
         raise CaptureError(
-            f"{many} setting{'s' if many > 1 else ''} of the profiler cannot be used",
+            f"{many} setting{'s' if many > 1 else ''} of the profiler {'are' if many > 1 else 'is'} invalid",
             where=self._source,
             cause="".join(f"\n    {problem}" for problem in self._problems),
-            fix="correct what is listed, or leave the key out for its default",
+            fix="correct the listed keys, or remove them to use their defaults",
         )

@@ -25,7 +25,7 @@ class Profiler:
 
     Args:
         prof_config: tools.json of MindSpeed-MM or its block `profile`: a dict, the path of a .json or .yaml file, or an
-            object with attributes. What is wrong in it is one error here, on every rank.
+            object with attributes. Invalid settings raise one error here, on every rank.
     """
 
     def __init__(self, prof_config: Any) -> None:
@@ -38,11 +38,11 @@ class Profiler:
     def enabled(self) -> bool:
         """Whether this rank records."""
         chosen = self._request.ranks
-        return self._request.enable and not _skipped() and (chosen is None or metadata.global_rank() in chosen)
+        return self._request.enable and not _optimizer_only() and (chosen is None or metadata.global_rank() in chosen)
 
     def start(self) -> None:
         if self._state != "before":
-            self._ignored("start")
+            self._warn_ignored("start")
             return
         self._state = "on" if self._fuse.run("reading the rank", lambda: self.enabled) else "off"
         if self._state == "on":
@@ -53,14 +53,14 @@ class Profiler:
         if self._state == "on":
             self._fuse.run("the profiler's step", self._after_step)
         elif self._state != "off":
-            self._ignored("step")
+            self._warn_ignored("step")
 
     def stop(self) -> None:
         if self._state == "on":
             self._state = "after"
             self._fuse.run("stopping the profiler", self._end)
         elif self._state != "off":
-            self._ignored("stop")
+            self._warn_ignored("stop")
 
     def _begin(self) -> None:
         if self._request.config_folder is not None:
@@ -85,8 +85,8 @@ class Profiler:
         self._state = "off"
         self._end()
 
-    def _ignored(self, call: str) -> None:
-        when = {"before": "was not started", "on": "runs already", "off": "was started already", "after": "has stopped"}[
+    def _warn_ignored(self, call: str) -> None:
+        when = {"before": "was not started", "on": "is already running", "off": "was already started", "after": "has stopped"}[
             self._state
         ]
         if self._request.enable:
@@ -94,7 +94,7 @@ class Profiler:
 
 
 def from_mm_config(config: Any) -> Profiler:
-    """As `Profiler(config)`: MindSpeed-MM, steps counted from 0, [start_step, end_step)."""
+    """The same as `Profiler(config)`: MindSpeed-MM, steps counted from 0, [start_step, end_step)."""
     return Profiler(mm_request(config))
 
 
@@ -103,13 +103,13 @@ def from_megatron_args(args: Any, iteration: int | None = None) -> Profiler:
 
     Args:
         args: the parsed arguments.
-        iteration: the last one of the checkpoint that training goes on from; `args.iteration`, else 0, unless given.
+        iteration: the last one of the loaded checkpoint; default: `args.iteration`, else 0.
     """
     return Profiler(megatron_request(args, iteration))
 
 
 def from_fsdp2_config(config: Any) -> Profiler:
-    """FSDP2: YAML or its block `training`; steps counted from 0, [profile_step_start, profile_step_end), -1 is the end."""
+    """FSDP2: YAML or its block `training`; steps counted from 0, [profile_step_start, profile_step_end), -1 for the end."""
     return Profiler(fsdp2_request(config))
 
 
@@ -127,7 +127,7 @@ def _profile(request: Request) -> profile:
 
 
 def _activities(with_cpu: bool) -> list[ProfilerActivity] | None:
-    """Only the device where there is one and the CPU is not asked for; else whatever this machine can record."""
+    """Only the device if there is one and `with_cpu` is off; otherwise everything this machine can record."""
     devices = supported_activities() - {ProfilerActivity.CPU}
     return None if with_cpu or not devices else list(devices)
 
@@ -136,8 +136,8 @@ def _own_place() -> dict[str, int]:
     return {"rank": metadata.global_rank(), "world_size": metadata.world_size()}
 
 
-def _skipped() -> bool:
-    """The trainers' own switch for runs in which only the optimizer is looked at."""
+def _optimizer_only() -> bool:
+    """The trainers' own switch for runs that only examine the optimizer."""
     return os.environ.get("OOTB_OPTIMIZER_PROFILING") == "TRUE"
 
 

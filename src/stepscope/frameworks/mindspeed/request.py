@@ -11,12 +11,12 @@ from typing import Any
 
 from stepscope.collect import messages
 from stepscope.frameworks.mindspeed import sources
-from stepscope.frameworks.mindspeed.checking import Checked, flag, number, ranks, text, whole, word, words
+from stepscope.frameworks.mindspeed.checking import ConfigCheck, flag, number, ranks, text, whole, word, words
 from stepscope.profiler import AiCMetrics, schedule
 
 LEVELS = {"level_none": "Level_none", "level0": "Level0", "level1": "Level1", "level2": "Level2"}
 METRICS = {name: value for name, value in vars(AiCMetrics).items() if not name.startswith("_")}
-_FOR_EVER = 1_000_000  # steps, as the trainers count "to the end"
+_FOR_EVER = 1_000_000  # steps; how the trainers write "to the end"
 CONFIG_FILE = "profiler_config.json"
 
 _MAIN = (flag("enable", False), word("profile_type", "static", "static", "dynamic"), ranks("ranks", (-1,)))
@@ -88,7 +88,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Request:
-    """One profiler as a configuration describes it; `ranks` None is all of them."""
+    """One profiler as a configuration describes it; `ranks` is None for all."""
 
     enable: bool
     ranks: frozenset[int] | None
@@ -108,26 +108,26 @@ def mm_request(config: Any) -> Request:
     given = sources.block(whole, "profile")
     snapshots = whole.get("memory_profile")
     if isinstance(snapshots, Mapping) and snapshots.get("enable") is True:
-        messages.once(messages.warning, "memory_profile is not recorded here; static_param.with_memory records allocations")
-    checked = Checked(source)
-    main = checked.block(given, _MAIN, others=("static_param", "dynamic_param"))
+        messages.once(messages.warning, "memory_profile is not supported; use static_param.with_memory to record allocations")
+    check = ConfigCheck(source)
+    main = check.block(given, _MAIN, others=("static_param", "dynamic_param"))
     parts = {name: given.get(name, {}) for name in ("static_param", "dynamic_param")}
     for name, part in parts.items():
         if not isinstance(part, Mapping):
-            checked.wrong(f"{name} = {part!r}", "allowed: a block of keys")
+            check.wrong(f"{name} = {part!r}", "allowed: a block of keys")
             parts[name] = {}
-    static = checked.block(parts["static_param"], _STATIC, prefix="static_param.")
-    dynamic = checked.block(parts["dynamic_param"], _DYNAMIC, prefix="dynamic_param.")
-    _check_window(checked, static)
+    static = check.block(parts["static_param"], _STATIC, prefix="static_param.")
+    dynamic = check.block(parts["dynamic_param"], _DYNAMIC, prefix="dynamic_param.")
+    _check_window(check, static)
     folder = None
     if main["profile_type"] == "dynamic":
         folder = dynamic["config_path"]
         if folder is None and "config_path" not in parts["dynamic_param"]:
-            checked.wrong("dynamic_param.config_path", f"missing; allowed: a folder for {CONFIG_FILE}")
-    checked.finish()
+            check.wrong("dynamic_param.config_path", f"missing; allowed: a folder for {CONFIG_FILE}")
+    check.finish()
     return Request(
         enable=main["enable"],
-        ranks=_chosen(main["ranks"]),
+        ranks=_ranks(main["ranks"]),
         window=Window(static["start_step"], static["end_step"] - static["start_step"], static["warmup"]),
         options=_options(static),
         experimental=_experimental(
@@ -145,31 +145,31 @@ def megatron_request(args: Any, iteration: int | None = None) -> Request:
     given = sources.attributes(args)
     loaded = given.get("iteration", 0) if iteration is None else iteration
     names = {key.name for key in MEGATRON}
-    checked = Checked("the command line")
-    values = checked.block({name: value for name, value in given.items() if name in names}, MEGATRON)
+    check = ConfigCheck("the command line")
+    values = check.block({name: value for name, value in given.items() if name in names}, MEGATRON)
     start, end = values["profile_step_start"], values["profile_step_end"]
     if not whole(loaded) or loaded < 0:
-        checked.wrong(f"iteration = {loaded!r}", "allowed: a whole number from 0")
+        check.wrong(f"iteration = {loaded!r}", "allowed: a whole number from 0")
     elif start < loaded + 1:
-        checked.wrong(f"profile_step_start = {start}", f"iteration {loaded} is loaded; allowed: a whole number from {loaded + 1}")
+        check.wrong(f"profile_step_start = {start}", f"iteration {loaded} is loaded; allowed: a whole number from {loaded + 1}")
     if end <= start:
-        checked.wrong(f"profile_step_end = {end}", f"allowed: more than profile_step_start, which is {start}")
-    checked.finish()
+        check.wrong(f"profile_step_end = {end}", f"allowed: more than profile_step_start, which is {start}")
+    check.finish()
     first = start - loaded - 1
     known = {name: given[name] for name in _PARALLEL if isinstance(given.get(name), (bool, int))}
     return _profile_request(values, Window(first, end - start, min(1, first)), known)
 
 
 def fsdp2_request(config: Any) -> Request:
-    """From the YAML of the FSDP2 trainer, or from its block `training`; other keys of that block are the trainer's."""
+    """From the YAML of the FSDP2 trainer, or from its block `training`; other keys of that block belong to the trainer."""
     given, source = sources.load(config)
     given = sources.block(given, "training")
-    checked = Checked(source)
-    values = checked.block({name: value for name, value in given.items() if name.startswith("profile")}, _FSDP2)
+    check = ConfigCheck(source)
+    values = check.block({name: value for name, value in given.items() if name.startswith("profile")}, _FSDP2)
     start, end = values["profile_step_start"], values["profile_step_end"]
     if end != -1 and end <= start:
-        checked.wrong(f"profile_step_end = {end}", f"allowed: -1 for the end, or more than profile_step_start, which is {start}")
-    checked.finish()
+        check.wrong(f"profile_step_end = {end}", f"allowed: -1 for the end, or more than profile_step_start, which is {start}")
+    check.finish()
     return _profile_request(values, Window(start, None if end == -1 else end - start, min(1, start)), {})
 
 
@@ -177,7 +177,7 @@ def _profile_request(values: Mapping[str, Any], window: Window, parallel: Mappin
     short = {name.removeprefix("profile_"): value for name, value in values.items()}
     return Request(
         enable=values["profile"],
-        ranks=_chosen(short["ranks"]),
+        ranks=_ranks(short["ranks"]),
         window=window,
         options=_options(short),
         experimental=_experimental(short, None),
@@ -187,12 +187,12 @@ def _profile_request(values: Mapping[str, Any], window: Window, parallel: Mappin
     )
 
 
-def _check_window(checked: Checked, static: Mapping[str, Any]) -> None:
+def _check_window(check: ConfigCheck, static: Mapping[str, Any]) -> None:
     start, end, warmup = static["start_step"], static["end_step"], static["warmup"]
     if end <= start:
-        checked.wrong(f"static_param.end_step = {end}", f"allowed: more than start_step, which is {start}")
+        check.wrong(f"static_param.end_step = {end}", f"allowed: more than start_step, which is {start}")
     if warmup > start:
-        checked.wrong(f"static_param.warmup = {warmup}", f"allowed: at most start_step, which is {start}")
+        check.wrong(f"static_param.warmup = {warmup}", f"allowed: at most start_step, which is {start}")
 
 
 def _options(values: Mapping[str, Any]) -> dict[str, bool]:
@@ -202,7 +202,7 @@ def _options(values: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _experimental(values: Mapping[str, Any], metrics: str | None) -> dict[str, Any]:
-    """Without a word about metrics the level decides: PipeUtilization from level1 on."""
+    """Without metrics the level decides: PipeUtilization from level1 on."""
     export = values["export_type"]
     return {
         "profiler_level": LEVELS[values["level"]],
@@ -213,13 +213,13 @@ def _experimental(values: Mapping[str, Any], metrics: str | None) -> dict[str, A
     }
 
 
-def _chosen(given: Any) -> frozenset[int] | None:
+def _ranks(given: Any) -> frozenset[int] | None:
     listed = [given] if isinstance(given, int) else list(given)
     return None if -1 in listed else frozenset(listed)
 
 
 def _folder(config_path: str | None) -> str | None:
-    """dynamic_profile wants the folder; the file in it is as good."""
+    """The folder for dynamic_profile; the path of the file in it is accepted too."""
     if config_path is not None and Path(config_path).name == CONFIG_FILE:
         return str(Path(config_path).parent)
     return config_path

@@ -20,11 +20,11 @@ def load(config: Any) -> tuple[dict[str, Any], str]:
         return _plain(_parsed(path)), str(path)
     if config is None or isinstance(config, (bool, int, float, list, tuple)):
         raise CaptureError(
-            "the profiler's configuration cannot be used",
+            "the profiler's configuration is not usable",
             where=repr(config),
             fix="give a dict, the path of a .json or .yaml file, or an object with attributes",
         )
-    return _plain(config), "the configuration given" if isinstance(config, Mapping) else f"an object of {type(config).__name__}"
+    return _plain(config), "the given configuration" if isinstance(config, Mapping) else f"an object of {type(config).__name__}"
 
 
 def block(config: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def block(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """A mapping as it is; of an object what it shows without calling anything."""
+    """A mapping unchanged; of an object its attributes, read without calling anything."""
     if isinstance(value, Mapping):
         return {str(name): value[name] for name in value}
     shown = ((name, getattr(value, name)) for name in dir(value) if not name.startswith("_"))
@@ -58,7 +58,7 @@ def _parsed(path: Path) -> Any:
             "the profiler's configuration cannot be read", where=str(path), cause=str(problem), fix="give a file of JSON or YAML"
         ) from None
     if not isinstance(parsed, Mapping):
-        raise CaptureError("the profiler's configuration cannot be used", where=str(path), cause="it is no JSON object")
+        raise CaptureError("the profiler's configuration is not usable", where=str(path), cause="it is not a JSON object")
     return parsed
 
 
@@ -66,7 +66,7 @@ def _yaml(content: str) -> Any:
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
-        raise ValueError("YAML needs the package pyyaml: install it, or write the same as JSON") from None
+        raise ValueError("YAML needs the package pyyaml: install it, or use a JSON file") from None
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as problem:

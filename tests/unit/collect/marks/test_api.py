@@ -229,7 +229,7 @@ def test_texts_that_are_no_utf8_and_long_ones(record):
 
 
 def test_what_does_not_fit_is_counted(record, monkeypatch, tmp_path):
-    monkeypatch.setattr(mark_log, "_MOST_WAITING", 2)
+    monkeypatch.setattr(mark_log, "_MAX_PENDING", 2)
     monkeypatch.setattr(mark_log, "_FLUSH_SECONDS", 1000)
     end = record()
     for _ in range(5):

@@ -10,20 +10,20 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.collect.sources import loader_workers
-from stepscope.collect.sources.loader_workers import Board
+from stepscope.collect.sources.loader_workers import SharedPage
 from stepscope.formats.collector import read as collected
 from stepscope.formats.framework.clock import FrameworkClock
 
 FORK = """
 import os, sys
 from pathlib import Path
-from stepscope.collect.sources.loader_workers import Board
+from stepscope.collect.sources.loader_workers import SharedPage
 
-board = Board()
-board.open(Path("a"))
+page = SharedPage()
+page.open(Path("a"))
 child = os.fork()
 if child == 0:
-    os._exit(0 if board.look() == Path("a") else 1)
+    os._exit(0 if page.look() == Path("a") else 1)
 sys.exit(os.waitpid(child, 0)[1])
 """
 
@@ -34,29 +34,29 @@ def test_a_forked_worker_sees_the_capture():
 
 
 def test_the_page_tells_the_capture_that_runs_now(tmp_path):
-    board = Board()
-    assert board.look() is None
-    board.open(tmp_path / "a")
-    assert board.look() == tmp_path / "a"
-    board.open(tmp_path / "b")
-    assert board.look() == tmp_path / "b"
-    board.close()
-    assert board.look() is None
-    board.open(Path("/" + "x" * 5000))
-    assert board.look() is None
+    page = SharedPage()
+    assert page.look() is None
+    page.open(tmp_path / "a")
+    assert page.look() == tmp_path / "a"
+    page.open(tmp_path / "b")
+    assert page.look() == tmp_path / "b"
+    page.close()
+    assert page.look() is None
+    page.open(Path("/" + "x" * 5000))
+    assert page.look() is None
 
 
 def test_lines_appear_only_while_a_capture_runs(tmp_path):
-    board, file = Board(), tmp_path / f"x.loader_worker_{os.getpid()}.csv"
-    loader_workers._note(board, "1,2,0,4\n")
+    page, file = SharedPage(), tmp_path / f"x.loader_worker_{os.getpid()}.csv"
+    loader_workers._note(page, "1,2,0,4\n")
     assert not file.exists()
-    board.open(tmp_path)
-    loader_workers._note(board, "1,2,0,4\n")
-    loader_workers._note(board, "3,4,0,4\n")
+    page.open(tmp_path)
+    loader_workers._note(page, "1,2,0,4\n")
+    loader_workers._note(page, "3,4,0,4\n")
     assert file.read_text() == "start_raw_ns,end_raw_ns,worker,samples\n1,2,0,4\n3,4,0,4\n"
     assert file.stat().st_mode & 0o777 == 0o640
-    board.open(tmp_path / "gone")
-    loader_workers._note(board, "5,6,0,4\n")  # no exception
+    page.open(tmp_path / "gone")
+    loader_workers._note(page, "5,6,0,4\n")  # no exception
     assert not (tmp_path / "gone").exists()
 
 

@@ -91,7 +91,7 @@ def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
     with pytest.raises(CaptureError) as caught:
         Profiler(config)
     error = caught.value
-    assert (error.what, error.where) == ("20 settings of the profiler cannot be used", str(config))
+    assert (error.what, error.where) == ("20 settings of the profiler are invalid", str(config))
     told = dict(line.strip().split(": ", 1) for line in error.cause.strip().split("\n"))
     assert told == {
         "enable = 'yes'": "allowed: true or false",
@@ -238,7 +238,7 @@ def test_misuse_is_one_line_each(noting_tier, capsys):
     assert told == [
         "the profiler was not started; step() has no effect",
         "the profiler was not started; stop() has no effect",
-        "the profiler runs already; start() has no effect",
+        "the profiler is already running; start() has no effect",
         "the profiler has stopped; stop() has no effect",
         "the profiler has stopped; step() has no effect",
     ]

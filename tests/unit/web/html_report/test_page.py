@@ -17,7 +17,7 @@ HOSTILE = "<img src=x onerror=alert(1)>&\"'</td><script>alert(2)</script>"
 COLOURS = Path(__file__).resolve().parents[4] / "web" / "src" / "colour.ts"
 
 
-class Seen(HTMLParser):
+class AgedAnswer(HTMLParser):
     """Elements, their attributes, and the text of the cells."""
 
     def __init__(self, text: str):
@@ -61,7 +61,7 @@ def report(tmp_path_factory) -> str:
 
 
 def test_the_numbers_of_each_worker(report):
-    operators = [row for row in Seen(report).rows if row[0] in ("outer", HOSTILE)]
+    operators = [row for row in AgedAnswer(report).rows if row[0] in ("outer", HOSTILE)]
     assert operators == [
         ["outer", "1", "300.000", "400.000"], [HOSTILE, "1", "100.000", "100.000"],
         ["outer", "1", "600.000", "800.000"], [HOSTILE, "1", "200.000", "200.000"],
@@ -70,7 +70,7 @@ def test_the_numbers_of_each_worker(report):
 
 
 def test_it_runs_and_loads_nothing(report):
-    seen = Seen(report)
+    seen = AgedAnswer(report)
     assert seen.open == []
     assert not {"script", "img", "link", "iframe", "object", "embed"} & {tag for tag, _ in seen.elements}
     assert not [
