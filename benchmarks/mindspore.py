@@ -111,7 +111,7 @@ def shapes(steps: int) -> dict[str, Any]:
         nonlocal inside
         if on != inside:
             mode.__enter__() if on else mode.__exit__(None, None, None)
-            mode.noted, inside = ([] if on else None), on
+            mode.calls, inside = ([] if on else None), on
 
     for _ in range(30):
         train()
@@ -132,12 +132,12 @@ def _own_cost(mode: Any, calls: int = 20_000) -> float:
 
     nothing.name = "Add"  # type: ignore[attr-defined]
     inputs = (Tensor(np.ones((4, 8), np.float32)), Tensor(np.ones((4, 8), np.float32)), 1)
-    mode.noted = []
+    mode.calls = []
     began = time.thread_time()
     for _ in range(calls):
         mode.__ms_dispatch__(nothing, inputs)
     spent = time.thread_time() - began
-    mode.noted = None
+    mode.calls = None
     return round(spent / calls * 1e6, 2)
 
 

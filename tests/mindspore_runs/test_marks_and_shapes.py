@@ -96,7 +96,7 @@ def test_the_variable_records_a_script_that_was_not_touched(tmp_path):
     }  # fmt: skip
     code = "import runpy, sys; sys.argv = ['', 'plain.py']; runpy.run_module('stepscope.mindspore', run_name='__main__')"
     said = run(tmp_path, code, MODE="graph", MS_PROFILER_OPTIONS=json.dumps(options))
-    assert "with_stak cannot be set there" in said
+    assert "with_stak cannot be set in this variable" in said
     (capture,) = captures(tmp_path / "by_variable")
     assert results(capture) >= {"trace_view.json", "kernel_details.csv", "ascend_mindspore_profiler_0.db"}
     info = json.loads((capture / "profiler_info_0.json").read_bytes())["profiler_parameters"]

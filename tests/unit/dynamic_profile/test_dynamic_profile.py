@@ -357,7 +357,7 @@ class TestWatching:
 
         folder.turn(steps=0)
         monkeypatch.setattr("os.replace", full)
-        monkeypatch.setattr("stepscope.collect.messages._said", set())
+        monkeypatch.setattr("stepscope.collect.messages._printed", set())
         folder.turn(seconds=60).turn(seconds=60).turn()
         assert spans(folder.job) == [(1, 1)]
         assert capsys.readouterr().out.count("No space left on device") == 1

@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DynamicProfilerMonitor":  # a callback of MindSpore, which is imported only when this is wanted
+    if name == "DynamicProfilerMonitor":  # a MindSpore callback, so MindSpore is imported only when this is used
         from stepscope.frameworks.mindspore.dynamic import DynamicProfilerMonitor
 
         return DynamicProfilerMonitor

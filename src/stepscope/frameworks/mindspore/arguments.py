@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the profiler, checked once: what is wrong gives a warning and the default (docs/formats/mindspore.md 2.1, 2.2)."""
+"""Arguments of the profiler, checked once: invalid values give a warning and the default (docs/formats/mindspore.md 2.1, 2.2)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OUTPUT_PATH = "./data"
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 _PLAIN_PATH = re.compile(r"[\w./~ \-\u4e00-\u9fa5]+", re.ASCII)
 _CHINESE = re.compile(r"[\u4e00-\u9fa5]")
-_GONE = ("profile_communication", "op_time", "profile_framework", "host_stack", "timeline_limit")
-_WARNED = ("pcie", "hbm_ddr")
+_REMOVED = ("profile_communication", "op_time", "profile_framework", "host_stack", "timeline_limit")
+_DEPRECATED = ("pcie", "hbm_ddr")
 
 
 @dataclass(frozen=True)
 class _ExperimentalConfig:
-    """Settings that later versions of MindSpore keep in an object of their own; they win over the same keywords."""
+    """Settings that later versions of MindSpore keep in a separate object; they override the same keywords."""
 
     profiler_level: Any = ProfilerLevel.Level0
     aic_metrics: Any = AicoreMetrics.AiCoreNone
@@ -77,8 +77,8 @@ class Parameters:
     sys_interconnection: bool = False
     host_sys: tuple[HostSystem, ...] = ()
 
-    def shown(self) -> dict[str, Any]:
-        """As profiler_info has them: words instead of members, the schedule as numbers, no callable."""
+    def as_info(self) -> dict[str, Any]:
+        """The parameters as profiler_info shows them: strings for enum members, numbers for the schedule, no callables."""
         plain = {name: _plain(getattr(self, name)) for name in asdict(replace(self, schedule=None, on_trace_ready=None))}
         del plain["on_trace_ready"]
         rule = self.schedule.to_dict() if self.schedule is not None else None
@@ -105,54 +105,54 @@ def parameters(given: Mapping[str, Any]) -> Parameters:
         given |= {name: value for name, value in vars(config).items() if value is not None}
     elif config is not None:
         _wrong("experimental_config", config, "_ExperimentalConfig", "the keywords")
-    _warn_of_the_past(given)
+    _warn_about_old_keywords(given)
     checked = {name: _CHECKS[name](name, value) for name, value in given.items() if name in _CHECKS}
     found = Parameters(**{name: value for name, value in checked.items() if value is not None})
     handler = found.on_trace_ready
     if isinstance(handler, TraceHandler) and handler.dir_name and "output_path" in given:
-        messages.warning(f"output_path={found.output_path!r} is not used: the handler keeps captures in {handler.dir_name!r}")
-    return _agreeing(found)
+        messages.warning(f"output_path={found.output_path!r} is ignored: the handler keeps captures in {handler.dir_name!r}")
+    return _resolve_conflicts(found)
 
 
-def _warn_of_the_past(given: Mapping[str, Any]) -> None:
-    for name in _GONE:
+def _warn_about_old_keywords(given: Mapping[str, Any]) -> None:
+    for name in _REMOVED:
         if name in given:
-            warnings.warn(f"{name} has no effect any more", UserWarning, stacklevel=4)
-    for name in _WARNED:
+            warnings.warn(f"{name} no longer has an effect", UserWarning, stacklevel=4)
+    for name in _DEPRECATED:
         if given.get(name) is True:
-            warnings.warn(f"{name} is going to be removed from MindSpore", UserWarning, stacklevel=4)
+            warnings.warn(f"{name} will be removed from MindSpore", UserWarning, stacklevel=4)
 
 
-def _agreeing(found: Parameters) -> Parameters:
-    """Settings that exclude each other (docs/formats/mindspore.md 2.2)."""
+def _resolve_conflicts(found: Parameters) -> Parameters:
+    """Replace settings that exclude each other (docs/formats/mindspore.md 2.2)."""
 
-    def changed(why: str, **values: Any) -> None:
+    def override(why: str, **values: Any) -> None:
         nonlocal found
-        shown = ", ".join(f"{name}={_plain(value)}" for name, value in values.items())
-        warnings.warn(f"{why}: {shown} is used", UserWarning, stacklevel=5)
+        as_info = ", ".join(f"{name}={_plain(value)}" for name, value in values.items())
+        warnings.warn(f"{why}: using {as_info}", UserWarning, stacklevel=5)
         found = replace(found, **values)
 
     none = AicoreMetrics.AiCoreNone
     if found.schedule is not None and found.data_process:
-        changed("data_process does not go together with a schedule", data_process=False)
+        override("data_process cannot be combined with a schedule", data_process=False)
     if found.profiler_level is ProfilerLevel.LevelNone and not found.mstx:
-        changed("LevelNone records nothing without mstx", profiler_level=ProfilerLevel.Level0)
+        override("LevelNone records nothing without mstx", profiler_level=ProfilerLevel.Level0)
     low = found.profiler_level in (ProfilerLevel.LevelNone, ProfilerLevel.Level0)
     if low and found.aic_metrics is not none:
-        changed(f"{found.profiler_level.name} has no AI-core metrics", aic_metrics=none)
+        override(f"{found.profiler_level.name} has no AI-core metrics", aic_metrics=none)
     elif not low and found.aic_metrics is none:
-        changed(f"{found.profiler_level.name} needs an AI-core metric", aic_metrics=AicoreMetrics.PipeUtilization)
+        override(f"{found.profiler_level.name} needs an AI-core metric", aic_metrics=AicoreMetrics.PipeUtilization)
     if found.record_shapes and not found.has(ProfilerActivity.CPU):
-        changed("record_shapes needs ProfilerActivity.CPU", record_shapes=False)
+        override("record_shapes needs ProfilerActivity.CPU", record_shapes=False)
     if (found.mstx_domain_include or found.mstx_domain_exclude) and not found.mstx:
-        changed("mstx domains need mstx", mstx_domain_include=(), mstx_domain_exclude=())
+        override("mstx domains need mstx", mstx_domain_include=(), mstx_domain_exclude=())
     elif found.mstx_domain_include and found.mstx_domain_exclude:
-        changed("only one of the two lists of mstx domains may be given", mstx_domain_exclude=())
+        override("only one of the two lists of mstx domains may be given", mstx_domain_exclude=())
     return found
 
 
 def _wrong(name: str, value: Any, expected: str, instead: Any) -> None:
-    messages.warning(f"{name}={value!r} is {type(value).__name__}, {expected} is expected; {instead} is used")
+    messages.warning(f"{name}={value!r} is of type {type(value).__name__}, expected {expected}; using {instead}")
 
 
 def _flag(name: str, value: Any) -> bool | None:
@@ -226,12 +226,12 @@ def _path(name: str, value: Any) -> str | None:
         "it is a file": os.path.isfile(whole),
         f"it is longer than {_LONGEST_PATH} characters": len(whole) > _LONGEST_PATH,
         f"a name in it is longer than {_LONGEST_NAME}": any(len(os.fsencode(part)) > _LONGEST_NAME for part in whole.split("/")),
-        "it has characters that other tools refuse": bool(value) and not _PLAIN_PATH.fullmatch(_CHINESE.sub("x", value)),
+        "it has characters that other tools reject": bool(value) and not _PLAIN_PATH.fullmatch(_CHINESE.sub("x", value)),
     }
     found = [why for why, holds in problems.items() if holds]
     if not found:
         return value
-    messages.warning(f"output_path={value[:80]!r} is not used, {found[0]}; {OUTPUT_PATH} is used")
+    messages.warning(f"output_path={value[:80]!r} is ignored: {found[0]}; using {OUTPUT_PATH}")
     return None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of cells where MindSpore's recorder does not note them: its version is not one it was tested with."""
+"""Calls of cells, for versions of MindSpore with which its own recorder was not tested."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from stepscope.frameworks.mindspore.step_marks import append
 
 
 class CellCalls:
-    """One record per call of a cell from Python; in graph mode that is the outermost one."""
+    """One record per call of a cell from Python; in graph mode only the outermost one."""
 
     name = "cells"
 
     def __init__(self) -> None:
         self._original: Callable[..., Any] | None = None
         self._framework: Path | None = None
-        self._noted: list[tuple[type, int, int, int]] = []
+        self._calls: list[tuple[type, int, int, int]] = []
 
     def start(self, framework: Path) -> None:
         from mindspore import nn
 
         original, counter = nn.Cell.__call__, ticks.counter()
-        noted, thread = self._noted.append, threading.get_native_id
+        noted, thread = self._calls.append, threading.get_native_id
 
         def call(cell: Any, *arguments: Any, **keywords: Any) -> Any:
             began = counter()
@@ -45,7 +45,7 @@ class CellCalls:
         from mindspore import nn
 
         nn.Cell.__call__ = original
-        noted, self._noted = self._noted, []
+        noted, self._calls = self._calls, []
         assert self._framework is not None
         rows = [
             {"tid": tid, "start": start, "end": end, "flow": 0, "is_stack": True, "name": _name(kind)}
@@ -55,7 +55,7 @@ class CellCalls:
 
 
 def _name(kind: type) -> str:
-    """As MindSpore's own tracer names the call of a cell (docs/formats/mindspore.md 7.2)."""
+    """The name that MindSpore's own tracer gives the call of a cell (docs/formats/mindspore.md 7.2)."""
     code = getattr(getattr(kind, "construct", None), "__code__", None)
     file = kind.__module__.replace(".", "/") + ".py"
     return f"{file}({code.co_firstlineno if code else 0}):nn.Cell.{kind.__name__}.__call__"

@@ -49,7 +49,7 @@ Member = TypeVar("Member", bound=enum.Enum)
 
 
 def member(kind: type[Member], value: Any) -> Member | None:
-    """The member that is meant: ours, or the one of the same name that MindSpore's own enum has."""
+    """Our member for a value, which may be the one of the same name in MindSpore's own enum."""
     if isinstance(value, kind):
         return value
     if isinstance(value, enum.Enum) and type(value).__name__ == kind.__name__:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of the inputs of operators that MindSpore's CPU profiler names without inputs: those of PyNative's fast path.
+"""Input shapes of operators that MindSpore's CPU profiler records without inputs: those of PyNative's fast path.
 
-A dispatch mode sees each call on the thread that started the profiler; each is noted with its time, so that the reader finds
-the kernels that it launched. Operators on other threads, and inside compiled functions, are not seen.
+A dispatch mode sees each call on the thread that started the profiler and records its time, by which the reader finds the
+kernels that it launched. Operators on other threads, and inside compiled functions, are not seen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from stepscope.collect import messages, paths
 from stepscope.frameworks.mindspore import ticks
 
-_MOST = 1_000_000  # calls, about 400 MB; a recording with shapes is short
+_MAX_CALLS = 1_000_000  # calls, about 400 MB; a recording with shapes is short
 Call = tuple[int, int, str, tuple[Any, ...]]
 
 
@@ -42,13 +42,13 @@ class DispatchShapes:
         from mindspore._c_expression import _DispatchGuardStack
 
         thread, mode = threading.get_native_id(), _the_mode()
-        if _DispatchGuardStack.depth() > (thread in _left_on):
-            # Modes end in reverse order: one that outlived ours would take ours away instead of itself.
+        if _DispatchGuardStack.depth() > (thread in _stacked_threads):
+            # Modes end in reverse order: one that outlived ours would remove ours instead of itself.
             messages.warning("a dispatch mode of the script is active: input shapes of PyNative's fast path are not recorded")
             return
         self._framework, self._thread, self._running = framework, thread, True
-        mode.noted = self._calls
-        if thread not in _left_on:
+        mode.calls = self._calls
+        if thread not in _stacked_threads:
             mode.__enter__()
 
     def stop(self) -> None:
@@ -57,14 +57,14 @@ class DispatchShapes:
         from mindspore._c_expression import _DispatchGuardStack
 
         self._running, mode = False, _the_mode()
-        mode.noted = None
-        # The stack belongs to its thread, and a mode of the script may lie above ours: then ours stays and lets all through.
+        mode.calls = None
+        # The stack belongs to its thread, and a mode of the script may be above ours: then ours stays and does nothing.
         here = threading.get_native_id() == self._thread
         if here and _DispatchGuardStack.depth() == 1:
             mode.__exit__(None, None, None)
-            _left_on.discard(self._thread)
+            _stacked_threads.discard(self._thread)
         else:
-            _left_on.add(self._thread)
+            _stacked_threads.add(self._thread)
         self._write()
 
     def _write(self) -> None:
@@ -72,8 +72,8 @@ class DispatchShapes:
 
         calls, self._calls = self._calls, []
         assert self._framework is not None
-        if len(calls) >= _MOST:
-            messages.warning(f"input shapes are recorded of the first {_MOST} operators only")
+        if len(calls) >= _MAX_CALLS:
+            messages.warning(f"input shapes are recorded for the first {_MAX_CALLS} operators only")
         rows = [
             {"tid": self._thread, "start": began, "end": ended, "name": name, "info": ";".join(map(_shape, shapes))}
             for began, ended, name, shapes in calls
@@ -82,47 +82,47 @@ class DispatchShapes:
             paths.write_file(self._framework / records.DISPATCH_FILE, records.encode(records.OP_RANGE, rows))
 
 
-_left_on: set[int] = set()  # threads whose stack still has our mode
-_made: list[Any] = []
+_stacked_threads: set[int] = set()  # threads whose stack still has our mode
+_modes: list[Any] = []
 
 
 def _the_mode() -> Any:
-    """The one mode of the process. MindSpore may let go of it without the interpreter's lock, when a thread or the process ends,
-    so it must never be the last to do so."""
-    if not _made:
-        _made.append(_mode(ticks.counter()))
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_made[0]))
-    return _made[0]
+    """The one mode of the process. MindSpore may release it without holding the GIL, when a thread or the process ends, so that
+    must never be the last reference."""
+    if not _modes:
+        _modes.append(_mode(ticks.counter()))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_modes[0]))
+    return _modes[0]
 
 
 def _mode(counter: Callable[[], int]) -> Any:
     from mindspore.utils import MsDispatchMode
 
-    class Noting(MsDispatchMode):  # type: ignore[misc]
+    class RecordShapes(MsDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.noted: list[Call] | None = None
+            self.calls: list[Call] | None = None
 
         def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
-            # Other operators come as (primitive, name, inputs); the CPU profiler has their shapes.
-            noted = self.noted
-            if noted is None or (len(args) == 3 and isinstance(args[1], str)) or len(noted) >= _MOST:
+            # Other operators are called with (primitive, name, inputs); the CPU profiler has their shapes.
+            calls = self.calls
+            if calls is None or (len(args) == 3 and isinstance(args[1], str)) or len(calls) >= _MAX_CALLS:
                 return func(*args)
             began = counter()
             result = func(*args)
-            noted.append((began, counter(), func.name, tuple(shape for value in args for shape in _shapes(value))))
+            calls.append((began, counter(), func.name, tuple(shape for value in args for shape in _shapes(value))))
             return result
 
-    return Noting()
+    return RecordShapes()
 
 
 def _shapes(value: Any) -> tuple[Any, ...]:
-    """Of a tensor its shape, of a list of tensors one for each, of anything else one that is none."""
+    """The shape of a tensor, the shapes of a list of tensors, None for anything else."""
     if isinstance(value, (tuple, list)) and value and hasattr(value[0], "shape"):
         return tuple(getattr(item, "shape", None) for item in value)
     return (getattr(value, "shape", None),)
 
 
 def _shape(shape: Any) -> str:
-    """`4,8`; empty for what is no tensor, as the CPU profiler's `NoShape`."""
+    """`4,8`; empty for anything but a tensor, as the CPU profiler's `NoShape`."""
     return ",".join(map(str, shape)) if isinstance(shape, (tuple, list)) else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording that a file switches on while training runs (docs/formats/mindspore.md 5).
+"""Recording that a config file switches on while training runs (docs/formats/mindspore.md 5).
 
-Imported by its neighbours only, once MindSpore is there: a callback must be one of its own.
+Imported only once MindSpore is: the callback derives from its class.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
     """Watches `profiler_config.json` and records the steps it names; a callback of Model.train, or used by `step()`.
 
     Args:
-        cfg_path: folder of the file; rank 0 makes one that records nothing when there is none.
+        cfg_path: folder of the file; rank 0 creates one that records nothing if it is missing.
         output_path: where captures go unless the file says so.
-        poll_interval: seconds between two looks at the file.
+        poll_interval: seconds between two checks of the file.
     """
 
     def __init__(self, cfg_path: Any, output_path: Any = "./dyn_profile_data", poll_interval: Any = 2, **_others: Any):
         super().__init__()
         if not isinstance(poll_interval, int) or isinstance(poll_interval, bool) or poll_interval < 1:
-            messages.warning(f"poll_interval={poll_interval!r} is not a whole number from 1; 2 is used")
+            messages.warning(f"poll_interval={poll_interval!r} is not a whole number from 1; using 2")
             poll_interval = 2
         self._file = Path(str(cfg_path)) / CONFIG
         self._output, self._interval = str(output_path), poll_interval
@@ -73,7 +73,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         self._end()
 
     def step(self) -> None:
-        """For training loops of one's own, called after each step: ends it and begins the next one."""
+        """For custom training loops, called after each step: ends it and begins the next one."""
         if self._number:
             self._end()
         self._begin()
@@ -113,13 +113,13 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         config = self._config
         first, last = config["start_step"], config["stop_step"]
         if not isinstance(last, int) or last < first:
-            messages.warning(f"{CONFIG}: stop_step={last!r} does not follow start_step={first!r}; nothing is recorded")
+            messages.warning(f"{CONFIG}: stop_step={last!r} is not after start_step={first!r}; nothing is recorded")
             return
         parent = self._output if config["prof_path"] in ("", "./") else str(config["prof_path"])
         self._profiler = Profiler(
             output_path=os.path.join(parent, f"rank{rank()}_start{first}_stop{last}"),
-            profiler_level=_numbered(ProfilerLevel, config["profiler_level"], _LEVELS),
-            aic_metrics=_numbered(AicoreMetrics, config["aic_metrics"], _METRICS),
+            profiler_level=_member(ProfilerLevel, config["profiler_level"], _LEVELS),
+            aic_metrics=_member(AicoreMetrics, config["aic_metrics"], _METRICS),
             activities=_activities(config["activities"]),
             export_type=config["export_type"] if isinstance(config["export_type"], list) else [ExportType.Text],
             host_sys=[item for item in HostSystem if item.value in config["host_sys"]],
@@ -141,8 +141,8 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
             paths.write_file(self._file, json.dumps(DEFAULTS, indent=4).encode())
 
 
-def _numbered(kind: Any, value: Any, by_number: tuple[Any, ...]) -> Any:
-    """A member by its name, or by the number that the file may have instead."""
+def _member(kind: Any, value: Any, by_number: tuple[Any, ...]) -> Any:
+    """An enum member by its name, or by the number that the file may use instead."""
     if isinstance(value, int) and 0 <= value < len(by_number):
         return by_number[value]
     return kind.__members__.get(str(value), value)

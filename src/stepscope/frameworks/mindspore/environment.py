@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording that `MS_PROFILER_OPTIONS` asks for, without a word in the script (docs/formats/mindspore.md 5)."""
+"""Recording that `MS_PROFILER_OPTIONS` requests, without a change of the script (docs/formats/mindspore.md 5)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WORDS: dict[str, type[enum.Enum]] = {
     "profiler_level": ProfilerLevel, "aic_metrics": AicoreMetrics, "aicore_metrics": AicoreMetrics,
     "activities": ProfilerActivity, "host_sys": HostSystem, "export_type": ExportType,
 }  # fmt: skip
-_NOT_HERE = ("schedule", "on_trace_ready")
+_NOT_SETTABLE = ("schedule", "on_trace_ready")
 
 
 def start() -> Profiler | None:
-    """Begin to record when the variable says so; the process's end is the end of it, and its analysis.
+    """Begin recording if the variable says so; at the end of the process recording stops and is analysed.
 
-    The variable is taken out of the environment, so that MindSpore's own profiler leaves the run to this one.
+    The variable is removed from the environment, so that MindSpore's own profiler does not start too.
     """
     text = os.environ.get(VARIABLE)
     if not text:
@@ -38,37 +38,37 @@ def start() -> Profiler | None:
         return None
     if "mindspore" in sys.modules:
         messages.warning(
-            f"MindSpore was imported before and has taken {VARIABLE} itself; import stepscope.mindspore first, or run the script "
+            f"MindSpore was imported first and follows {VARIABLE} itself; import stepscope.mindspore before it, or run the script "
             "with `python -m stepscope.mindspore SCRIPT`"
         )
         return None
     del os.environ[VARIABLE]
-    settings = {name: _meant(name, value) for name, value in options.items() if name in _KNOWN}
+    settings = {name: _to_member(name, value) for name, value in options.items() if name in _KNOWN}
     running = profile(on_trace_ready=tensorboard_trace_handler(str(options.get("output_path", OUTPUT_PATH))), **settings)
     atexit.register(_end, running)
     return running
 
 
-_KNOWN = {*vars(Parameters()), "aicore_metrics"} - {"output_path", *_NOT_HERE}
+_KNOWN = {*vars(Parameters()), "aicore_metrics"} - {"output_path", *_NOT_SETTABLE}
 
 
 def _options(text: str) -> Mapping[str, Any] | None:
     try:
         options = json.loads(text)
     except ValueError as problem:
-        messages.error(f"{VARIABLE} is no JSON, nothing is recorded: {problem}")
+        messages.error(f"{VARIABLE} is not valid JSON, nothing is recorded: {problem}")
         return None
     if not isinstance(options, dict):
-        messages.error(f"{VARIABLE} is no JSON object, nothing is recorded")
+        messages.error(f"{VARIABLE} is not a JSON object, nothing is recorded")
         return None
-    strange = sorted(set(options) - _KNOWN - {"start", "output_path"})
-    if strange:
-        messages.warning(f"{VARIABLE}: {', '.join(strange)} cannot be set there and is ignored")
+    unknown = sorted(set(options) - _KNOWN - {"start", "output_path"})
+    if unknown:
+        messages.warning(f"{VARIABLE}: {', '.join(unknown)} cannot be set in this variable and is ignored")
     return options
 
 
-def _meant(name: str, value: Any) -> Any:
-    """Members for the words of the variable; what is wrong stays, and is told when the arguments are checked."""
+def _to_member(name: str, value: Any) -> Any:
+    """Enum members for the strings of the variable; invalid ones stay, and the check of arguments reports them."""
     kind = _WORDS.get(name)
     if kind is None:
         return value

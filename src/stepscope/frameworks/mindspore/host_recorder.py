@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MindSpore's own recorder of host events, switched on where no accelerator does it (docs/formats/mindspore.md 12.1).
 
-The recorder is reached by the names of its C++ functions, so it runs by itself only with versions that it was run with.
+The recorder is reached through the names of its C++ functions, so by default it is used only with versions it was tested with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from stepscope.collect import messages
 
 TESTED = ("2.10.0",)
-SAME_NAMES = ("2.7.0", "2.7.1", "2.8.0", "2.9.0")  # the functions are there; nobody has run them here
+SAME_NAMES = ("2.7.0", "2.7.1", "2.8.0", "2.9.0")  # they have the functions, but were not tested
 SWITCH = "STEPSCOPE_MINDSPORE_RECORDER"  # 1 uses it with any version that has the functions, 0 with none
 _DUMPER = "_ZN9mindspore8profiler6ascend19ProfilingDataDumper"
 _FUNCTIONS = {"instance": "11GetInstanceEv", "init": "4InitERKSsm", "start": "5StartEv", "stop": "4StopEv", "close": "6UnInitEv"}
@@ -24,7 +24,7 @@ _RING_ENTRIES = 1 << 20
 
 
 def available() -> bool:
-    """Whether the recorder may be used here; why not is said once."""
+    """Whether the recorder may be used; if not, one message says why."""
     import mindspore
 
     wanted = os.environ.get(SWITCH)
@@ -32,7 +32,7 @@ def available() -> bool:
         return False
     version = str(mindspore.__version__)
     if version not in TESTED and wanted != "1":
-        known = "has the same functions" if version in SAME_NAMES else "is not known"
+        known = "has the same functions" if version in SAME_NAMES else "is unknown"
         messages.once(
             messages.warning,
             f"MindSpore {version} {known}: its host recorder was tested with {', '.join(TESTED)} and stays off; "
@@ -91,11 +91,11 @@ def _functions() -> dict[str, Any] | None:
     """The recorder's functions by our names; None when one is missing."""
     global _found
     if _found is None:
-        _found = _resolved() or False
+        _found = _resolve() or False
     return _found if isinstance(_found, dict) else None
 
 
-def _resolved() -> dict[str, Any] | None:
+def _resolve() -> dict[str, Any] | None:
     import mindspore
     from mindspore import _c_expression
 
@@ -118,17 +118,17 @@ def _resolved() -> dict[str, Any] | None:
 
 
 class _OldString(ctypes.Structure):
-    """What lies before the characters of a reference-counted std::string, which MindSpore is built with."""
+    """The header before the characters of a reference-counted std::string, which MindSpore is built with."""
 
     _fields_ = (("length", ctypes.c_size_t), ("capacity", ctypes.c_size_t), ("references", ctypes.c_int), ("padding", ctypes.c_int))
 
 
 def _old_string(text: str) -> tuple[ctypes.Array[ctypes.c_char], ctypes.c_void_p]:
-    """The memory of such a string, to be kept while it is used, and the pointer that is the string itself."""
+    """The memory of such a string, to be kept alive while it is used, and the pointer that is the string."""
     content = text.encode()
     head = ctypes.sizeof(_OldString)
     memory = ctypes.create_string_buffer(head + len(content) + 1)
-    # A negative count keeps others from sharing the memory: they copy it.
+    # With a negative count others do not share the memory but copy it.
     header = _OldString(len(content), len(content), -1, 0)
     ctypes.memmove(memory, ctypes.byref(header), head)
     ctypes.memmove(ctypes.addressof(memory) + head, content, len(content))

@@ -24,12 +24,12 @@ def mark(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> None
 
 
 def range_start(message: Any, stream: Any = None, domain: Any = DEFAULT_DOMAIN) -> int:
-    """Begin a range; its number for `range_end`, 0 when it is not recorded."""
+    """Begin a range. Returns its number for `range_end`, 0 when it is not recorded."""
     return marks.range_start(message, _on_device(stream), domain)
 
 
 class UserMarks:
-    """Takes the marks between `start` and `stop`: into a file of ours, or through MindSpore's own functions on Ascend."""
+    """Records marks between `start` and `stop`: to our own file, or through MindSpore's functions on Ascend."""
 
     name = "mstx"
 
@@ -57,7 +57,7 @@ class UserMarks:
             end()
 
     def _redirect(self) -> None:
-        """MindSpore's own functions do nothing without a device; until the end they are ours."""
+        """MindSpore's own functions do nothing without a device; replace them until the end."""
         stock = _stock()
         for name, function in (("mark", mark), ("range_start", range_start), ("range_end", range_end)):
             self._stock[name] = vars(stock)[name]
@@ -69,7 +69,7 @@ class UserMarks:
 
 
 class _StockMarks:
-    """Hands marks to MindSpore, whose profiler records them. Not tested on a device."""
+    """Passes marks to MindSpore, whose profiler records them. Not tested on a device."""
 
     def __init__(self) -> None:
         self._mstx = _stock()
@@ -94,7 +94,7 @@ class _StockMarks:
 
 
 def _on_device(stream: Any) -> Any:
-    """Streams of MindSpore mean something to its own functions only."""
+    """Only MindSpore's own functions understand its streams."""
     return stream if stream is not None and isinstance(marks.current(), _StockMarks) else None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis of captures that lie on disk (docs/formats/mindspore.md 2.3)."""
+"""Analysis of captures on disk (docs/formats/mindspore.md 2.3)."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from stepscope.collect.analysis_process import AnalysisProcess
 from stepscope.errors import CaptureError
 
 
-def consecutive(doing: str, steps: Any) -> list[int] | None:
-    """A list of steps that follow each other; anything else is an error message and None."""
+def consecutive(action: str, steps: Any) -> list[int] | None:
+    """A list of consecutive steps; anything else gives an error message and None."""
     if steps is None:
         return None
     good = isinstance(steps, list) and steps and all(isinstance(step, int) and not isinstance(step, bool) for step in steps)
     ordered = sorted(steps) if good else []
     if good and ordered[0] >= 1 and ordered == list(range(ordered[0], ordered[0] + len(ordered))):
         return ordered
-    messages.error(f"{doing}: step_list={steps!r} is not a list of consecutive whole numbers from 1; all steps are analysed")
+    messages.error(f"{action}: step_list={steps!r} is not a list of consecutive whole numbers from 1; all steps are analysed")
     return None
 
 
 def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification: Any) -> None:
-    """Every capture at or below `path`, each in a process of its own."""
+    """Analyse every capture at or below `path`, each in its own process."""
     from stepscope.formats import discover
 
     if not isinstance(pretty, bool):
-        messages.warning(f"offline_analyse: pretty={pretty!r} is not a bool; False is used")
+        messages.warning(f"offline_analyse: pretty={pretty!r} is not a bool; using False")
         pretty = False
     try:
         found = discover.find(Path(path))
     except (CaptureError, TypeError) as problem:
-        messages.error(f"offline_analyse: a *_ascend_ms folder or a folder of such folders is expected: {problem}")
+        messages.error(f"offline_analyse: expected a *_ascend_ms folder or a folder of such folders: {problem}")
         return
     extra = {"pretty": pretty, "steps": consecutive("offline_analyse", step_list), "simplify": data_simplification is True}
     jobs = max(1, min((os.cpu_count() or 1) // 2, len(found)))
 
-    def one(capture: Path) -> None:
+    def analyse_one(capture: Path) -> None:
         outcome = AnalysisProcess({"do": "analyse", "capture": str(capture), **extra}).wait()
         if outcome.ok:
             messages.info(f"analysed in {outcome.seconds:.1f} s: {capture}")
@@ -48,4 +48,4 @@ def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification:
             messages.error(f"offline_analyse: {capture}: {outcome.error}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, [files.root for files in found]))
+        list(pool.map(analyse_one, [files.root for files in found]))

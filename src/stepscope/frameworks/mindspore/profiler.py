@@ -27,8 +27,8 @@ from stepscope.profiler.transitions import AT_STOP, TRANSITIONS, Transition
 class Profiler:
     """Records a MindSpore training run; see `arguments.Parameters` for the keywords.
 
-    Records from construction to `stop`, or the steps that a schedule chooses. `analyse` writes the files; with a schedule
-    each capture goes to `on_trace_ready`. A fault of the profiler is one warning, and training goes on.
+    Records from construction to `stop`, or the steps that a schedule selects. `analyse` writes the files; with a schedule
+    each capture goes to `on_trace_ready`. A failure of the profiler gives one warning, and training continues.
     """
 
     MAX_META_SIZE = 100 * 1024 * 1024
@@ -51,9 +51,9 @@ class Profiler:
             self.start()
 
     def start(self) -> None:
-        """Begin to record."""
+        """Begin recording."""
         if self._has_started:
-            messages.warning("the profiler has started already; this start is ignored")
+            messages.warning("the profiler is already running; this start is ignored")
             return
         self._refused = not active.claim(self)
         if self._refused:
@@ -66,23 +66,23 @@ class Profiler:
         if self._refused:
             return
         if not self._has_started:
-            messages.error("the profiler has not started; this stop is ignored")
+            messages.error("the profiler is not running; this stop is ignored")
             return
         if self._schedule_no_use_step:
-            messages.warning("the profiler has a schedule, but step() was never called; what was recorded is kept")
-        # Before anything that may fail or call the user's handler: whatever happens there happens once.
+            messages.warning("the profiler has a schedule, but step() was never called; the recorded data are kept")
+        # Before anything that may fail or call the user's handler, so that this happens only once.
         self._has_started = False
         self._fuse.run("stopping the profiler", self._end)
         active.release(self)
 
     def step(self) -> None:
         """End a step and begin the next one."""
-        if not self._takes_steps():
+        if not self._accepts_steps():
             messages.once(messages.error, "the profiler has no schedule; step() has no effect")
             return
         if not self._has_started:
             if not self._refused:
-                messages.once(messages.error, "the profiler is stopped; step() has no effect")
+                messages.once(messages.error, "the profiler has stopped; step() has no effect")
             return
         self._schedule_no_use_step = False
         self._fuse.run("the profiler's step", self._step)
@@ -90,27 +90,27 @@ class Profiler:
     def analyse(
         self, offline_path: Any = None, pretty: Any = False, step_list: Any = None, mode: Any = "sync", *, async_mode: Any = None
     ) -> None:
-        """Stop when still running, and write the files of what was recorded.
+        """Stop if still running, and write the files of the recorded steps.
 
         Args:
             offline_path: has no effect; `offline_analyse` takes a path.
             pretty: write JSON files over several lines.
-            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; all unless given.
+            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; default: all.
             mode: `sync` waits for the analysis, `async` does not.
             async_mode: True is the same as mode="async".
         """
         if offline_path is not None:
-            messages.warning("analyse: offline_path has no effect here; use Profiler.offline_analyse(path)")
+            messages.warning("analyse: offline_path has no effect; use Profiler.offline_analyse(path)")
         if not isinstance(mode, str) or mode not in ("sync", "async"):
-            messages.warning(f"analyse: mode={mode!r} is neither 'sync' nor 'async'; 'sync' is used")
+            messages.warning(f"analyse: mode={mode!r} is neither 'sync' nor 'async'; using 'sync'")
             mode = "sync"
         if not isinstance(pretty, bool):
-            messages.warning(f"analyse: pretty={pretty!r} is not a bool; False is used")
+            messages.warning(f"analyse: pretty={pretty!r} is not a bool; using False")
             pretty = False
         if self._has_started and not self._in_handler:
             self.stop()
         if self._parameters.schedule is not None and not self._in_handler:
-            messages.warning("the profiler has a schedule; give on_trace_ready to analyse its captures")
+            messages.warning("the profiler has a schedule; pass on_trace_ready to analyse its captures")
             return
         background = async_mode is True or mode == "async"
         steps = consecutive("analyse", step_list)
@@ -118,20 +118,20 @@ class Profiler:
 
     @classmethod
     def offline_analyse(cls, path: Any, pretty: Any = False, step_list: Any = None, data_simplification: Any = False) -> None:
-        """Analyse the capture at `path` or every one below it; a capture that fails leaves the others alone.
+        """Analyse the capture at `path` or every one below it; a failure does not affect the other captures.
 
         Args:
             path: a `*_ascend_ms` folder or a folder of such folders.
             pretty: write JSON files over several lines.
-            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; all unless given.
+            step_list: consecutive steps to analyse, counted from 1 at the first recorded one; default: all.
             data_simplification: remove intermediate files of the device afterwards.
         """
         warn_on_failure("offline_analyse", analyse_offline, path, pretty, step_list, data_simplification)
 
     def op_analyse(self, op_name: Any, device_id: Any = None) -> None:
-        """Gone from MindSpore; the tables of a capture say more: `stepscope top`."""
+        """Removed from MindSpore; use `stepscope top` instead."""
         del op_name, device_id
-        messages.warning("op_analyse is gone; see op_statistic.csv or `stepscope top`")
+        messages.warning("op_analyse was removed; see op_statistic.csv or `stepscope top`")
 
     def add_metadata(self, key: Any, value: Any) -> None:
         """Add a text to profiler_metadata.json of the next capture that ends."""
@@ -145,7 +145,7 @@ class Profiler:
         try:
             self._keep(key, json.loads(value))
         except ValueError:
-            messages.warning(f"metadata {key!r} is not JSON and was left out")
+            messages.warning(f"metadata {key!r} is not valid JSON and was left out")
 
     def __enter__(self) -> Any:
         if not self._has_started:
@@ -160,10 +160,10 @@ class Profiler:
         quietly(self._dispose)
 
     def end_with_process(self) -> None:
-        """The interpreter ends inside a recording: keep what there is, without analysis."""
+        """The interpreter ends during a recording: keep the data, without analysis."""
         self._has_started = False
         self._fuse.run("stopping the profiler", self.prof_if.finalize)
-        messages.warning(f"the process ended while recording; analyse with `stepscope analyse {self.prof_if.prof_path}`")
+        messages.warning(f"the process ended while recording; run `stepscope analyse {self.prof_if.prof_path}`")
 
     def forget_after_fork(self) -> None:
         self._has_started, self._refused = False, True
@@ -212,16 +212,16 @@ class Profiler:
         self._in_handler = True
         try:
             if handler is not None:
-                handler(*([self] if _takes_argument(handler) else []))
+                handler(*([self] if _accepts_argument(handler) else []))
         finally:
             self._in_handler = False
         self.prof_if.saved()
 
     def _open_step(self) -> None:
-        if self._takes_steps():
+        if self._accepts_steps():
             self._step_mark.begin(self.prof_if, self.step_num)
 
-    def _takes_steps(self) -> bool:
+    def _accepts_steps(self) -> bool:
         return self._parameters.schedule is not None
 
     def _always_ready(self) -> bool:
@@ -249,16 +249,16 @@ class Profiler:
     def _texts(self, key: Any, value: Any) -> bool:
         if isinstance(key, str) and isinstance(value, str):
             return True
-        messages.warning("metadata needs a str as key and as value; this pair was left out")
+        messages.warning("metadata keys and values must be str; this pair was left out")
         return False
 
     def _keep(self, key: str, value: Any) -> None:
         held = sum(getsizeof(name) + getsizeof(item) for name, item in self._metadata.items())
         if held + getsizeof(key) + getsizeof(value) > self.MAX_META_SIZE:
-            messages.warning(f"metadata {key[:40]!r} was left out: all together would pass {self.MAX_META_SIZE >> 20} MiB")
+            messages.warning(f"metadata {key[:40]!r} was left out: with it metadata would exceed {self.MAX_META_SIZE >> 20} MiB")
             return
         if key in self._metadata:
-            messages.warning(f"metadata {key!r} was there already and is replaced")
+            messages.warning(f"metadata {key!r} already existed and is replaced")
         self._metadata[key] = value
 
     def _release(self) -> None:
@@ -270,7 +270,7 @@ class Profiler:
         training_steps.leave(self)
         if self._has_started:
             self.stop()
-            messages.warning("the profiler was stopped with the end of the object that held it")
+            messages.warning("the profiler object was deleted while recording; recording has stopped")
 
 
 class profile(Profiler):
@@ -279,7 +279,7 @@ class profile(Profiler):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{key: value for key, value in kwargs.items() if key != "output_path"})
 
-    def _takes_steps(self) -> bool:
+    def _accepts_steps(self) -> bool:
         return True
 
     def _always_ready(self) -> bool:
@@ -287,14 +287,14 @@ class profile(Profiler):
 
 
 def tensor_board_trace_handler() -> None:
-    """Analyse the capture just finished; given uncalled as `on_trace_ready`."""
+    """Analyse the capture just finished; pass the function itself as `on_trace_ready`."""
     running = active.running()
     if isinstance(running, Profiler):
         running.analyse()
 
 
-def _takes_argument(handler: Callable[..., Any]) -> bool:
-    """Whether the handler must be given the profiler: earlier versions of MindSpore call it with nothing."""
+def _accepts_argument(handler: Callable[..., Any]) -> bool:
+    """Whether the handler takes the profiler as argument: earlier versions of MindSpore pass none."""
     try:
         given = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):

@@ -20,7 +20,7 @@ from stepscope.frameworks.mindspore import sources, ticks
 from stepscope.frameworks.mindspore.arguments import Parameters
 from stepscope.frameworks.mindspore.step_marks import StepMarks
 
-ENDING = "_ascend_ms"
+SUFFIX = "_ascend_ms"
 
 
 class Recording(CurrentCapture):
@@ -29,7 +29,7 @@ class Recording(CurrentCapture):
     Args:
         parameters: what to record.
         place: gives the folder for the next capture.
-        metadata: the user's keys of the capture that is open; taken when it is closed.
+        metadata: gives the user's keys of the open capture; called when it is closed.
     """
 
     def __init__(self, parameters: Parameters, place: Callable[[], Place], metadata: Callable[[], Mapping[str, Any]]):
@@ -55,31 +55,31 @@ class Recording(CurrentCapture):
         self._opened = ticks.anchor(ticks.counter())
         self._marks_opened = ticks.anchor(ticks.of_marks)
         self._failed = []
-        self._folder = paths.new_capture_folder(parent, where.worker, ending=ENDING, utc=True)
+        self._folder = paths.new_capture_folder(parent, where.worker, ending=SUFFIX, utc=True)
         paths.ensure_folder(self._framework)
         self._write_info(complete=False)
 
     def warmup(self) -> None:
-        """Nothing to do ahead: MindSpore's recorders start at once."""
+        """Nothing to prepare: MindSpore's recorders start at once."""
 
     def start(self) -> None:
         counter = ticks.counter()
         self._began = ticks.anchor(counter)
         running = []
         for source in self._sources:
-            # One that cannot run here leaves the others alone.
-            if warn_on_failure(f"recording of {source.name}", _started, source, self._framework):
+            # A source that cannot run does not affect the others.
+            if warn_on_failure(f"recording of {source.name}", _start_source, source, self._framework):
                 running.append(source)
             else:
                 self._failed.append(source.name)
         self._sources = running
         self._marks = StepMarks(counter, recorder=any(source.name in ("op_range", "mindspore") for source in running))
         self._recording = True
-        # A killed process leaves this: without the counter's frequency its records would have no time.
+        # Written now for the case that the process is killed: without the counter's frequency its records would have no time.
         self._write_info(complete=False)
 
     def stop(self) -> None:
-        """End recording; nothing when it has ended already."""
+        """End recording, unless it has ended already."""
         with self._stopping:
             if not self._recording:
                 return
@@ -97,9 +97,11 @@ class Recording(CurrentCapture):
             return
         self.stop()
         self._write_info(complete=True)
-        told = self._metadata()
-        if told:
-            paths.write_file(self._folder / "profiler_metadata.json", json.dumps(told, indent=4, ensure_ascii=False).encode())
+        vendor_info = self._metadata()
+        if vendor_info:
+            paths.write_file(
+                self._folder / "profiler_metadata.json", json.dumps(vendor_info, indent=4, ensure_ascii=False).encode()
+            )
         for file in self._framework.iterdir():
             if file.is_file():
                 paths.narrow(file)
@@ -114,13 +116,13 @@ class Recording(CurrentCapture):
             self._folder = None
 
     def abandon(self) -> None:
-        """Give back what recording holds, whatever state it is in; what reached the disk stays."""
+        """Release what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
         for source in reversed(self._sources):
             warn_on_failure(f"the end of {source.name}", source.stop)
 
     def saved(self) -> None:
-        """The capture was handed to its user."""
+        """Called after the user's handler."""
         self._finished = []
 
     def forget(self) -> None:
@@ -131,7 +133,7 @@ class Recording(CurrentCapture):
         """Analyse what was finished and not yet analysed, in another process."""
         finished, self._finished = self._finished, []
         if not finished:
-            messages.warning("nothing was recorded since the last analysis, so there is nothing to analyse")
+            messages.warning("nothing was recorded since the last analysis; there is nothing to analyse")
         for capture in finished:
             analyse_capture(capture, background=background, extra={"pretty": pretty, "steps": list(steps) if steps else None})
 
@@ -155,19 +157,23 @@ class Recording(CurrentCapture):
         assert self._folder is not None
         now = ticks.anchor(ticks.counter())
         began, ended = self._began or now, self._ended or now
-        told: dict[str, Any] = {}
+        vendor_info: dict[str, Any] = {}
         for source in self._sources:
-            told |= source.told if isinstance(source, sources.StockProfiler) else {}
+            vendor_info |= source.vendor_info if isinstance(source, sources.StockProfiler) else {}
         kept = [item.value for item in sources.recorded(self._parameters, self._target)]
         content: dict[str, Any] = {
-            "profiler_parameters": self._parameters.shown(),
+            "profiler_parameters": self._parameters.as_info(),
             "ms_profiler_info": {"rank_id": str(rank()), "device_id": os.environ.get("DEVICE_ID", "0")},
             "cann_profiler_info": {},
             "analysis_cost_time": {},
             "ms_version": str(mindspore.__version__),
             "cann_version": "",
             "jit_level": str(mindspore.get_context("jit_level") or ""),
-            **{key: told[key] for key in ("ms_version", "cann_version", "jit_level", "cann_profiler_info") if key in told},
+            **{
+                key: vendor_info[key]
+                for key in ("ms_version", "cann_version", "jit_level", "cann_profiler_info")
+                if key in vendor_info
+            },
             "start_info": {"unix_ns": began.unix_ns},
             "end_info": {"collectionTimeEnd": ended.unix_ns},
             "collector": {
@@ -181,12 +187,12 @@ class Recording(CurrentCapture):
                 "complete": complete,
             },
         }
-        # With a device the clock is in its own files; the counter's frequency needs two moments apart.
+        # With a device the clock is in its own files; the counter's frequency needs two distant moments.
         if self._target != "Ascend" and self._began and self._opened:
             content["clock"] = ticks.clock(self._opened, ended)
         if any(source.name == "mstx" for source in self._sources) and self._marks_opened:
             measured = ticks.clock(self._marks_opened, ticks.anchor(ticks.of_marks))
-            # Two moments close together say less about its speed than its name.
+            # Two close moments say less about the frequency than the name of the counter.
             content["mark_clock"] = measured if complete else {**measured, "freq_mhz": 1000.0}
         paths.write_file(self._folder / f"profiler_info_{rank()}.json", json.dumps(content, indent=4, ensure_ascii=False).encode())
 
@@ -200,6 +206,6 @@ def rank() -> int:
     return 0
 
 
-def _started(source: sources.Source, framework: Path) -> bool:
+def _start_source(source: sources.Source, framework: Path) -> bool:
     source.start(framework)
     return True

@@ -18,13 +18,13 @@ class ProfilerAction(enum.Enum):
 
 
 class schedule:
-    """Callable that gives the action of each step: `skip_first` idle ones, then cycles of wait, warmup and active.
+    """Callable that returns the action of each step: `skip_first` idle ones, then cycles of wait, warmup and active.
 
     Args:
         wait: idle steps at the start of each cycle.
         active: recorded steps; the last one ends a capture.
         warmup: steps in which the profiler runs but keeps nothing; `warm_up` is the same.
-        repeat: number of cycles; 0 goes on until training ends.
+        repeat: number of cycles; 0 repeats until training ends.
         skip_first: idle steps before the first cycle.
     """
 
@@ -40,7 +40,7 @@ class schedule:
         self.repeat = _number("repeat", repeat, 0)
         self.skip_first = _number("skip_first", skip_first, 0)
         if not self.warmup:
-            messages.warning("schedule: without a warmup step the first recorded step pays for starting the profiler")
+            messages.warning("schedule: without a warmup step the first recorded step includes the cost of starting the profiler")
         self._cycles = scheduling.schedule(self.wait, self.active, self.warmup, self.repeat, self.skip_first)
 
     def __call__(self, step: int) -> ProfilerAction:
@@ -58,5 +58,5 @@ class schedule:
 def _number(name: str, value: Any, least: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    messages.warning(f"schedule: {name}={value!r} is not a whole number from {least}; {least} is used")
+    messages.warning(f"schedule: {name}={value!r} is not a whole number from {least}; using {least}")
     return least

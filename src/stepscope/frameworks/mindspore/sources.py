@@ -87,7 +87,7 @@ class StockProfiler:
         self._parameters = parameters
         self._capture: Path | None = None
         self._profiler: Any = None
-        self.told: dict[str, Any] = {}  # what its own profiler_info says
+        self.vendor_info: dict[str, Any] = {}  # its own profiler_info
 
     def start(self, framework: Path) -> None:
         import mindspore
@@ -107,7 +107,7 @@ class StockProfiler:
                 )
             },
         }  # fmt: skip
-        arguments["aicore_metrics"] = arguments["aic_metrics"]  # the word of older versions; the other one is ignored
+        arguments["aicore_metrics"] = arguments["aic_metrics"]  # the keyword of older versions; the other one is ignored
         self._profiler = mindspore.Profiler(output_path=str(self._nest), data_simplification=False, **arguments)
 
     def stop(self) -> None:
@@ -122,7 +122,7 @@ class StockProfiler:
         return self._capture / ".mindspore"
 
     def _take_over(self) -> None:
-        """Move the records into our capture; versions and clocks that only the other profiler knows go with them."""
+        """Move the records into our capture; with versions and clocks that only the other profiler knows."""
         assert self._capture is not None
         for made in sorted(self._nest.glob("*_ascend_ms")):
             for entry in sorted(made.iterdir()):
@@ -132,7 +132,7 @@ class StockProfiler:
                     for file in entry.iterdir():
                         file.replace(self._capture / "FRAMEWORK" / file.name)
                 elif entry.name.startswith("profiler_info"):
-                    self.told = json.loads(entry.read_bytes())
+                    self.vendor_info = json.loads(entry.read_bytes())
         shutil.rmtree(self._nest, ignore_errors=True)
 
 
@@ -156,7 +156,7 @@ def recorded(parameters: Parameters, target: str) -> tuple[ProfilerActivity, ...
 
 
 def choose(parameters: Parameters, target: str) -> Sequence[Source]:
-    """What records here, in the order of starting."""
+    """The sources that record on this machine, in starting order."""
     marks = [UserMarks(parameters.mstx_domain_include, parameters.mstx_domain_exclude, on_device=target == "Ascend")]
     return [*_records(parameters, target), *(marks if parameters.mstx else ())]
 
@@ -167,10 +167,10 @@ def _records(parameters: Parameters, target: str) -> list[Source]:
     if parameters.profiler_level is ProfilerLevel.LevelNone:
         return []  # marks only
     if target == "GPU":
-        messages.once(messages.warning, "MindSpore's GPU kernels are not recorded; host events and steps are")
+        messages.once(messages.warning, "GPU kernels of MindSpore are not recorded; host events and steps are")
     found: list[Source] = []
     recorder = host_recorder.available()
-    # In a graph the recorder's launches are the kernels; the CPU profiler would cost more than twice as much.
+    # In a graph the recorder's launches are the kernels; the CPU profiler would more than double the cost.
     if not recorder or not in_graph_mode() or parameters.profile_memory or parameters.record_shapes:
         found.append(CpuKernels(memory=parameters.profile_memory))
     if parameters.record_shapes and recorder and not in_graph_mode() and dispatch.available():

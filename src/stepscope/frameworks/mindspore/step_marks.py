@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of steps: through MindSpore's recorder when it runs, else noted here and written beside its files."""
+"""Marks of steps: through MindSpore's recorder if it runs, otherwise kept here and written beside its files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class StepMarks:
 
     Args:
         ticks: the counter on which they are timed.
-        recorder: MindSpore's recorder runs and takes them.
+        recorder: MindSpore's recorder runs and records them.
     """
 
     def __init__(self, ticks: Callable[[], int], *, recorder: bool):
         self._ticks, self._recorder = ticks, recorder
         self._open: Any = None
-        self._noted: list[dict[str, Any]] = []
+        self._rows: list[dict[str, Any]] = []
 
     def begin(self, name: str) -> None:
         self.end()
@@ -46,11 +46,11 @@ class StepMarks:
             return
         name, start, tid = mark
         place = {"tid": tid, "start": start, "end": self._ticks(), "module": PYTHON, "event": PYTHON_OBSERVED}
-        self._noted.append({**place, "name": name, "full_name": name})
+        self._rows.append({**place, "name": name, "full_name": name})
 
     def write(self, framework: Path) -> None:
-        """Add what was noted here to the capture."""
-        noted, self._noted = self._noted, []
+        """Add the marks that were kept here to the capture."""
+        noted, self._rows = self._rows, []
         append(framework, noted)
 
 

@@ -11,7 +11,7 @@ _TRIES = 50
 
 
 class Anchor(NamedTuple):
-    """The same instant on both clocks, and by how much the two readings may be apart."""
+    """The same instant on both clocks, and how far apart the two readings may be."""
 
     ticks: int
     unix_ns: int
@@ -26,7 +26,7 @@ def counter() -> Callable[[], int]:
 
 
 def of_marks() -> int:
-    """The clock of marks: nanoseconds that nobody adjusts."""
+    """The clock of marks: nanoseconds that are never adjusted."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of `Model.train`: its callbacks say when one begins and ends, so that a profiler without a schedule knows them too."""
+"""Steps of `Model.train`, from its callbacks, so that a profiler without a schedule knows them too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 def listen(listener: Listener) -> None:
-    """Tell `listener` of training steps as long as it lives."""
+    """Notify `listener` of training steps as long as it exists."""
     _listeners.add(listener)
     if not _originals:
         warn_on_failure("marking the steps of Model.train", _install)

@@ -20,7 +20,7 @@ def _fresh(monkeypatch):
 
 
 def test_defaults_are_those_of_mindspore():
-    shown = parameters({}).shown()
+    shown = parameters({}).as_info()
     assert {key: value for key, value in shown.items() if value not in (False, [])} == {
         "start_profile": True,
         "output_path": "./data",
@@ -95,7 +95,7 @@ def test_activities_are_kept_once_in_their_order():
     ],
 )
 def test_settings_that_exclude_each_other(given, changed):
-    with pytest.warns(UserWarning, match="is used"):
+    with pytest.warns(UserWarning, match="using"):
         found = parameters(given)
     assert {name: getattr(found, name) for name in changed} == changed
 

@@ -30,8 +30,8 @@ def made(monkeypatch):
         pytest.param("", "", id="empty"),
         pytest.param('{"output_path": "x"}', "", id="not-started"),
         pytest.param('{"start": "true"}', "", id="started-by-a-text"),
-        pytest.param("{start: true}", "is no JSON", id="no-json"),
-        pytest.param("[true]", "is no JSON object", id="no-object"),
+        pytest.param("{start: true}", "is not valid JSON", id="no-json"),
+        pytest.param("[true]", "is not a JSON object", id="no-object"),
     ],
 )
 def test_nothing_is_recorded(made, monkeypatch, capsys, text, said):
@@ -54,7 +54,7 @@ def test_words_become_members(made, monkeypatch, capsys):
         "activities": [ProfilerActivity.CPU, ProfilerActivity.NPU], "profiler_level": ProfilerLevel.Level2,
         "export_type": ExportType.Db, "host_sys": [HostSystem.CPU, "what"], "with_stack": True,
     }  # fmt: skip
-    assert "schedule cannot be set there" in capsys.readouterr().out
+    assert "schedule cannot be set in this variable" in capsys.readouterr().out
     assert environment.VARIABLE not in environment.os.environ
 
 

@@ -15,13 +15,13 @@ from stepscope.frameworks.mindspore.scheduling import schedule
 class NotingRecording:
     def __init__(self, parameters, place, metadata):
         self.calls, self.place, self.metadata, self.prof_path = [], place, metadata, "there"
-        self.told, self.analysed, self.recording = [], [], False
+        self.user_metadata, self.analysed, self.recording = [], [], False
 
     def __getattr__(self, name):
         def noted():
             self.calls.append(name)
             if name == "finalize":
-                self.told.append(self.metadata())
+                self.user_metadata.append(self.metadata())
 
         return noted
 
@@ -93,16 +93,16 @@ def test_misuse_is_said(capsys):
     prof.stop()
     prof.stop()
     said = capsys.readouterr().out
-    assert "has started already" in said
+    assert "is already running; this start is ignored" in said
     assert "has no schedule; step() has no effect" in said
-    assert "has not started; this stop is ignored" in said
+    assert "is not running; this stop is ignored" in said
     assert work(prof) == ["init", "start", "stop", "finalize"]
 
 
 def test_a_step_after_the_end_is_said(capsys):
     prof = Profiler(schedule=schedule(wait=0, active=1, warmup=0), start_profile=False)
     prof.step()
-    assert "is stopped; step() has no effect" in capsys.readouterr().out
+    assert "has stopped; step() has no effect" in capsys.readouterr().out
 
 
 def test_one_profiler_at_a_time(capsys):
@@ -183,7 +183,7 @@ def test_metadata(capsys):
     prof.MAX_META_SIZE = 10_000
     prof.add_metadata("big", "x" * 20_000)
     prof.stop()
-    assert prof.prof_if.told == [{"job": "b", "args": {"world": 2}}]
+    assert prof.prof_if.user_metadata == [{"job": "b", "args": {"world": 2}}]
     said = capsys.readouterr().out
     assert all(word in said for word in ("is replaced", "is not valid JSON", "must be str", "would exceed"))
 
