@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Called by torch at the end of its import, in every process with stepscope installed; does nothing unless asked to.
+"""Called by torch at the end of its import, in every process with stepscope installed; does nothing unless a variable requests it.
 
 PROF_CONFIG_PATH in the environment: steps of the script's optimizer can be recorded (stepscope.dynamic_profile).
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The profiler for MindSpore; see stepscope.frameworks.mindspore.
 
-`python -m stepscope.mindspore SCRIPT [ARGUMENTS]` records a script that was not touched, as MS_PROFILER_OPTIONS says.
+`python -m stepscope.mindspore SCRIPT [ARGUMENTS]` records an unchanged script, as MS_PROFILER_OPTIONS says.
 """
 
 import runpy

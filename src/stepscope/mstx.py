@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mark moments and ranges of a training script: the names of `torch_npu.npu.mstx`, on any device.
+"""Mark moments and ranges of a training script: the API of `torch_npu.npu.mstx`, on any device.
 
 with stepscope.mstx.mstx_range("evaluation", domain="mine"):
     evaluate()
 
-They are recorded while a profiler with `_ExperimentalConfig(mstx=True)` runs and cost next to nothing otherwise.
+They are recorded while a profiler with `_ExperimentalConfig(mstx=True)` runs and cost almost nothing otherwise.
 """
 
 from stepscope.collect.marks.api import annotate, mark, mstx_range, range_end, range_pop, range_push, range_start

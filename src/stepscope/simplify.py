@@ -15,11 +15,11 @@ _LOG = re.compile(r"msprof_analysis_\d+\.log")
 
 
 def simplify(files: CaptureFiles, *, everything: bool, from_raw: bool) -> list[Path]:
-    """Remove intermediate files below every PROF folder and return what was removed.
+    """Remove intermediate files below every PROF folder and return the removed paths.
 
     Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`, and so does
     the vendor's parsed output where the analysis was made from raw records (`from_raw`) and they can be read again;
-    elsewhere it is what this analysis was made from (docs/formats/profiler-api.md 21).
+    elsewhere the analysis itself was made from it (docs/formats/profiler-api.md 21).
     """
     removed = []
     for prof in files.profs:

@@ -23,7 +23,7 @@ _NICENESS = 10
 
 
 def main(text: str) -> int:
-    """Do what `text` asks (`do`: analyse, chrome_trace, stacks or memory_timeline) and tell how it went."""
+    """Do what `text` asks (`do`: analyse, chrome_trace, stacks or memory_timeline) and report the outcome."""
     request = json.loads(text)
     if request.get("background"):
         os.nice(_NICENESS)
@@ -31,21 +31,21 @@ def main(text: str) -> int:
         report = _analyse(request) if request["do"] == "analyse" else _export(request)
     except CaptureError as problem:
         report = {"ok": False, "error": str(problem)}
-    _tell(report)
+    _report(report)
     return 0 if report["ok"] else 3
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
-    wanted = Request(
-        progress=_stage,
+    options = Request(
+        progress=_report_phase,
         steps=tuple(request.get("steps") or ()),
         pretty=bool(request.get("pretty")),
         simplify=bool(request.get("simplify", True)),
     )
-    results = analyse_captures(open_all(request["capture"]), wanted, jobs=1)
+    results = analyse_captures(open_all(request["capture"]), options, jobs=1)
     failed = [result for result in results if not result.ok]
     if not failed and request.get("op_args"):
-        write_op_args(open_capture(request["capture"]).load(_stage), Path(request["capture"]))
+        write_op_args(open_capture(request["capture"]).load(_report_phase), Path(request["capture"]))
     return {
         "ok": not failed,
         "error": "; ".join(str(result.error) for result in failed) or None,
@@ -54,24 +54,24 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _export(request: dict[str, Any]) -> dict[str, Any]:
-    tables = open_capture(request["capture"]).load(_stage)
+    tables = open_capture(request["capture"]).load(_report_phase)
     target = Path(request["path"])
     exports: dict[str, Callable[[Tables], object]] = {
         "chrome_trace": lambda tables: write_trace(tables, target),
         "stacks": lambda tables: export_stacks(tables, target, request["metric"]),
         "memory_timeline": lambda tables: export_memory_timeline(tables, target, request["device"]),
     }
-    _stage(f"writing {target.name}")
-    written = exports[request["do"]](tables)
-    if not written:
-        return {"ok": False, "error": "the capture has nothing to write"}
+    _report_phase(f"writing {target.name}")
+    has_data = exports[request["do"]](tables)
+    if not has_data:
+        return {"ok": False, "error": "the capture has no data for this file"}
     return {"ok": True, "files": [str(target)]}
 
 
-def _stage(stage: str) -> None:
-    _tell({"stage": stage})
+def _report_phase(stage: str) -> None:
+    _report({"stage": stage})
 
 
-def _tell(report: dict[str, Any]) -> None:
+def _report(report: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()

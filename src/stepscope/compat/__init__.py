@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets scripts that say `import torch_npu` run where the vendor's package is not installed.
+"""Lets scripts with `import torch_npu` run where the vendor's package is not installed.
 
-`stepscope run train.py ...` without touching the script, or `import stepscope.compat` in it. The vendor's package
-always wins: ours is searched last, and hands over when it finds another one.
+Use `stepscope run train.py ...` with an unchanged script, or `import stepscope.compat` in it. The vendor's package always wins:
+ours is searched last, and defers to another one if it finds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def vendor_spec() -> ModuleSpec | None:
 
 
 def install() -> bool:
-    """Make `import torch_npu` find our stand-in; False when the vendor's package is there and is used instead."""
+    """Make `import torch_npu` find our stand-in; False if the vendor's package is installed and used instead."""
     stands_in = vendor_spec() is None
     ours = (STAND_IN_FOLDER, HOOK_FOLDER) if stands_in else (HOOK_FOLDER,)
     sys.path[:] = [*(folder for folder in sys.path if folder not in (STAND_IN_FOLDER, HOOK_FOLDER)), *ours]
@@ -42,7 +42,7 @@ def install_in_children(environment: MutableMapping[str, str] = os.environ) -> N
 
 install()
 install_in_children()
-if "torch" in sys.modules:  # else at the end of its import
+if "torch" in sys.modules:  # otherwise at the end of its import
     from stepscope.compat.after_torch import load
 
     load()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens once torch is there: the device `npu`, and the profiler for scripts that have none."""
+"""What happens once torch is imported: the device `npu`, and the profiler for scripts without one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from stepscope.collect.guard import warn_on_failure
 from stepscope.compat import STAND_IN_FOLDER, automatic, vendor_spec
 from stepscope.errors import CaptureError
 
-_TOLD = "STEPSCOPE_TOLD"  # for the children: it was said already
+_WARNED = "STEPSCOPE_NPU_WARNED"  # set for child processes: the warning was printed already
 _npu: ModuleType | None = None
-_called = False
+_loaded = False
 
 
 def load() -> None:
-    """Once per process. Nothing of this may stop `import torch`."""
-    global _called
-    if _called:
+    """Runs once per process. A failure must not break `import torch`."""
+    global _loaded
+    if _loaded:
         return
-    _called = True
+    _loaded = True
     if STAND_IN_FOLDER in sys.path and vendor_spec() is None:
         warn_on_failure("loading the simulated NPU", npu_module)
     plan = os.environ.get("STEPSCOPE_PROFILE")
@@ -32,7 +32,7 @@ def load() -> None:
 
 
 def npu_module() -> Any:
-    """`torch.npu`: of the simulated device, or where it cannot be had one that leaves everything on the CPU."""
+    """`torch.npu` of the simulated device, or a replacement that keeps everything on the CPU."""
     global _npu
     if _npu is None:
         _npu = _device() or _cpu()
@@ -45,8 +45,8 @@ def _device() -> Any:
     try:
         simnpu.load()
     except CaptureError as problem:
-        tell(
-            f"{problem.what}: {problem.cause}. This run goes on without it: what is sent to `npu` stays on the CPU.\n"
+        print_once(
+            f"{problem.what}: {problem.cause}. This run continues without it: tensors sent to `npu` stay on the CPU.\n"
             f"  do this: {problem.fix}"
         )
         return None
@@ -56,12 +56,12 @@ def _device() -> Any:
 def _cpu() -> ModuleType:
     from stepscope.compat import without_device
 
-    without_device.put_in_place()
+    without_device.activate()
     return without_device
 
 
-def tell(text: str) -> None:
-    """One line beside the script's own, by one process of a job."""
-    if os.environ.get(_TOLD) is None and os.environ.get("RANK", "0") == "0":
-        os.environ[_TOLD] = "1"
+def print_once(text: str) -> None:
+    """Print a message beside the script's own output, from one process of a job."""
+    if os.environ.get(_WARNED) is None and os.environ.get("RANK", "0") == "0":
+        os.environ[_WARNED] = "1"
         print(f"stepscope: {text}", file=sys.stderr, flush=True)

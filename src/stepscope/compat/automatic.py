@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles a script that has no profiling code: `stepscope run --profile steps=3:5,level=1,memory,stack train.py`."""
+"""Profiles a script without profiling code: `stepscope run --profile steps=3:5,level=1,memory,stack train.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SWITCHES = {
     "memory": "profile_memory", "stack": "with_stack", "shapes": "record_shapes", "modules": "with_modules",
     "flops": "with_flops", "threads": "all_threads",
 }  # fmt: skip
-_EXTENDED = {"l2": "l2_cache", "mstx": "mstx", "io": "sys_io", "interconnection": "sys_interconnection"}
+_EXPERIMENTAL = {"l2": "l2_cache", "mstx": "mstx", "io": "sys_io", "interconnection": "sys_interconnection"}
 _LEVELS = {
     "none": ProfilerLevel.Level_none, "0": ProfilerLevel.Level0, "1": ProfilerLevel.Level1, "2": ProfilerLevel.Level2,
 }  # fmt: skip
@@ -39,14 +39,14 @@ class Plan:
     folder: str = DEFAULT_FOLDER
     ranks: frozenset[int] | None = None  # None: all
     switches: frozenset[str] = frozenset()
-    extended: dict[str, Any] = field(default_factory=dict)
+    experimental: dict[str, Any] = field(default_factory=dict)
 
     def profiler(self, handler: TraceHandler) -> profile:
         warmup = min(self.first, 1)
         return profile(
             schedule=schedule(wait=self.first - warmup, warmup=warmup, active=self.last - self.first + 1, repeat=1),
             on_trace_ready=handler,
-            experimental_config=_ExperimentalConfig(**self.extended),
+            experimental_config=_ExperimentalConfig(**self.experimental),
             **dict.fromkeys(self.switches, True),
         )
 
@@ -55,17 +55,17 @@ def parse(text: str) -> Plan:
     """The plan that a text such as `steps=3:5,level=1,memory,stack,out=runs` describes.
 
     Raises:
-        ValueError: what is wrong with it, for the user to read.
+        ValueError: the text is invalid; the message is meant for the user.
     """
     values: dict[str, Any] = {}
     switches: set[str] = set()
-    extended: dict[str, Any] = {}
+    experimental: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         key, given, value = word.partition("=")
         if not given and key in _SWITCHES:
             switches.add(_SWITCHES[key])
-        elif not given and key in _EXTENDED:
-            extended[_EXTENDED[key]] = True
+        elif not given and key in _EXPERIMENTAL:
+            experimental[_EXPERIMENTAL[key]] = True
         elif key == "steps":
             values["first"], values["last"] = _range(key, value)
         elif key == "out" and value:
@@ -73,18 +73,18 @@ def parse(text: str) -> Plan:
         elif key == "ranks":
             values["ranks"] = frozenset(_numbers(key, value))
         elif key == "level":
-            extended["profiler_level"] = _one_of(key, value, _LEVELS)
+            experimental["profiler_level"] = _choice(key, value, _LEVELS)
         elif key == "metrics":
-            extended["aic_metrics"] = _one_of(key, value, _METRICS)
+            experimental["aic_metrics"] = _choice(key, value, _METRICS)
         elif key == "export":
-            extended["export_type"] = [_one_of(key, name, {name: name for name in _EXPORTS}) for name in value.split("+")]
+            experimental["export_type"] = [_choice(key, name, {name: name for name in _EXPORTS}) for name in value.split("+")]
         else:
-            raise ValueError(f"{word!r} is not understood; known are {_known()}")
-    return Plan(**values, switches=frozenset(switches), extended=extended)
+            raise ValueError(f"unknown word {word!r}; known words are {_known()}")
+    return Plan(**values, switches=frozenset(switches), experimental=experimental)
 
 
 def prepare(text: str) -> None:
-    """Wait for a training loop in this process and profile it: it begins with the first optimizer that is made."""
+    """Wait for a training loop in this process and profile it; it begins when the first optimizer is created."""
     plan = parse(text)
     rank = os.environ.get("RANK", "0")
     if plan.ranks is None or (rank.isdigit() and int(rank) in plan.ranks):
@@ -93,7 +93,7 @@ def prepare(text: str) -> None:
 
 
 class _Training:
-    """The loop of a script: from its first optimizer to the end of the process, a step for each of the optimizer's."""
+    """The training loop of a script: from its first optimizer to the end of the process, one step per optimizer step."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
@@ -113,10 +113,12 @@ class _Training:
 
     def _end(self) -> None:
         assert self._profiler is not None
-        self._handler.background = False  # it is too late for a thread
+        self._handler.background = False  # too late to start a thread
         steps, first = self._profiler.step_num, self._plan.first
         if steps <= first:
-            messages.warning(f"training had {steps} steps; --profile waited for step {first}, counted from 0: nothing was recorded")
+            messages.warning(
+                f"training had {steps} steps, but --profile begins at step {first} (counted from 0): nothing was recorded"
+            )
         self._profiler.stop()
         if steps > first and os.environ.get("RANK", "0") == "0":
             messages.info(f"next: stepscope top {self._profiler.prof_if.prof_path}")
@@ -135,12 +137,12 @@ def _numbers(key: str, text: str) -> Iterable[int]:
         yield from range(first, last + 1)
 
 
-def _one_of(key: str, text: str, known: dict[str, str]) -> str:
+def _choice(key: str, text: str, known: dict[str, str]) -> str:
     if text not in known:
-        raise ValueError(f"{key}={text} is not among {', '.join(known)}")
+        raise ValueError(f"{key}={text} is not one of {', '.join(known)}")
     return known[text]
 
 
 def _known() -> str:
     return ", ".join(["steps=FIRST:LAST", "level=0|1|2|none", "out=DIR", "ranks=0+2:3", "metrics=NAME", "export=text+db",
-                      *_SWITCHES, *_EXTENDED])  # fmt: skip
+                      *_SWITCHES, *_EXPERIMENTAL])  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a script so that it finds the simulated NPU: a plain Python with an environment of its own.
+"""Starts a script so that it finds the simulated NPU: a plain Python with a prepared environment.
 
 This process becomes that Python, so arguments, exit code, signals and tracebacks are the script's own.
 """
@@ -17,12 +17,12 @@ from stepscope.compat import install_in_children
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the words after `python`, and what the script shall find.
+    """What to start: the words after `python`, and the environment of the script.
 
     Args:
         command: script and arguments, or `-m`, module and arguments.
         devices: number of simulated devices; None leaves it to the environment.
-        processes: more than one: that many, as torchrun starts them.
+        processes: number of processes; more than one are started as torchrun does.
         profile: what to record of a script without profiling code, as `--profile` takes it.
     """
 
@@ -39,15 +39,15 @@ class Launch:
         return [sys.executable, *subprocess._args_from_interpreter_flags(), *words]  # type: ignore[attr-defined]
 
     def environment(self) -> dict[str, str]:
-        made = dict(os.environ)
-        install_in_children(made)
+        variables = dict(os.environ)
+        install_in_children(variables)
         if self.devices is not None:
-            made["STEPSCOPE_SIM_DEVICES"] = str(self.devices)
+            variables["STEPSCOPE_SIM_DEVICES"] = str(self.devices)
         if self.profile is not None:
-            made["STEPSCOPE_PROFILE"] = self.profile
+            variables["STEPSCOPE_PROFILE"] = self.profile
         if self.processes > 1:
-            made.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, with a notice of five lines
-        return made
+            variables.setdefault("OMP_NUM_THREADS", "1")  # as torchrun sets it, without its five-line notice
+        return variables
 
     def replace_this_process(self) -> NoReturn:
         sys.stdout.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets what a script sends to one kind of device go to another: `npu` to `cpu`, or `cuda` to `npu`."""
+"""Redirects a script from one kind of device to another: `npu` to `cpu`, or `cuda` to `npu`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Redirection:
     target: str
 
     def value(self, given: Any) -> Any:
-        """`given`, or what stands for it when it names a device of the source."""
+        """`given`, or its counterpart on the target if it names a source device."""
         import torch
 
         if isinstance(given, str) and (given == self.source or given.startswith(f"{self.source}:")):
@@ -37,13 +37,13 @@ class Redirection:
         """The function with its arguments redirected."""
 
         @functools.wraps(function)
-        def redirected(*arguments: Any, **options: Any) -> Any:
+        def wrapper(*arguments: Any, **options: Any) -> Any:
             return function(*map(self.value, arguments), **{name: self.value(given) for name, given in options.items()})
 
-        return redirected
+        return wrapper
 
-    def put_in_place(self) -> None:
-        """For factories, copies, modules, autocast, loss scaling and loading, in the whole process."""
+    def activate(self) -> None:
+        """Redirect factories, copies, modules, autocast, loss scaling and loading, in the whole process."""
         import torch
 
         for name in _FACTORIES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`torch_npu.contrib.transfer_to_npu`: what a script written for CUDA asks of `cuda` is done by `npu`."""
+"""`torch_npu.contrib.transfer_to_npu`: runs a script written for `cuda` on `npu`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FROM_PROFILER = ("schedule", "tensorboard_trace_handler")
 _done = False
 
 
-def put_in_place() -> None:
+def activate() -> None:
     global _done
     if _done:
         return
@@ -25,7 +25,7 @@ def put_in_place() -> None:
 
     npu = after_torch.npu_module()
     to_npu = Redirection("cuda", "npu")
-    to_npu.put_in_place()
+    to_npu.activate()
     for theirs, ours in ((torch.cuda, npu), (torch.cuda.amp, npu.amp)):
         for name, thing in vars(ours).items():
             if not name.startswith("_") and hasattr(theirs, name) and not isinstance(thing, ModuleType):
@@ -43,7 +43,7 @@ def put_in_place() -> None:
 
 
 class _profile(profiler.profile):
-    """The profiler of a script that asks for CUDA's kernels and gets those of the NPU."""
+    """The profiler of a script that requests CUDA kernels and gets those of the NPU."""
 
     def __init__(self, *, activities: Any = None, use_cuda: Any = None, **others: Any) -> None:
         if activities is not None:

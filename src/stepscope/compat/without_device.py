@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`torch.npu` where there is no device, real or simulated: a script chooses the CPU, or is kept on it."""
+"""`torch.npu` without a device, real or simulated: a script chooses the CPU, or is kept on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """There is none to set."""
+    """Does nothing: there is no device."""
 
 
 def _is_in_bad_fork() -> bool:
@@ -35,11 +35,11 @@ def _is_in_bad_fork() -> bool:
 
 
 def get_device_name(device: Any = None) -> str:
-    return "CPU (there is no NPU)"
+    return "CPU (no NPU available)"
 
 
 def current_stream(device: Any = None) -> None:
-    """There are no streams."""
+    """None: the CPU has no streams."""
 
 
 def synchronize(device: Any = None) -> None:
@@ -47,7 +47,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """The CPU's allocator keeps nothing to give back."""
+    """Does nothing: the CPU's allocator has no cache."""
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -58,7 +58,7 @@ max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Nothing is counted."""
+    """Does nothing: memory is not counted."""
 
 
 def manual_seed(seed: int) -> None:
@@ -70,15 +70,15 @@ def manual_seed(seed: int) -> None:
 manual_seed_all = manual_seed
 
 
-def put_in_place() -> None:
-    """Make this module torch.npu, and let whatever is sent to `npu` stay on the CPU."""
+def activate() -> None:
+    """Make this module torch.npu, and keep on the CPU whatever is sent to `npu`."""
     import torch
 
     here: Any = sys.modules[__name__]
-    torch.utils.rename_privateuse1_backend("npu")  # so that torch.device("npu") is a word
+    torch.utils.rename_privateuse1_backend("npu")  # so that torch.device("npu") is valid
     torch.npu = here
     sys.modules["torch.npu"] = here
-    Redirection("npu", "cpu").put_in_place()
+    Redirection("npu", "cpu").activate()
     for holder in (torch.Tensor, torch.nn.Module):
         holder.npu = _npu
     here.amp = SimpleNamespace(autocast=_autocast, GradScaler=_scaler)
@@ -103,7 +103,7 @@ def _scaler(*arguments: Any, **options: Any) -> Any:
 
 
 def _register_hccl(distributed: Any) -> None:
-    """Collectives of tensors on the CPU are gloo's, whatever a script calls them."""
+    """Use gloo for collectives of CPU tensors, whatever backend a script names."""
 
     def make(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return distributed.ProcessGroupGloo(store, rank, size, timeout=timeout)

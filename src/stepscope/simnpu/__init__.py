@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated NPU: a PyTorch device `npu` on which any script runs, without the hardware.
+"""The simulated NPU: a PyTorch device `npu` that runs any script without the hardware.
 
 `load()` builds (once) and loads the device; nothing here imports torch before that.
 """

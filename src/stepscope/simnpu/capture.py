@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated device does while a capture runs, written as hardware's collector writes it: a `PROF_*` folder, and the
+"""What the simulated device does while a capture runs, written as the hardware's collector writes it: a `PROF_*` folder, and the
 task queue and device memory in FRAMEWORK.
 
-`take` drains what was recorded since the last call and writes it, so memory stays bounded and a killed process leaves all
-that was taken. One thread calls it at a time.
+`take` drains what was recorded since the last call and writes it, so memory stays bounded and a killed process leaves
+everything written so far. One thread calls it at a time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from stepscope.formats.cann.write.settings import Chip, Session
 from stepscope.simnpu import framework_records
 from stepscope.simnpu.communication_marks import CommunicationMarks
 from stepscope.simnpu.descriptions import AI_CPU, Descriptions
-from stepscope.simnpu.device_records import DeviceRecords, Ran
+from stepscope.simnpu.device_records import DeviceRecords, DeviceTasks
 from stepscope.simnpu.host_records import HostRecords
 from stepscope.simnpu.launches import Launches, LaunchTimes
 from stepscope.simnpu.link_samples import LinkSamples
 from stepscope.simnpu.memory_samples import MemorySamples
 from stepscope.simnpu.records import AWAITED, MARK, Records
-from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, queued
+from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, with_calls
 
-# A counter of nanoseconds: times are kept as they were measured.
+# A counter of nanoseconds, so that measured times are kept exactly.
 CHIP = Chip(counter_mhz=1000.0, name="Simulated NPU")
 MODELLED = (
     "kernel names, cores and blocks",
@@ -42,9 +42,9 @@ MODELLED = (
     "link-level times of collectives",
     "traffic of HCCS and network ports",
 )
-# A kernel is described anew right after its first run, and transfers follow their collective: what ended just now waits.
-RIPE_NS = 20_000_000
-ORPHAN_NS = 10_000_000_000  # a collective that was called before the recording has transfers, but no record of its own
+# A kernel is described again right after its first run, and transfers follow their collective: recent tasks wait this long.
+SETTLE_NS = 20_000_000
+ORPHAN_NS = 10_000_000_000  # a collective called before the recording has transfers but no record of its own
 
 _MARK_EVENTS = {"marker": 0, "push/pop": 1, "start/end": 2}
 # Type in task_track and in the device's records, by kind of task and by core.
@@ -68,16 +68,16 @@ class CaptureSwitches:
     marks_only: bool = False
     communication: bool = False  # mark its operators
     rank: int | None = None
-    switches: Mapping[str, Any] = field(default_factory=dict)  # further keys of sample.json
+    switches: Mapping[str, Any] = field(default_factory=dict)  # additional keys of sample.json
 
 
 class DeviceCapture:
     """One capture of this process's devices, from `start` to `close`."""
 
-    def __init__(self, capture: Path, wanted: CaptureSwitches, records: Records) -> None:
-        self._capture, self._wanted, self._records = capture, wanted, records
+    def __init__(self, capture: Path, switches: CaptureSwitches, records: Records) -> None:
+        self._capture, self._switches, self._records = capture, switches, records
         self._devices: dict[int, DeviceRecords] = {}
-        self._held: dict[int, int] = {}  # bytes by device at the start
+        self._reserved: dict[int, int] = {}  # bytes by device at the start
         self._samples: dict[int, MemorySamples] = {}
         self._traffic: dict[int, LinkSamples] = {}
         self._late = np.empty(0)
@@ -85,12 +85,12 @@ class DeviceCapture:
         self.tasks = 0
 
     def start(self, raw_ns: int, unix_ns: int, devices: Mapping[int, int]) -> None:
-        """Begin to record at a moment that is given on both clocks; `devices` are in use, with the memory they hold."""
-        wanted, self._offset, self._start = self._wanted, unix_ns - raw_ns, raw_ns
+        """Begin recording at a moment given on both clocks; `devices` are those in use, with the memory they hold."""
+        switches, self._offset, self._start = self._switches, unix_ns - raw_ns, raw_ns
         session = Session(
-            os.getpid(), unix_ns, raw_ns, rank=wanted.rank, devices=(), level=max(wanted.level, 0),
-            metrics=wanted.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
-            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP, switches=wanted.switches,
+            os.getpid(), unix_ns, raw_ns, rank=switches.rank, devices=(), level=max(switches.level, 0),
+            metrics=switches.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
+            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP, switches=switches.switches,
         )  # fmt: skip
         self._writer = ProfWriter(self._capture, session)
         self._host = HostWriter(self._writer)
@@ -98,10 +98,10 @@ class DeviceCapture:
         self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset)
         self._times = LaunchTimes(self._offset)
         self._communication = CommunicationMarks(self._records.description, self._offset)
-        self._writer.ids("default")  # a folder has its dictionary, also when nothing with a name ran
+        self._writer.ids("default")  # a folder has a dictionary even if nothing with a name ran
         self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
-        # The vendor's parser takes a device that has a folder but no task for an error, so of several each joins when it works.
-        self._held = dict(devices)
+        # The vendor's parser reports an error for a device folder without tasks, so each device joins with its first task.
+        self._reserved = dict(devices)
         if len(devices) == 1:
             self._device(*devices)
         self._records.start()
@@ -111,23 +111,23 @@ class DeviceCapture:
         return self._writer.path
 
     def take(self, now_raw_ns: int, *, last: bool = False) -> None:
-        """Write what was recorded up to now; with `last` also what ended a moment ago."""
-        tasks, calls = self._ripe(self._records.tasks(), now_raw_ns, last), self._records.calls()
+        """Write what was recorded up to now; with `last` including tasks that have just ended."""
+        tasks, calls = self._complete(self._records.tasks(), now_raw_ns, last), self._records.calls()
         memory, moved = self._records.memory(), self._records.transfers()
         self._late_transfers = self._late_transfers[self._late_transfers["end"] > now_raw_ns - ORPHAN_NS]
         transfers = self._late_transfers = np.concatenate([self._late_transfers, moved])
-        self._times.see(calls)
-        if (self._wanted.links or self._wanted.ports) and not self._wanted.marks_only:
-            self._write_traffic(tasks, moved, now_raw_ns if last else now_raw_ns - RIPE_NS)
-        if self._wanted.communication:
+        self._times.add_calls(calls)
+        if (self._switches.links or self._switches.ports) and not self._switches.marks_only:
+            self._write_traffic(tasks, moved, now_raw_ns if last else now_raw_ns - SETTLE_NS)
+        if self._switches.communication:
             self._communication.take(tasks, transfers, lambda device: self._device(device).writer)
-        if self._wanted.level < 0 or self._wanted.marks_only:
+        if self._switches.level < 0 or self._switches.marks_only:
             tasks, calls = tasks[tasks["kind"] == MARK], calls[:0]
         elif len(calls):
             self._host_records.calls(calls)
         if len(tasks):
             self._write_tasks(tasks, transfers)
-        if self._wanted.memory and not self._wanted.marks_only:
+        if self._switches.memory and not self._switches.marks_only:
             self._write_memory(memory, now_raw_ns)
 
     def marks(self, rows: list[dict[str, Any]]) -> None:
@@ -139,31 +139,31 @@ class DeviceCapture:
             )  # fmt: skip
 
     def close(self, unix_ns: int | None = None) -> None:
-        if not self._devices and self._held:
-            self._device(min(self._held))
+        if not self._devices and self._reserved:
+            self._device(min(self._reserved))
         self._writer.close(unix_ns)
 
-    def _ripe(self, fresh: npt.NDArray[Any], now_raw_ns: int, last: bool) -> npt.NDArray[Any]:
+    def _complete(self, fresh: npt.NDArray[Any], now_raw_ns: int, last: bool) -> npt.NDArray[Any]:
         tasks = np.concatenate([self._late, fresh]) if len(self._late) else fresh
-        ripe = np.ones(len(tasks), bool) if last else tasks["end"] < now_raw_ns - RIPE_NS
-        self._late = tasks[~ripe]
-        return np.asarray(tasks[ripe])
+        complete = np.ones(len(tasks), bool) if last else tasks["end"] < now_raw_ns - SETTLE_NS
+        self._late = tasks[~complete]
+        return np.asarray(tasks[complete])
 
     def _write_tasks(self, tasks: npt.NDArray[Any], transfers: npt.NDArray[Any]) -> None:
         launches = self._times.of(tasks)
         tasks = launches.tasks
-        kernels = self._descriptions.rows(tasks["description"], anew=(tasks["flags"] & AWAITED) != 0)
+        kernels = self._descriptions.rows(tasks["description"], changed=(tasks["flags"] & AWAITED) != 0)
         self._host_records.launches(launches, kernels)
         collective = launches.collectives
-        chosen = launches.where(collective)
-        parts = queued(transfers, chosen)
-        self._late_transfers = transfers[~np.isin(transfers["connection"], chosen.tasks["connection"])]
-        if len(chosen):
-            self._host_records.collectives(chosen, kernels[collective], parts)
+        collectives = launches.where(collective)
+        parts = with_calls(transfers, collectives)
+        self._late_transfers = transfers[~np.isin(transfers["connection"], collectives.tasks["connection"])]
+        if len(collectives):
+            self._host_records.collectives(collectives, kernels[collective], parts)
         for device in np.unique(tasks["device"]).tolist():
-            self._write_device(device, launches, kernels, chosen, parts)
+            self._write_device(device, launches, kernels, collectives, parts)
         self.tasks += len(tasks)
-        if self._wanted.framework:
+        if self._switches.framework:
             framework_records.write_marks(self._capture / "FRAMEWORK", tasks, self._descriptions.marks)
 
     def _write_device(
@@ -177,34 +177,34 @@ class DeviceCapture:
         stamp = np.concatenate([mine.stamp, parts.stamp[moved]])
         order = np.argsort(stamp, kind="stable")
 
-        def joined(large: npt.NDArray[Any], tiny: Any) -> npt.NDArray[Any]:
-            # One type: numpy would turn a mixture of signed and unsigned numbers into floats.
+        def merge(large: npt.NDArray[Any], tiny: Any) -> npt.NDArray[Any]:
+            # One dtype: numpy would turn a mixture of signed and unsigned numbers into floats.
             return np.concatenate([large, np.broadcast_to(np.asarray(tiny).astype(large.dtype), len(small))])[order]
 
         kind = mine.tasks["kind"]
         types = np.where(mine.kernels, _KERNEL_TYPES[rows["core"]], _RUNTIME_TYPES[kind])
         sqes = np.where(mine.kernels & (rows["core"] == AI_CPU), 1, _SQE_TYPES[kind])
-        stream = joined(mine.tasks["stream"], small["stream"])
-        given = self._host.tasks(
-            device=device, stream=stream, tid=joined(mine.tid, collectives.tid[of]), at_ns=stamp[order],
-            task_type=joined(types, _TRANSFER_TYPES[small["kind"]]), kernel=joined(np.where(mine.kernels, rows["name"], 0), 0),
+        stream = merge(mine.tasks["stream"], small["stream"])
+        numbers = self._host.tasks(
+            device=device, stream=stream, tid=merge(mine.tid, collectives.tid[of]), at_ns=stamp[order],
+            task_type=merge(types, _TRANSFER_TYPES[small["kind"]]), kernel=merge(np.where(mine.kernels, rows["name"], 0), 0),
         )  # fmt: skip
-        ran = Ran(
+        executed = DeviceTasks(
             stream=stream,
-            start=joined(mine.tasks["start"], small["start"]) + self._offset,
-            end=joined(mine.tasks["end"], small["end"]) + self._offset,
-            sqe=joined(sqes, _TRANSFER_SQES[small["kind"]]),
+            start=merge(mine.tasks["start"], small["start"]) + self._offset,
+            end=merge(mine.tasks["end"], small["end"]) + self._offset,
+            sqe=merge(sqes, _TRANSFER_SQES[small["kind"]]),
             kernels=np.concatenate([rows, np.zeros(len(small), rows.dtype)])[order],
-            is_kernel=joined(mine.kernels, False),
-            mark=joined(np.where(mine.marks, mine.tasks["bytes"], 0), 0),
-            mark_side=joined(np.where(mine.marks, np.minimum(mine.tasks["event"], 2), 0), 0),
+            is_kernel=merge(mine.kernels, False),
+            mark=merge(np.where(mine.marks, mine.tasks["bytes"], 0), 0),
+            mark_side=merge(np.where(mine.marks, np.minimum(mine.tasks["event"], 2), 0), 0),
         )
-        self._device(device).write(ran, given.task, given.batch)
+        self._device(device).write(executed, numbers.task, numbers.batch)
 
     def _write_memory(self, memory: npt.NDArray[Any], now_raw_ns: int) -> None:
-        if self._wanted.framework and len(memory):
+        if self._switches.framework and len(memory):
             framework_records.write_memory(self._capture / "FRAMEWORK", memory)
-        if self._wanted.level < 0:
+        if self._switches.level < 0:
             return
         for device in np.unique(memory["device"]).tolist():
             self._device(device)
@@ -220,9 +220,9 @@ class DeviceCapture:
         known = self._devices.get(device)
         if known is None:
             self._writer.add_device(device)
-            start = self._start + self._offset if self._wanted.level >= 0 else None
-            known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._wanted.l2_cache, start_ns=start)
-            self._samples[device] = MemorySamples(known.writer, self._start, self._held.get(device, 0), self._offset)
-            wanted = self._wanted
-            self._traffic[device] = LinkSamples(known.writer, self._start, links=wanted.links, ports=wanted.ports)
+            start = self._start + self._offset if self._switches.level >= 0 else None
+            known = self._devices[device] = DeviceRecords(self._writer, device, l2_cache=self._switches.l2_cache, start_ns=start)
+            self._samples[device] = MemorySamples(known.writer, self._start, self._reserved.get(device, 0), self._offset)
+            switches = self._switches
+            self._traffic[device] = LinkSamples(known.writer, self._start, links=switches.links, ports=switches.ports)
         return known

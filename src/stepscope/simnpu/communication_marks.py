@@ -16,7 +16,7 @@ from stepscope.formats.cann.write.device import DeviceWriter
 from stepscope.simnpu.records import COLLECTIVE
 
 DOMAIN = "communication"
-_FIRST = 200_000_000  # above the numbers of the marks that the script sets; the vendor adds 4,000,000,001 in 32 bits
+_FIRST = 200_000_000  # above the numbers of the script's own marks; the vendor adds 4,000,000,001 in 32 bits
 _RANGE_TAG = 12  # docs/formats/cann.md 4.5
 _NO_MODEL = 0xFFFF_FFFF
 _OPERATORS = {
@@ -28,16 +28,16 @@ _PEERS = {"send": "destination", "receive": "source"}
 
 
 class CommunicationMarks:
-    """Takes the operators of all groups as they end: the device's part is written at once, the host's when the capture ends.
+    """Marks the operators of all groups as they end: the device part is written at once, the host part when the capture ends.
 
     Args:
-        said: what the device says of the operators with a number.
+        describe: gives the device's description of an operator by its number.
         offset_ns: from the clock of the records to Unix time.
     """
 
-    def __init__(self, said: Callable[[int], dict[str, Any]], offset_ns: int):
-        self._said, self._offset = functools.cache(said), offset_ns
-        self.rows: list[dict[str, Any]] = []  # as `DeviceCapture.marks` takes them
+    def __init__(self, describe: Callable[[int], dict[str, Any]], offset_ns: int):
+        self._describe, self._offset = functools.cache(describe), offset_ns
+        self.rows: list[dict[str, Any]] = []  # rows for `DeviceCapture.marks`
 
     def take(self, tasks: npt.NDArray[Any], transfers: npt.NDArray[Any], writer: Callable[[int], DeviceWriter]) -> None:
         """Mark the operators among these tasks; `writer` gives the records of a device."""
@@ -60,20 +60,20 @@ class CommunicationMarks:
             )  # fmt: skip
 
     def _row(self, number: int, task: Any, peer: int | None) -> dict[str, Any]:
-        said = self._said(int(task["description"]))
-        kind = str(said.get("type", "")).removeprefix("hcom_").rstrip("_")
+        description = self._describe(int(task["description"]))
+        kind = str(description.get("type", "")).removeprefix("hcom_").rstrip("_")
         message = communication_message(
             stream=int(task["stream"]),
-            count=int(said.get("count", 0)),
-            data_type=str(said.get("data_type", "")),
-            group=str(said.get("group_name", "")),
+            count=int(description.get("count", 0)),
+            data_type=str(description.get("data_type", "")),
+            group=str(description.get("group_name", "")),
             op=_OPERATORS.get(kind, kind),
             **({_PEERS[kind]: peer} if kind in _PEERS else {}),
         )
-        # Without a task queue the operator is put on its stream by the thread that asks for it.
-        asked = "enqueue" if task["enqueue_start"] else "launch"
+        # Without a task queue the calling thread puts the operator on its stream.
+        call = "enqueue" if task["enqueue_start"] else "launch"
         return {
             "pid": os.getpid(), "tid": int(task["host_thread"]), "mark_id": number,
-            "start": int(task[f"{asked}_start"]), "end": int(task[f"{asked}_end"]),
+            "start": int(task[f"{call}_start"]), "end": int(task[f"{call}_end"]),
             "message": message, "domain": DOMAIN, "kind": "start/end",
         }  # fmt: skip

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters that only hardware has, modelled from a kernel's shapes and its duration; the same kernel always counts the same.
+"""Hardware counters, modelled from a kernel's shapes and duration; the same kernel always gives the same counts.
 
-A kernel of n blocks is taken to keep n cores busy for 95 % of its measured time. How these cycles divide among the pipes is
-what the model of time says (docs/simulated-npu.md): computing at the peak rate, moving at the memory's. The meaning of each
-event is that of docs/formats/cann.md 4.6.
+A kernel of n blocks is assumed to keep n cores busy for 95 % of its measured time. The model of time divides these cycles
+among the pipes (docs/simulated-npu.md): computing at the peak rate, moving data at the memory's rate. docs/formats/cann.md 4.6
+defines the events.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Work:
 
 
 def work_of(kernels: npt.NDArray[Any], cycles: Values, *, cube: bool, other_half: bool = False) -> Work:
-    """The work of the cores that a kernel's type names, or of the vector half of MIX_AIC kernels."""
+    """The work of the cores in a kernel's type, or of the vector half of MIX_AIC kernels."""
     read, flops = kernels["read"], kernels["flops"]
     if other_half:
         read, flops = kernels["written"], flops * _VECTOR_SHARE
@@ -137,7 +137,7 @@ def _vector_operations(half: bool, per_cycle: int) -> Count:
 
 
 def _at_work(work: Work) -> Values:
-    """Cycles of the pipe that computes: however small a matrix is, its unit runs (a share of 0 says that there was none)."""
+    """Cycles of the pipe that computes: at least one, since even a tiny matrix runs its unit (a share of 0 means no such work)."""
     return np.maximum(work.computing, work.cycles / 1000) if work.cube else work.computing
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels are, as columns: the descriptions of the device, asked for once and kept by number."""
+"""Descriptions of kernels as columns, read from the device once and kept by number."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ _ITEM_BYTES = {
 class Descriptions:
     """Rows of kernels by their number; texts enter the folder's dictionaries when they are first seen."""
 
-    def __init__(self, writer: ProfWriter, ask: Callable[[int], Mapping[str, Any]]) -> None:
-        self._writer, self._ask = writer, ask
+    def __init__(self, writer: ProfWriter, describe: Callable[[int], Mapping[str, Any]]) -> None:
+        self._writer, self._describe = writer, describe
         self._rows = np.zeros(1, KERNEL)
         self._known = np.zeros(1, bool)
-        self._said: dict[int, Mapping[str, Any]] = {}
-        # Tensors of all kernels one after the other; of each kernel the first and how many.
+        self._descriptions: dict[int, Mapping[str, Any]] = {}
+        # Tensors of all kernels in one array; for each kernel the index of its first and their number.
         self._tensors: npt.NDArray[Any] = np.empty(0, TENSOR)
         self._first, self._count = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self.marks: dict[int, str] = {}  # names in the task queue
 
-    def rows(self, numbers: npt.NDArray[Any], *, anew: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[Any]:
-        """One row of `KERNEL` per number; those in `anew` may have changed since they were asked for."""
+    def rows(self, numbers: npt.NDArray[Any], *, changed: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[Any]:
+        """One row of `KERNEL` per number; those in `changed` are read from the device again."""
         self._make_room(int(numbers.max(initial=0)))
-        if anew is not None:
-            self._known[numbers[anew]] = False
+        if changed is not None:
+            self._known[numbers[changed]] = False
         for number in np.unique(numbers[~self._known[numbers]]).tolist():
-            self._learn(number)
+            self._load(number)
         return np.asarray(self._rows[numbers])
 
-    def said(self, number: int) -> Mapping[str, Any]:
-        """The description as it stands."""
-        return self._said.get(number, {})
+    def description(self, number: int) -> Mapping[str, Any]:
+        """The description as last read."""
+        return self._descriptions.get(number, {})
 
     def tensors(self, numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Tensors of operators one after the other: the row of the operator and the tensor's own fields."""
+        """Tensors of these operators: the row of each tensor's operator, and its fields."""
         first, count = self._first[numbers], self._count[numbers]
         of = np.repeat(np.arange(len(numbers)), count)
         place = first[of] + np.arange(len(of)) - (np.cumsum(count) - count)[of]
@@ -82,29 +82,29 @@ class Descriptions:
             self._known = np.concatenate([self._known, np.zeros(missing, bool)])
             self._first, self._count = (np.concatenate([old, np.zeros(missing, np.int64)]) for old in (self._first, self._count))
 
-    def _learn(self, number: int) -> None:
-        said = self._ask(number) if number else {}
+    def _load(self, number: int) -> None:
+        description = self._describe(number) if number else {}
         self._known[number] = True
-        if self._said.get(number) == said:
+        if self._descriptions.get(number) == description:
             return
-        self._said[number] = said
-        name, call = said.get("name", ""), said.get("api") or said.get("name", "")
-        inputs, outputs = said.get("inputs", []), said.get("outputs", [])
-        core = _CORE_NUMBERS.get(said.get("core", ""), AI_VECTOR_CORE)
-        blocks = max(1, int(said.get("blocks", 1)))
+        self._descriptions[number] = description
+        name, call = description.get("name", ""), description.get("api") or description.get("name", "")
+        inputs, outputs = description.get("inputs", []), description.get("outputs", [])
+        core = _CORE_NUMBERS.get(description.get("core", ""), AI_VECTOR_CORE)
+        blocks = max(1, int(description.get("blocks", 1)))
         group = "HOST_HCCL" if core == COMMUNICATION else "ACL_NN"
         self.marks[number] = call
         self._rows[number] = (
             self._writer.ids(name),
-            self._writer.ids(said.get("type", "")),
+            self._writer.ids(description.get("type", "")),
             self._writer.acl_type(call, group) if call else 0,
             core,
             blocks,
-            int(said.get("mix_blocks", 0)) // blocks,
-            said.get("flops", 0),
+            int(description.get("mix_blocks", 0)) // blocks,
+            description.get("flops", 0),
             sum(map(_bytes, inputs)),
             sum(map(_bytes, outputs)),
-            said.get("modelled_ns", 0),
+            description.get("modelled_ns", 0),
             any(tensor.get("dtype") in ("FLOAT16", "DT_BF16") for tensor in inputs),
         )
         rows = [_tensor(tensor, kind) for kind, tensors in ((0, inputs), (1, outputs)) for tensor in tensors]
@@ -112,19 +112,19 @@ class Descriptions:
         self._tensors = np.concatenate([self._tensors, np.array(rows, TENSOR)])
 
 
-def _tensor(said: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:
-    # A shape ends at its first 0 (docs/formats/cann.md 3.3): an empty tensor is told up to there.
-    shape = [min(max(int(size), 0), 0xFFFF_FFFF) for size in said.get("shape", [])][:_PLACES]
+def _tensor(description: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:
+    # A shape ends at its first 0 (docs/formats/cann.md 3.3): an empty tensor is written up to there.
+    shape = [min(max(int(size), 0), 0xFFFF_FFFF) for size in description.get("shape", [])][:_PLACES]
     return (
         kind,
-        _FORMAT_NUMBERS.get(said.get("format", ""), _PLAIN_FORMAT),
-        _DTYPE_NUMBERS.get(said.get("dtype", ""), _UNDEFINED_TYPE),
+        _FORMAT_NUMBERS.get(description.get("format", ""), _PLAIN_FORMAT),
+        _DTYPE_NUMBERS.get(description.get("dtype", ""), _UNDEFINED_TYPE),
         shape + [0] * (_PLACES - len(shape)),
     )
 
 
-def _bytes(said: Mapping[str, Any]) -> int:
-    size = _ITEM_BYTES.get(said.get("dtype", ""), 4)
-    for length in said.get("shape", []):
+def _bytes(description: Mapping[str, Any]) -> int:
+    size = _ITEM_BYTES.get(description.get("dtype", ""), 4)
+    for length in description.get("shape", []):
         size *= int(length)
     return size

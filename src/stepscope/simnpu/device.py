@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the simulated device into torch: the library, the name `npu`, the module `torch.npu`."""
+"""Registers the simulated device with torch: the library, the name `npu`, the module `torch.npu`."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ def loaded() -> bool:
 
 
 def load() -> None:
-    """Make `npu` a device of this process; the first time on a machine the library is built, which takes about a minute.
+    """Make `npu` a device of this process. On first use the library is built, which takes about a minute.
 
     Raises:
-        CaptureError: without torch or a C++ compiler, or where a real `torch_npu` owns the name already.
+        CaptureError: torch or a C++ compiler is missing, or a real `torch_npu` owns the name already.
     """
     if loaded():
         return
     vendor = sys.modules.get("torch_npu")
     if vendor is not None and not hasattr(vendor, "STEPSCOPE_STAND_IN"):
         raise CaptureError(
-            "the simulated NPU cannot be used here",
+            "the simulated NPU cannot be used",
             where="this process",
-            cause="torch_npu is imported: it has given the name `npu` to real devices",
+            cause="torch_npu is imported and uses the name `npu` for real devices",
             fix="use the real devices, or start the script without torch_npu",
         )
-    found = find_library("simnpu", TRIAL, before_build=_say_that_it_takes_time)
+    found = find_library("simnpu", TRIAL, before_build=_announce_build)
     if isinstance(found, str):
         raise CaptureError(
-            "there is no simulated NPU on this machine",
-            where="the library behind it",
+            "the simulated NPU is not available",
+            where="its native library",
             cause=found,
             fix="install torch and a C++ compiler (for example `apt install g++`), or run on the CPU",
         )
     load_library(found.path)
 
 
-def _say_that_it_takes_time() -> None:
+def _announce_build() -> None:
     os.write(2, b"stepscope: building the simulated NPU, once for this torch; this takes one to three minutes\n")
 
 
@@ -89,12 +89,12 @@ def library_path() -> Path:
 
 
 def try_library(path: str) -> None:
-    """Fails unless the library at `path` computes right, and later than it is called."""
+    """Fail unless the library at `path` computes correctly, and asynchronously."""
     import torch
 
     load_library(Path(path))
     a = torch.arange(12.0).reshape(3, 4)
-    for _ in range(2):  # the first time a kernel is learned, the second time it is queued
+    for _ in range(2):  # the first call of a kernel is analysed, the second is queued
         b = a.to("npu").requires_grad_()
         (b @ b.t()).square().sum().backward()
     c = a.clone().requires_grad_()
@@ -104,13 +104,13 @@ def try_library(path: str) -> None:
 
 
 def _finish() -> None:
-    """Queued work is finished before the interpreter goes; a fault nobody waited for is still told."""
+    """Finish queued work before the interpreter exits, and print a fault that nobody waited for."""
     import torch
 
     ops = torch.ops.stepscope_npu
     if ops.in_forked_child():
         return
-    # Not so if other ranks do not take part: a rank that fails must end, or nobody would notice.
+    # Not if other ranks do not take part: a failing rank must end, or nobody would notice.
     give_up = time.monotonic() + _EXIT_SECONDS
     while ops.communicating():
         if time.monotonic() > give_up:

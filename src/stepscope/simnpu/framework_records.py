@@ -40,7 +40,7 @@ def write_marks(framework: Path, tasks: npt.NDArray[Any], names: Mapping[int, st
             {
                 "time": queued[moment],
                 "category": np.full(len(queued), category),
-                "correlation_id": correlation if category else np.zeros(len(queued), np.int64),  # not known when it begins
+                "correlation_id": correlation if category else np.zeros(len(queued), np.int64),  # unknown when it begins
                 "thread_id": queued[thread].astype(np.int64),
                 "process_id": np.full(len(queued), os.getpid()),
                 "name": name,
@@ -72,16 +72,16 @@ def write_memory(framework: Path, events: npt.NDArray[Any]) -> None:
     records.write(framework, {"memory_usage": frame}, append=True)
 
 
-def _names(tasks: npt.NDArray[Any], described: Mapping[int, str]) -> pl.Series:
-    """What the framework calls a task: the operator's aclnn call, or what is copied where."""
+def _names(tasks: npt.NDArray[Any], names: Mapping[int, str]) -> pl.Series:
+    """The framework's name of a task: the operator's aclnn call, or the kind of copy."""
     code = np.where(np.isin(tasks["kind"], (KERNEL, COLLECTIVE)), 1000 + tasks["description"].astype(np.int64), tasks["kind"])
     code = np.where(tasks["kind"] == MARK, 100 + np.minimum(tasks["event"], 2), code)
     distinct, place = np.unique(code, return_inverse=True)
-    texts = [_name(number, described) for number in distinct.tolist()]
+    texts = [_name(number, names) for number in distinct.tolist()]
     return pl.Series(texts, dtype=pl.String).gather(place)
 
 
-def _name(code: int, described: Mapping[int, str]) -> str:
+def _name(code: int, names: Mapping[int, str]) -> str:
     if code >= 1000:
-        return described.get(code - 1000, "")
+        return names.get(code - 1000, "")
     return _MARK_NAMES[code - 100] if code >= 100 else _NAMES[code]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hccl` for `torch.distributed`: how the processes of a group find each other.
 
-Imported only by `device.load_library`, once torch and the library are there. What the backend does with tensors is
-native/simnpu/hccl.cpp; gloo carries the bytes.
+Imported only by `device.load_library`, once torch and the library are loaded. native/simnpu/hccl.cpp handles the tensors; gloo
+moves the bytes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def _keep_groups() -> None:
 
 
 def _communicator_name(backend: Any, rank: int = 0, init_comm: bool = True) -> str:
-    """What `group._get_backend(...).get_hccl_comm_name(rank)` gives: the name in communication.json and the traces."""
+    """The result of `group._get_backend(...).get_hccl_comm_name(rank)`: the name in communication.json and the traces."""
     group = _group_of(backend)
     return _names[group.group_name] if group else ""
 
 
 def _stream_id(backend: Any, p2p: bool = False) -> int:
-    """What `group._get_backend(...)._get_stream_id(p2p)` gives: the stream of the group's collectives, or of its messages."""
+    """The result of `group._get_backend(...)._get_stream_id(p2p)`: the stream of the group's collectives, or of its messages."""
     group = _group_of(backend)
     if group is None:
-        raise RuntimeError("only backends of hccl have a stream")
+        raise RuntimeError("only hccl backends have a stream")
     return int(_ops.hccl_stream(group.boxed(), p2p))
 
 
@@ -75,9 +75,9 @@ def _new_backend(options: Any, backend_options: Any = None) -> Any:
 
 
 def _meet(store: Any, rank: int, size: int, group: str) -> tuple[str, int, str]:
-    """A name for the group that no other has, and memory that its processes share (-1 if they cannot).
+    """A unique name for the group, and memory that its processes share (-1 if they cannot).
 
-    In that memory they note when they enter an operator: so each knows for whom it waited.
+    They record there when they enter an operator, so that each knows which rank it waited for.
     """
     if rank == 0:
         token = secrets.token_hex(16)
@@ -91,6 +91,6 @@ def _meet(store: Any, rank: int, size: int, group: str) -> tuple[str, int, str]:
     name, process, number, token = store.get("hccl").decode().split(" ")
     try:
         file = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # another machine or container: the wait is not known then
+    except OSError:  # another machine or container: the wait is unknown
         file = -1
     return name, file, token

@@ -13,7 +13,7 @@ from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
 from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS, SLAVE
 from stepscope.simnpu.descriptions import AI_CPU, MIX_AIC, MIX_AIV, Descriptions
-from stepscope.simnpu.launches import Launches, apart
+from stepscope.simnpu.launches import Launches, disjoint
 from stepscope.simnpu.records import CALL_NAMES, EVENT_RECORD
 from stepscope.simnpu.transfers import Transfers
 
@@ -26,7 +26,7 @@ _COMMUNICATION_TASK = 9  # GE task type of a collective
 
 
 class HostRecords:
-    """Writes the host's side of launches; what is written depends on the session's level."""
+    """Writes the host side of launches; the session's level decides what is written."""
 
     def __init__(self, writer: ProfWriter, host: HostWriter, descriptions: Descriptions, offset_ns: int) -> None:
         self._writer, self._host, self._descriptions, self._offset = writer, host, descriptions, offset_ns
@@ -39,7 +39,7 @@ class HostRecords:
         self._acl(copies, self._writer.acl_type("aclrtMemcpyAsync", "ACL_RTS"), "MemcpyAsync")
         self._host.copies(
             tid=copies.tid, at_ns=copies.stamp, bytes=copies.tasks["bytes"], direction=copies.tasks["kind"]
-        )  # the kinds of copies are numbered as directions are
+        )  # kinds of copies have the numbers of their directions
         for recorded, call, lower in (
             (True, "aclrtRecordEvent", "EventRecord"),
             (False, "aclrtStreamWaitEvent", "StreamWaitEvent"),
@@ -48,18 +48,18 @@ class HostRecords:
             self._acl(chosen, self._writer.acl_type(call, "ACL_RTS"), lower)
 
     def calls(self, calls: npt.NDArray[Any]) -> None:
-        """Calls of the runtime that launch nothing, such as waiting or taking memory."""
-        calls = apart(calls)
+        """Calls of the runtime that launch nothing, such as waiting or allocating memory."""
+        calls = disjoint(calls)
         types = {call: self._writer.acl_type(name, "ACL_RTS") for call, name in CALL_NAMES.items()}
         span: dict[str, Any] = {
             "tid": calls["thread"],
             "start_ns": calls["start"] + self._offset,
             "end_ns": calls["end"] + self._offset,
         }
-        self._host.calls(level=ACL, type=_worded(calls["call"], types), **span)
+        self._host.calls(level=ACL, type=_types(calls["call"], types), **span)
         if self._runtime:
             lower = {call: RUNTIME_CALLS[name] for call, name in _LOWER_CALLS.items()}
-            self._host.calls(level=RUNTIME, type=_worded(calls["call"], lower), **span)
+            self._host.calls(level=RUNTIME, type=_types(calls["call"], lower), **span)
 
     def _operators(self, launches: Launches, kernels: npt.NDArray[Any]) -> None:
         self._acl(launches, kernels["call"])
@@ -95,18 +95,19 @@ class HostRecords:
         self._host.calls(level=RUNTIME, type=types, tid=launches.tid, start_ns=launches.described, end_ns=launches.stamp)
 
     def collectives(self, launches: Launches, kernels: npt.NDArray[Any], transfers: Transfers) -> None:
-        """Communication operators: the launch, what it does as a whole, and a call for each of its transfers."""
+        """Communication operators: the launch, its description, and a call for each of its transfers."""
         self._acl(launches, kernels["call"])
         name, described, tid = kernels["name"], launches.described, launches.tid
         self._node(launches, name)
         self._host.operators(tid=tid, at_ns=described, name=name, op_type=kernels["type"], task_type=_COMMUNICATION_TASK)
-        said = [self._descriptions.said(number) for number in launches.tasks["description"].tolist()]
+        descriptions = [self._descriptions.description(number) for number in launches.tasks["description"].tolist()]
         ids = self._writer.ids
-        groups = ids([str(one.get("group_name", "")) for one in said])
+        groups = ids([str(operator.get("group_name", "")) for operator in descriptions])
         self._host.collectives(
-            tid=tid, at_ns=described, data_type=np.array([one.get("data_type_id", 255) for one in said], np.uint8),
-            algorithm=ids([str(one.get("algorithm", "")) for one in said]), group=groups,
-            count=np.array([one.get("count", 0) for one in said], np.uint64),
+            tid=tid, at_ns=described,
+            data_type=np.array([operator.get("data_type_id", 255) for operator in descriptions], np.uint8),
+            algorithm=ids([str(operator.get("algorithm", "")) for operator in descriptions]), group=groups,
+            count=np.array([operator.get("count", 0) for operator in descriptions], np.uint64),
         )  # fmt: skip
         of, rows = transfers.of, transfers.rows
         names = ids(transfers.names)
@@ -114,7 +115,7 @@ class HostRecords:
             level=COMMUNICATION, type=np.where(rows["flags"] & 1, MASTER, SLAVE), tid=tid[of], start_ns=transfers.begin,
             end_ns=transfers.stamp, item=names,
         )  # fmt: skip
-        sizes = np.array([one.get("rank_size", 1) for one in said], np.uint32)
+        sizes = np.array([operator.get("rank_size", 1) for operator in descriptions], np.uint32)
         self._host.transfers(
             tid=tid[of], at_ns=transfers.stamp, name=names, group=groups[of], tag=groups[of], local_rank=rows["src_rank"],
             remote_rank=np.where(rows["dst_rank"] < 0, NONE32, rows["dst_rank"]).astype(np.uint32), rank_size=sizes[of],
@@ -128,7 +129,7 @@ def _or_none(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.where(codes == 255, np.uint32(NONE32), codes.astype(np.uint32))
 
 
-def _worded(calls: npt.NDArray[Any], types: dict[int, int]) -> npt.NDArray[Any]:
+def _types(calls: npt.NDArray[Any], types: dict[int, int]) -> npt.NDArray[Any]:
     table = np.zeros(max(types) + 1, np.uint32)
     table[list(types)] = list(types.values())
     return np.asarray(table[np.minimum(calls, max(types))])

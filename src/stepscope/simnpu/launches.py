@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the host launched what: the spans and stamps of calls, so that every parser joins them (docs/formats/cann.md 8).
+"""When the host launched which task: spans and stamps of calls such that every parser joins them (docs/formats/cann.md 8).
 
     acl call   [begin ........................ end]
     node call    [begin + 1 ............ end - 1]        kernels and collectives only
     description      begin + 2
     task                                end - 1
 
-All times are nanoseconds since 1970. The end of a launch is taken under the lock of the stream's queue, so tasks of a stream
-are stamped in the order in which they run, whatever threads launch them.
+All times are nanoseconds since 1970. The end of a launch is read under the lock of the stream's queue, so tasks of a stream
+are stamped in the order in which they run, whichever threads launch them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stepscope.simnpu.records import COLLECTIVE, EVENT_RECORD, EVENT_WAIT, KERNE
 
 SHORTEST_NS = 4  # room for the stamps above
 _MEMORY_CALLS = (4, 5, 6, 7)
-_KEPT_CALLS = 4096
+_MAX_KEPT_CALLS = 4096
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,29 @@ class Launches:
 
 
 class LaunchTimes:
-    """Gives launches their spans; remembers the calls that lie inside a launch without a task queue: those that took memory,
-    and a collective's own events."""
+    """Computes the spans of launches; remembers the calls inside a launch without a task queue: memory allocations and a
+    collective's own events."""
 
     def __init__(self, offset_ns: int) -> None:
         self._offset = offset_ns  # from the clock of the records to 1970
-        self._taken: dict[int, npt.NDArray[np.int64]] = {}  # ends of memory calls by thread
+        self._memory_calls: dict[int, npt.NDArray[np.int64]] = {}  # ends of memory calls by thread
         self._events: dict[int, npt.NDArray[np.int64]] = {}  # ends of launches of events by thread
 
-    def see(self, calls: npt.NDArray[Any]) -> None:
-        """Calls that were recorded up to now."""
+    def add_calls(self, calls: npt.NDArray[Any]) -> None:
+        """Add the calls recorded since the last time."""
         memory = calls[np.isin(calls["call"], _MEMORY_CALLS)]
-        _remember(self._taken, memory["thread"], memory["end"])
+        _remember(self._memory_calls, memory["thread"], memory["end"])
 
     def of(self, tasks: npt.NDArray[Any]) -> Launches:
         """Launches of tasks by time."""
         tasks = tasks[np.argsort(tasks["launch_end"], kind="stable")]
         begin = tasks["launch_start"].copy()
         # Calls of one level must not touch in a thread: a launch begins when its outputs have their memory, and a collective
-        # behind its events, which would pass for tasks of its own.
+        # after its events, which would otherwise count as its own tasks.
         events = tasks[np.isin(tasks["kind"], (EVENT_RECORD, EVENT_WAIT)) & (tasks["enqueue_start"] == 0)]
         _remember(self._events, events["launch_thread"], events["launch_end"])
         direct = tasks["enqueue_start"] == 0
-        _begin_behind(begin, tasks, direct, self._taken)
+        _begin_behind(begin, tasks, direct, self._memory_calls)
         _begin_behind(begin, tasks, direct & (tasks["kind"] == COLLECTIVE), self._events)
         begin = np.minimum(begin, tasks["launch_end"] - SHORTEST_NS)
         return Launches(tasks, begin + self._offset, tasks["launch_end"] + self._offset)
@@ -104,21 +104,21 @@ class LaunchTimes:
 def _remember(ends: dict[int, npt.NDArray[np.int64]], threads: npt.NDArray[Any], new: npt.NDArray[np.int64]) -> None:
     for thread in np.unique(threads).tolist():
         known = np.concatenate([ends.get(thread, new[:0]), new[threads == thread]])
-        ends[thread] = np.sort(known)[-_KEPT_CALLS:]
+        ends[thread] = np.sort(known)[-_MAX_KEPT_CALLS:]
 
 
 def _begin_behind(
     begin: npt.NDArray[np.int64], tasks: npt.NDArray[Any], chosen: npt.NDArray[np.bool_], ends: dict[int, npt.NDArray[np.int64]]
 ) -> None:
-    """Let the chosen launches begin after the last of these calls that ended before they did."""
+    """Let the chosen launches begin after the last of these calls that ended before them."""
     for thread, known in ends.items():
         mine = np.flatnonzero(chosen & (tasks["launch_thread"] == thread))
         last = np.searchsorted(known, tasks["launch_end"][mine], "left") - 1
         begin[mine] = np.maximum(begin[mine], np.where(last >= 0, known[np.maximum(last, 0)] + 1, 0))
 
 
-def apart(calls: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Calls by thread and time, without those that another call of their thread holds or touches."""
+def disjoint(calls: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Calls by thread and time, without those that another call of their thread contains or touches."""
     calls = calls[np.lexsort((-calls["end"], calls["start"], calls["thread"]))]
     reach = np.zeros(len(calls), np.int64)
     for thread in np.unique(calls["thread"]).tolist():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`torch.npu` of the simulated device: the functions that scripts call, on torch's own accelerator API.
 
-Imported only by `device.load_library`, once torch and the library are there.
+Imported only by `device.load_library`, once torch and the library are loaded.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
 
 
 def set_compile_mode(jit_compile: bool = False) -> None:
-    """Accepted as on hardware; kernels are compiled already."""
+    """Accepted as on hardware; kernels are already compiled."""
 
 
 def set_option(option: dict[str, str]) -> None:
-    """Accepted as on hardware; without effect here."""
+    """Accepted as on hardware; has no effect."""
 
 
 # streams and events ----------------------------------------------------------------------------------------------
@@ -145,10 +145,10 @@ class Stream(torch.Stream):  # type: ignore[misc]
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **parts: int) -> Stream:
         if parts:
-            made: Stream = super().__new__(cls, priority=priority, **parts)
+            created: Stream = super().__new__(cls, priority=priority, **parts)
         else:
-            made = super().__new__(cls, torch.device("npu", _number(device)), priority=priority)
-        return made
+            created = super().__new__(cls, torch.device("npu", _number(device)), priority=priority)
+        return created
 
     @property
     def npu_stream(self) -> int:
@@ -156,7 +156,7 @@ class Stream(torch.Stream):  # type: ignore[misc]
         return int(self.native_handle)
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
-        """Accepted as on hardware; without effect here."""
+        """Accepted as on hardware; has no effect."""
 
 
 def _as_stream(stream: torch.Stream) -> Stream:
@@ -164,7 +164,7 @@ def _as_stream(stream: torch.Stream) -> Stream:
 
 
 class _AnyEvent(type):
-    """torch takes no subclass of its event where two are compared, so ours are its own; `isinstance` still holds."""
+    """torch accepts no subclass of its event where two are compared, so ours are torch's own; `isinstance` still works."""
 
     def __instancecheck__(cls, thing: object) -> bool:
         return isinstance(thing, torch.Event)
@@ -174,8 +174,8 @@ class Event(metaclass=_AnyEvent):
     """A point in a stream that others wait for."""
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        made: Event = torch.Event("npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
-        return made
+        created: Event = torch.Event("npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return created
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
@@ -188,7 +188,7 @@ def default_stream(device: DeviceLike = None) -> Stream:
 
 
 def set_stream(stream: torch.Stream | None) -> None:
-    """Make it the current stream of its device, and that the current device."""
+    """Make it the current stream of its device, and its device the current one."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated device recorded, as structured arrays: one row per task, transfer, memory event or runtime call.
+"""Records of the simulated device as structured arrays: one row per task, transfer, memory event or runtime call.
 
 The layouts are those of native/simnpu/records.h, which says what each field means. Times are nanoseconds of
-CLOCK_MONOTONIC_RAW; 0 means that it did not happen.
+CLOCK_MONOTONIC_RAW; 0 means that the event did not happen.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ _ROOM = 65536
 
 
 class Records:
-    """The switch of recording, and what was recorded since the last drain."""
+    """Switches recording on and off, and reads what was recorded since the last read."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(str(library_path()))
         if library.simnpu_abi() != _ABI:
-            raise RuntimeError("the library of the simulated NPU is of another version")
+            raise RuntimeError("the library of the simulated NPU has another version")
         library.simnpu_description.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
         library.simnpu_description.restype = ctypes.c_size_t
         library.simnpu_descriptions.restype = ctypes.c_uint32
@@ -118,48 +118,48 @@ class Records:
         self._library = library
 
     def start(self) -> None:
-        """Record from now on; what was not drained before is forgotten."""
+        """Record from now on; earlier records that were not read are dropped."""
         self._library.simnpu_record(1)
 
     def stop(self) -> None:
-        """Tasks that are still queued are not recorded: synchronise before."""
+        """Stop recording. Tasks that are still queued are not recorded: synchronise first."""
         self._library.simnpu_record(0)
 
     def wait_idle(self) -> None:
-        """Wait until all that was queued has run; a fault on the device stays for the script's own next wait."""
+        """Wait until all queued tasks have run; a fault on the device is left for the script's own next wait."""
         self._library.simnpu_wait_idle()
 
     def tasks(self) -> npt.NDArray[Any]:
-        return _drained(self._library.simnpu_drain_tasks, TASK)
+        return _drain(self._library.simnpu_drain_tasks, TASK)
 
     def transfers(self) -> npt.NDArray[Any]:
         """The link-level tasks of collectives."""
-        return _drained(self._library.simnpu_drain_transfers, TRANSFER)
+        return _drain(self._library.simnpu_drain_transfers, TRANSFER)
 
     def memory(self) -> npt.NDArray[Any]:
-        return _drained(self._library.simnpu_drain_memory, MEMORY)
+        return _drain(self._library.simnpu_drain_memory, MEMORY)
 
     def calls(self) -> npt.NDArray[Any]:
-        return _drained(self._library.simnpu_drain_calls, CALL)
+        return _drain(self._library.simnpu_drain_calls, CALL)
 
     def lost(self) -> int:
         return int(self._library.simnpu_lost())
 
     def description(self, number: int) -> dict[str, Any]:
-        """What the kernels or collectives with this number are: names, core, tensors, or group and algorithm."""
+        """The description of the kernel or collective with this number: names, core, tensors, or group and algorithm."""
         text = ctypes.create_string_buffer(4096)
         length = self._library.simnpu_description(number, text, len(text))
         if length > len(text):
             text = ctypes.create_string_buffer(length)
             self._library.simnpu_description(number, text, length)
-        described: dict[str, Any] = json.loads(text.raw[:length])
-        return described
+        description: dict[str, Any] = json.loads(text.raw[:length])
+        return description
 
     def descriptions(self) -> dict[int, dict[str, Any]]:
         return {number: self.description(number) for number in range(1, self._library.simnpu_descriptions() + 1)}
 
 
-def _drained(drain: Any, layout: np.dtype[Any]) -> npt.NDArray[Any]:
+def _drain(drain: Any, layout: np.dtype[Any]) -> npt.NDArray[Any]:
     parts = []
     while True:
         part = np.empty(_ROOM, layout)

@@ -15,7 +15,7 @@ from stepscope.simnpu.records import TRANSFER, TRANSFER_NAMES
 
 @dataclass(frozen=True)
 class Transfers:
-    """Transfers in the order in which they were queued."""
+    """Transfers in queue order."""
 
     rows: npt.NDArray[Any]  # of `records.TRANSFER`
     of: npt.NDArray[np.int64]  # row of the collective's launch
@@ -27,7 +27,7 @@ class Transfers:
         return [TRANSFER_NAMES[kind] for kind in self.rows["kind"].tolist()]
 
 
-def queued(rows: npt.NDArray[Any], launches: Launches) -> Transfers:
+def with_calls(rows: npt.NDArray[Any], launches: Launches) -> Transfers:
     """Transfers of these collectives; each gets an equal part of the launch: calls must not overlap (docs/formats/cann.md 8)."""
     by_connection = np.argsort(launches.tasks["connection"], kind="stable")
     known = launches.tasks["connection"][by_connection]

@@ -71,7 +71,7 @@ PLANS = {
     "steps=0,level=none,mstx,ranks=0+2:3": {"first": 0, "last": 0, "ranks": [0, 2, 3], "level": "Level_none"},
     "steps=5:3": "steps=5:3 is not first:last",
     "level=7": "level=7 is not one of none, 0, 1, 2",
-    "stack=1": "'stack=1' is not understood; known are steps=FIRST:LAST",
+    "stack=1": "unknown word 'stack=1'; known words are steps=FIRST:LAST",
     "out=": "'out=' is not understood",
 }
 ASK = """
@@ -82,7 +82,7 @@ for text in json.loads(sys.argv[1]):
         plan = parse(text)
         ranks = None if plan.ranks is None else sorted(plan.ranks)
         print(json.dumps({"first": plan.first, "last": plan.last, "folder": plan.folder, "ranks": ranks,
-                          "level": plan.extended["profiler_level"], "switches": sorted(plan.switches)}))
+                          "level": plan.experimental["profiler_level"], "switches": sorted(plan.switches)}))
     except ValueError as problem:
         print(json.dumps(str(problem)))
 """
@@ -171,7 +171,7 @@ def test_without_a_compiler_it_goes_on_on_the_cpu_and_says_so(tmp_path):
     done = started(*RUN, name, cwd=tmp_path, CXX="no-such-compiler", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "cpu torch.Size([4, 8]) False torch.Size([4, 4])"
-    assert "stepscope: there is no simulated NPU on this machine: no C++ compiler found" in done.stderr
-    assert "what is sent to `npu` stays on the CPU" in done.stderr
+    assert "stepscope: the simulated NPU is not available: no C++ compiler found" in done.stderr
+    assert "tensors sent to `npu` stay on the CPU" in done.stderr
     assert "failed" not in done.stdout + done.stderr
     assert "aten::addmm" in (tmp_path / "trace.json").read_text()

@@ -15,10 +15,10 @@ from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.write.settings import METRIC_EVENTS
 from stepscope.simnpu import counters
 from stepscope.simnpu.capture import CaptureSwitches, DeviceCapture
-from stepscope.simnpu.launches import LaunchTimes, apart
+from stepscope.simnpu.launches import LaunchTimes, disjoint
 from stepscope.simnpu.memory_samples import MemorySamples
 from stepscope.simnpu.records import CALL, COLLECTIVE, COPY_H2D, EVENT_RECORD, KERNEL, MARK, MEMORY, TASK, TRANSFER
-from stepscope.simnpu.transfers import queued
+from stepscope.simnpu.transfers import with_calls
 
 RAW, UNIX = 5_000_000_000, 1_767_225_600_000_000_000
 TENSOR = {"shape": [4, 256], "dtype": "FLOAT", "format": "ND"}
@@ -149,7 +149,7 @@ def test_calls_of_transfers_divide_the_launch():
     launches = LaunchTimes(0).of(tasks_of(2, launch_end=RAW + np.array([160, 1160])))
     rows = np.zeros(5, TRANSFER)
     rows["connection"], rows["start"] = [2, 1, 1, 9, 1], [5, 3, 1, 0, 2]
-    parts = queued(rows, launches)
+    parts = with_calls(rows, launches)
     assert parts.rows["start"].tolist() == [1, 2, 3, 5]  # that of another collective waits
     assert parts.of.tolist() == [0, 0, 0, 1]
     # 120 begin, 122 description, then 36 ns for three calls up to 159, the end of the node's call
@@ -160,14 +160,14 @@ def test_calls_of_transfers_divide_the_launch():
 def test_calls_of_one_thread_lie_apart():
     calls = np.zeros(4, CALL)
     calls["thread"], calls["start"], calls["end"] = [1, 1, 2, 1], [10, 12, 12, 21], [20, 15, 15, 30]
-    assert apart(calls)["start"].tolist() == [10, 21, 12]
+    assert disjoint(calls)["start"].tolist() == [10, 21, 12]
     calls["start"][3] = 20  # a call that touches another passes for one inside it
-    assert apart(calls)["start"].tolist() == [10, 12]
+    assert disjoint(calls)["start"].tolist() == [10, 12]
     # Without a task queue memory is taken inside the launch: the launch then begins when it is there.
     times = LaunchTimes(0)
     calls["call"], calls["thread"] = 4, 8
     calls["end"] = RAW + 150
-    times.see(calls)
+    times.add_calls(calls)
     (begin,) = times.of(tasks_of(1, enqueue_start=0)).begin
     assert begin == RAW + 151
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from stepscope.compat.fused.operator import define, differentiable, summed_to
+from stepscope.compat.fused.operator import define, differentiable, sum_to_shape
 
 _WIDE = 2147483647
-_REPEATED = 8  # softmax_max and softmax_sum hold each value so many times, as hardware does
+_REPEATED = 8  # how often softmax_max and softmax_sum repeat each value, as on hardware
 _MASKED = -40000.0
 _POSITIONS = {"BSH": 1, "SBH": 0, "BSND": 1, "BNSD": 2, "TND": 0}
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How the tensors are laid out and what may see what."""
+    """How the tensors are laid out, and which queries see which keys."""
 
     head_num: int
     input_layout: str
@@ -34,7 +34,7 @@ class _Form:
     seq_kv: list[int] | None
 
     def heads(self, x: torch.Tensor, heads: int) -> torch.Tensor:
-        """As batch, head, position, channel."""
+        """The tensor as batch, head, position, channel."""
         if self.input_layout == "BNSD":
             return x
         if self.input_layout == "BSND":
@@ -45,7 +45,7 @@ class _Form:
             return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
         if self.input_layout == "TND":
             return x.transpose(0, 1).unsqueeze(0)
-        raise ValueError(f"input_layout={self.input_layout!r} is not among {', '.join(_POSITIONS)}")
+        raise ValueError(f"input_layout={self.input_layout!r} is not one of {', '.join(_POSITIONS)}")
 
     def back(self, x: torch.Tensor) -> torch.Tensor:
         """From batch, head, position, channel to the layout of the inputs."""
@@ -65,7 +65,7 @@ class _Form:
         return int(key.shape[1] if self.input_layout in ("BNSD", "TND") else key.shape[2])
 
     def hidden(self, rows: int, columns: int, mask: torch.Tensor | None) -> torch.Tensor | None:
-        """True where a query may not see a key; None when all see all."""
+        """True where a query may not see a key; None if every query sees every key."""
         i, j = torch.arange(rows)[:, None], torch.arange(columns)[None, :]
         hidden: torch.Tensor | None
         if self.sparse_mode in (0, 1):
@@ -80,14 +80,14 @@ class _Form:
             corner = i + columns - rows
             hidden = (j < corner - self.pre_tockens) | (j > corner + self.next_tockens)
         else:
-            raise ValueError(f"sparse_mode={self.sparse_mode} is not among 0 to 4, which the simulated NPU has")
+            raise ValueError(f"sparse_mode={self.sparse_mode} is not supported by the simulated NPU; use 0 to 4")
         if self.seq_q is None or self.seq_kv is None:
             return hidden
         apart = _segment(self.seq_q, rows)[:, None] != _segment(self.seq_kv, columns)[None, :]
         return apart if hidden is None else hidden | apart
 
     def kept(self, shape: torch.Size) -> torch.Tensor | None:
-        """What dropout leaves, scaled; the same for one seed, so that the gradient finds it again."""
+        """The scaled dropout mask; the same for one seed, so that the gradient uses it again."""
         if self.keep_prob >= 1:
             return None
         generator = torch.Generator().manual_seed(self.seed)
@@ -101,7 +101,7 @@ def _segment(ends: list[int], length: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Weights:
-    """Softmax of the scores, and what it was made of."""
+    """Softmax of the scores, and its inputs."""
 
     query: torch.Tensor
     key: torch.Tensor
@@ -165,7 +165,7 @@ def _attend_grad(
     of_query = of_scores @ weights.key * wanted.scale
     of_key = of_scores.transpose(-1, -2) @ weights.query * wanted.scale
     of_value = share.transpose(-1, -2) @ upstream
-    of_pse = torch.empty(0) if pse is None else summed_to(of_scores, pse)
+    of_pse = torch.empty(0) if pse is None else sum_to_shape(of_scores, pse)
     of_key, of_value = (x.unflatten(1, (shared, -1)).sum(2) for x in (of_key, of_value))
     return (
         wanted.back(of_query).to(query.dtype),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Casts, and what on hardware changes the order of a tensor's bytes."""
+"""Casts, and operators that change a tensor's memory format on hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def npu_dtype_cast(self: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def npu_format_cast(self: torch.Tensor, acl_format: Any) -> torch.Tensor:
-    """The tensor itself: formats other than ND are a matter of hardware."""
+    """The tensor itself: only hardware has formats other than ND."""
     return self
 
 

@@ -11,7 +11,7 @@ from stepscope.compat.fused.operator import define, differentiable
 
 
 def _rms_norm(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
-    over = _normed(x, gamma)
+    over = _normalised_dims(x, gamma)
     wide = x.float()
     rstd = torch.rsqrt(wide.square().mean(over, keepdim=True) + epsilon)
     return (wide * rstd * gamma.float()).to(x.dtype), rstd
@@ -20,7 +20,7 @@ def _rms_norm(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> tu
 def _rms_norm_grad(
     grad: torch.Tensor, x: torch.Tensor, gamma: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    over = _normed(x, gamma)
+    over = _normalised_dims(x, gamma)
     unit = x.float() * rstd
     scaled = grad.float() * gamma.float()
     of_x = rstd * (scaled - unit * (scaled * unit).mean(over, keepdim=True))
@@ -35,7 +35,7 @@ def _add_rms_norm(
     return (*_rms_norm(added, gamma, epsilon), added)
 
 
-def _normed(x: torch.Tensor, gamma: torch.Tensor) -> tuple[int, ...]:
+def _normalised_dims(x: torch.Tensor, gamma: torch.Tensor) -> tuple[int, ...]:
     """The last dimensions of `x`, those that `gamma` has."""
     return tuple(range(x.dim() - gamma.dim(), x.dim()))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a fused operator becomes known to torch."""
+"""How a fused operator is registered with torch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 
 def define(schema: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Define `npu::name(...)` with this kernel, which has the schema's defaults; the function that calls it."""
+    """Define `npu::name(...)` with this kernel, which has the schema's defaults; returns the function that calls it."""
     name = schema.partition("(")[0]
     torch.library.define(f"npu::{name}", schema.removeprefix(name))
     torch.library.impl(f"npu::{name}", "cpu")(kernel)
-    called: Callable[..., Any] = getattr(torch.ops.npu, name)
-    return called
+    operator: Callable[..., Any] = getattr(torch.ops.npu, name)
+    return operator
 
 
 def differentiable(name: str, *, saves: Callable[..., Any], backward: Callable[..., Any]) -> None:
@@ -24,7 +24,7 @@ def differentiable(name: str, *, saves: Callable[..., Any], backward: Callable[.
     Args:
         name: of the operator.
         saves: takes the context, the inputs and the outputs; keeps what `backward` needs.
-        backward: takes the context and the gradients of the outputs (None where there is none); one gradient per input.
+        backward: takes the context and the gradients of the outputs (None if absent); returns one gradient per input.
     """
 
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -34,6 +34,6 @@ def differentiable(name: str, *, saves: Callable[..., Any], backward: Callable[.
     torch.library.register_autograd(f"npu::{name}", backward, setup_context=keep)
 
 
-def summed_to(gradient: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def sum_to_shape(gradient: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The gradient of a tensor that was broadcast."""
     return gradient.sum_to_size(like.shape).to(like.dtype)

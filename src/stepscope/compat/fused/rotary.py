@@ -7,22 +7,22 @@ from typing import Any
 
 import torch
 
-from stepscope.compat.fused.operator import define, differentiable, summed_to
+from stepscope.compat.fused.operator import define, differentiable, sum_to_shape
 
 
 def _rotary_mul(x: torch.Tensor, r1: torch.Tensor, r2: torch.Tensor, rotary_mode: str = "half") -> torch.Tensor:
-    return x * r1 + _rotated(x, rotary_mode) * r2
+    return x * r1 + _rotate(x, rotary_mode) * r2
 
 
 def _rotary_mul_grad(
     grad: torch.Tensor, x: torch.Tensor, r1: torch.Tensor, r2: torch.Tensor, rotary_mode: str = "half"
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     # Rotating is a quarter turn of each pair: turning back is turning on with the sign changed.
-    of_x = grad * r1 - _rotated(grad * r2, rotary_mode)
-    return of_x.to(x.dtype), summed_to(grad * x, r1), summed_to(grad * _rotated(x, rotary_mode), r2)
+    of_x = grad * r1 - _rotate(grad * r2, rotary_mode)
+    return of_x.to(x.dtype), sum_to_shape(grad * x, r1), sum_to_shape(grad * _rotate(x, rotary_mode), r2)
 
 
-def _rotated(x: torch.Tensor, rotary_mode: str) -> torch.Tensor:
+def _rotate(x: torch.Tensor, rotary_mode: str) -> torch.Tensor:
     if rotary_mode == "half":
         first, second = x.chunk(2, -1)
         return torch.cat([-second, first], -1)

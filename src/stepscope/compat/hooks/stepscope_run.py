@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Called by torch at the end of its import, under `stepscope run`. Must not fail: torch's import would."""
+"""Called by torch at the end of its import, under `stepscope run`. Must not fail: that would break the import."""
 
 
 def load() -> None:
     try:
         from stepscope.compat import after_torch
     except ImportError:
-        return  # another Python than the one that `stepscope run` was started with
+        return  # a different Python from the one that runs `stepscope run`
     after_torch.load()

@@ -3,7 +3,7 @@
 
 STEPSCOPE_STAND_IN = True
 
-from stepscope import compat  # noqa: E402 - the line above says who this is to whoever asks while we load
+from stepscope import compat  # noqa: E402 - the line above identifies the stand-in while it loads
 
 if compat.vendor_spec() is None:
     from stepscope.compat.names import fill
@@ -13,7 +13,7 @@ else:
     import importlib
     import sys
 
-    # Ours came first on the path, the vendor's is what was meant.
+    # Ours came first on the path, but the vendor's package takes precedence.
     del sys.modules[__name__]
     compat.install()
     importlib.import_module(__name__)

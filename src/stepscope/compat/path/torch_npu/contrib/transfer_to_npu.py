@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Importing this lets a script written for `cuda` run on `npu`."""
 
-from stepscope.compat.transfer import put_in_place
+from stepscope.compat.transfer import activate
 
-put_in_place()
+activate()
