@@ -114,7 +114,7 @@ class TestFile:
                 {"is_rank": True, "analyse": True}, "analyse", False, "no effect with is_rank", id="ranks-without-analysis"
             ),
             pytest.param({"is_rank": True, "analyse": True, "async_mode": True}, "analyse", True, None, id="unless-asynchronous"),
-            pytest.param({"prof_dir": 3}, "prof_dir", "./", "prof_dir=3 is not a text", id="prof_dir"),
+            pytest.param({"prof_dir": 3}, "prof_dir", "./", "prof_dir=3 is not a non-empty string", id="prof_dir"),
             pytest.param({"start_stepp": 3}, "start_step", 0, "did you mean start_step?", id="unknown-key"),
             pytest.param({"metadata": {"a": {"tp": 2}}}, "metadata", {"a": {"tp": 2}}, None, id="metadata"),
         ],

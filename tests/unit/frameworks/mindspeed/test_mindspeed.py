@@ -104,14 +104,14 @@ def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
             for key in ("with_stack = 1", "with_memory = 'no'", "record_shapes = None", "with_cpu = 0",
                         "data_simplification = 'x'", "analyse_flag = []")
         },
-        "static_param.save_path = ''": "allowed: a text",
+        "static_param.save_path = ''": "allowed: a non-empty string",
         "static_param.start_step = -1": "allowed: a whole number from 0",
         "static_param.end_step = True": "allowed: a whole number from 1",
         "static_param.aic_metrics_type = 'Pipe'": told["static_param.aic_metrics_type = 'Pipe'"],
         "static_param.export_type = ['csv']": 'allowed: "text", "db" or a list of them',
         "static_param.warmup = 1.5": "allowed: a whole number from 0",
         "static_param.with_stak": told["static_param.with_stak"],
-        "dynamic_param.config_path = 3": "allowed: a text",
+        "dynamic_param.config_path = 3": "allowed: a non-empty string",
         "dynamic_param.path": "no such key; allowed: config_path",
     }  # fmt: skip
     assert told["static_param.aic_metrics_type = 'Pipe'"].startswith('allowed: "PipeUtilization", "ArithmeticUtilization"')
@@ -220,7 +220,7 @@ def test_off_means_nothing_at_all(config, noting_tier, tmp_path, capsys):
 def test_snapshots_of_memory_are_not_ours(monkeypatch, capsys):
     monkeypatch.setattr(messages, "_printed", set())
     Profiler({**mm(), "memory_profile": {"enable": True}})
-    assert "memory_profile is not recorded here" in capsys.readouterr().out
+    assert "memory_profile is not supported" in capsys.readouterr().out
 
 
 def test_misuse_is_one_line_each(noting_tier, capsys):

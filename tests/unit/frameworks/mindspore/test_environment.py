@@ -63,4 +63,4 @@ def test_mindspore_was_first(made, monkeypatch, capsys):
     monkeypatch.setenv(environment.VARIABLE, '{"start": true}')
     environment.start()
     assert made == []
-    assert "import stepscope.mindspore first" in capsys.readouterr().out
+    assert "import stepscope.mindspore before it" in capsys.readouterr().out

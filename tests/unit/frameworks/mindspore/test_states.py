@@ -145,7 +145,7 @@ def test_analyse_with_a_schedule_is_the_handlers(capsys):
     prof.step()
     prof.analyse()
     assert prof.prof_if.analysed == []
-    assert "give on_trace_ready" in capsys.readouterr().out
+    assert "pass on_trace_ready" in capsys.readouterr().out
 
 
 def test_handlers_of_every_kind():
@@ -235,4 +235,4 @@ def test_offline_analysis_has_a_worker_on_one_core(monkeypatch, tmp_path, capsys
 @pytest.mark.parametrize("path", ["nowhere", 5])
 def test_offline_analysis_of_nothing(path, capsys):
     Profiler.offline_analyse(path)
-    assert "a *_ascend_ms folder or a folder of such folders is expected" in capsys.readouterr().out
+    assert "expected a *_ascend_ms folder or a folder of such folders" in capsys.readouterr().out
