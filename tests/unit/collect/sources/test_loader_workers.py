@@ -48,15 +48,15 @@ def test_the_page_tells_the_capture_that_runs_now(tmp_path):
 
 def test_lines_appear_only_while_a_capture_runs(tmp_path):
     page, file = SharedPage(), tmp_path / f"x.loader_worker_{os.getpid()}.csv"
-    loader_workers._note(page, "1,2,0,4\n")
+    loader_workers._record(page, "1,2,0,4\n")
     assert not file.exists()
     page.open(tmp_path)
-    loader_workers._note(page, "1,2,0,4\n")
-    loader_workers._note(page, "3,4,0,4\n")
+    loader_workers._record(page, "1,2,0,4\n")
+    loader_workers._record(page, "3,4,0,4\n")
     assert file.read_text() == "start_raw_ns,end_raw_ns,worker,samples\n1,2,0,4\n3,4,0,4\n"
     assert file.stat().st_mode & 0o777 == 0o640
     page.open(tmp_path / "gone")
-    loader_workers._note(page, "5,6,0,4\n")  # no exception
+    loader_workers._record(page, "5,6,0,4\n")  # no exception
     assert not (tmp_path / "gone").exists()
 
 
