@@ -26,7 +26,7 @@ $(VENV)/torch: $(VENV)/core
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
-# The libraries ahead of their first use; where there is no compiler captures use torch's own profiler, and scripts the CPU.
+# Compile the libraries ahead of their first use; without a compiler captures use torch's own profiler, and scripts the CPU.
 $(VENV)/native: $(VENV)/torch $(wildcard native/observer/*)
 	@echo "compiling the collector (once) ..."
 	@$(BIN)/python -m stepscope.collect
@@ -41,10 +41,10 @@ $(MINDSPORE_VENV)/ready: pyproject.toml
 	@echo "setting up $(MINDSPORE_VENV) (once) ..."
 	@test -x $(MINDSPORE_VENV)/bin/python || $(PYTHON) -m venv $(MINDSPORE_VENV)
 	@if $(MINDSPORE_VENV)/bin/pip install --quiet --disable-pip-version-check mindspore==$(MINDSPORE) -e '.[mindspore]'; then touch $@; \
-	elif [ -n "$$CI" ]; then echo "CI must run the tests with MindSpore $(MINDSPORE)" >&2; exit 1; \
-	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) is not to be had here: its tests are skipped"; fi
+	elif [ -n "$$CI" ]; then echo "CI must run the MindSpore tests; MindSpore $(MINDSPORE) could not be installed" >&2; exit 1; \
+	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) could not be installed; skipping its tests"; fi
 
-demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, say where they went (default)
+demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, show where the time went (default)
 	@$(BIN)/python examples/demo.py
 
 check: $(VENV)/core ## style and types
@@ -53,12 +53,12 @@ check: $(VENV)/core ## style and types
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 
-fmt: $(VENV)/core ## put Python and C++ into the project's style
+fmt: $(VENV)/core ## format Python and C++
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
-hooks: $(VENV)/core ## check style and types of what is changed before each commit
+hooks: $(VENV)/core ## check style and types of changed files before each commit
 	$(BIN)/pre-commit install
 
 quick: check ## style, types and the fast unit tests
@@ -67,12 +67,12 @@ quick: check ## style, types and the fast unit tests
 # Side by side, since most of it waits for the network.
 environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 
-test: check ## everything: style, types, the whole suite with coverage
+test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=
 
-bless: $(VENV)/core ## take what tests/captures gives now for right; then read the diff
+bless: $(VENV)/core ## accept the current results as the expected ones of tests/captures; then read the diff
 	$(BIN)/python tests/captures/bless.py $(ARGS)
 
 # The page; its build is committed, so that users need no Node.
@@ -81,8 +81,8 @@ web: web/node_modules/.package-lock.json ## rebuild the page into src/stepscope/
 
 web/node_modules/.package-lock.json: web/package-lock.json
 	@if command -v npm > /dev/null; then cd web && npm ci --no-progress && touch node_modules/.package-lock.json; \
-	elif [ -n "$$CI" ]; then echo "CI must rebuild the page: install node 20 with npm" >&2; exit 1; \
-	else echo "no npm here: the page is not rebuilt"; fi
+	elif [ -n "$$CI" ]; then echo "CI must rebuild the page; install Node 20 with npm" >&2; exit 1; \
+	else echo "npm is not installed; the page is not rebuilt"; fi
 
 # The browser tests drive Debian's Chromium.
 browser:
@@ -90,17 +90,17 @@ browser:
 	  echo "installing chromium (once) ..."; \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
 	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver > /dev/null; \
-	  } || [ -z "$$CI" ] || { echo "CI must run the browser tests: install chromium and chromium-driver" >&2; exit 1; }
+	  } || [ -z "$$CI" ] || { echo "CI must run the browser tests; install chromium and chromium-driver" >&2; exit 1; }
 
-# Needs gcc with its sanitizers; the libraries are built into a cache of their own.
-sanitize: $(VENV)/native $(VENV)/simnpu ## the native libraries under ASan with UBSan, then under TSan
+# Needs gcc with its sanitizers; the libraries are built into a separate cache.
+sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan and UBSan, then with TSan
 	$(BIN)/python tests/sanitizers/run.py address thread
 
-bench: $(VENV)/core ## time and memory on generated captures; options in ARGS
+bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
 
-# For this machine's kind and torch $(TORCH); with other versions of torch it compiles the sources inside on first use.
-wheel: $(VENV)/native $(VENV)/simnpu ## a wheel with the compiled libraries, in dist/
+# For this kind of machine and torch $(TORCH); with other versions of torch the wheel compiles its sources on first use.
+wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled libraries, in dist/
 	@rm -rf src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.collect --into src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.simnpu --into src/stepscope/native/prebuilt
@@ -108,7 +108,7 @@ wheel: $(VENV)/native $(VENV)/simnpu ## a wheel with the compiled libraries, in 
 	@rm -rf src/stepscope/native/prebuilt
 	@ls dist
 
-docs: $(VENV)/core ## generate the pages that are made from the code
+docs: $(VENV)/core ## generate the reference pages from the code
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 	$(BIN)/python -m stepscope.tables.issue_reference > docs/issues.md
 

@@ -2,8 +2,8 @@
 """What an idle dynamic_profile costs a job whose steps take 10 ms.
 
 Steps with and without the call alternate in one loop; the difference of the medians of the training thread's CPU time is
-what the call costs where it stands, with cold caches. The watching thread goes on all the time, and what it takes is read from
-its own CPU clock. `python -m benchmarks.dynamic_profile --help`.
+the cost of the call in place, with cold caches. The watching thread runs all the time; its cost is read from its own CPU clock.
+`python -m benchmarks.dynamic_profile --help`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepscope.control import config
 from stepscope.dynamic_profile.session import Session
 
 STEP_SECONDS, GOAL = 0.010, 0.001
-SETTLING_SECONDS = 3.0  # files are made, the speed is found out: once per job
+SETTLING_SECONDS = 3.0  # once per job: files are created and the speed is measured
 
 
 def idle(seconds: float, folder: Path) -> tuple[float, float]:
@@ -31,32 +31,32 @@ def idle(seconds: float, folder: Path) -> tuple[float, float]:
     watching = time.pthread_getcpuclockid(session.monitor.thread.ident)
     _steps(session.step, SETTLING_SECONDS)
     before = time.clock_gettime(watching)
-    called, alone = _steps(session.step, seconds)
-    watched = (time.clock_gettime(watching) - before) / (len(called) + len(alone))
+    with_call, without = _steps(session.step, seconds)
+    watched = (time.clock_gettime(watching) - before) / (len(with_call) + len(without))
     session.end()
-    return statistics.median(called) - statistics.median(alone), watched
+    return statistics.median(with_call) - statistics.median(without), watched
 
 
 def _steps(step: Callable[[], None], seconds: float) -> tuple[list[float], list[float]]:
     """CPU seconds of this thread at the end of steps with the call and without it."""
-    called: list[float] = []
-    alone: list[float] = []
+    with_call: list[float] = []
+    without: list[float] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for seen, call in ((called, step), (alone, _nothing)):
+        for times, call in ((with_call, step), (without, _nothing)):
             time.sleep(STEP_SECONDS)
             before = time.thread_time()
             call()
-            seen.append(time.thread_time() - before)
-    return called, alone
+            times.append(time.thread_time() - before)
+    return with_call, without
 
 
 def _nothing() -> None:
-    """In the place of step()."""
+    """Stands in for step()."""
 
 
 def call_seconds(folder: Path, calls: int = 100_000) -> dict[str, float]:
-    """CPU seconds of one call of step(): with nothing asked for, and while a request waits for a later step."""
+    """CPU seconds of one call of step(): without a request, and while a request waits for a later step."""
     found = {}
     for name, start_step in (("idle", config.NEVER), ("waiting", 10**9)):
         session = Session(folder / name)

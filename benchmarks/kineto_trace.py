@@ -133,11 +133,11 @@ def main() -> None:
     writing.add_argument("--events", type=int, default=1_000_000)
     reading = commands.add_parser("read", help="measure reading it")
     reading.add_argument("path", type=Path)
-    given = parser.parse_args()
-    if given.command == "write":
-        write(given.path, given.events)
+    args = parser.parse_args()
+    if args.command == "write":
+        write(args.path, args.events)
     else:
-        read(given.path)
+        read(args.path)
 
 
 if __name__ == "__main__":

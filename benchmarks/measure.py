@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command and say how long it took and how much memory its whole process tree held at the worst moment."""
+"""Run a command and measure its time and the peak memory of its whole process tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
-SAMPLE_SECONDS = 0.1  # more often would take a sixth of a core from what is measured
+SAMPLE_SECONDS = 0.1  # sampling more often would cost a sixth of a core
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Cost:
 
 
 class Failed(RuntimeError):
-    """The measured command did not succeed; the message is what it printed."""
+    """The measured command failed; the message is its output."""
 
 
 def run(command: Sequence[str]) -> Cost:
     """Measure one command. Memory is the largest sum of unshared memory over the process tree."""
     before = _children_cpu()
-    started = time.perf_counter()
+    began = time.perf_counter()
     peak = 0
-    # To a file: a talkative command would wait for ever on a pipe that nobody reads.
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+    # To a file: a command with much output would block on a pipe that nobody reads.
+    with tempfile.TemporaryFile("w+") as output_file:
+        process = subprocess.Popen(command, stdout=output_file, stderr=subprocess.STDOUT)
         while process.poll() is None:
             peak = max(peak, _tree_bytes(process.pid))
             time.sleep(SAMPLE_SECONDS)
-        seconds = time.perf_counter() - started
-        said.seek(0)
-        output = said.read()
+        seconds = time.perf_counter() - began
+        output_file.seek(0)
+        output = output_file.read()
     if process.returncode:
         raise Failed(f"{' '.join(command)} gave {process.returncode}:\n{output}")
     return Cost(seconds, _children_cpu() - before, peak, output)
@@ -50,7 +50,7 @@ def _tree_bytes(pid: int) -> int:
     try:
         root = psutil.Process(pid)
         for process in (root, *root.children(recursive=True)):
-            # Pages of memory-mapped files belong to the page cache, not to the analyser: count what is its own.
+            # Pages of memory-mapped files belong to the page cache, so only private memory counts.
             memory = process.memory_info()
             total += memory.rss - memory.shared
     except psutil.Error:

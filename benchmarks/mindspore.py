@@ -29,9 +29,9 @@ from stepscope.formats.mindspore.clock import TickClock
 from stepscope.formats.mindspore.records import OP_RANGE, encode
 from stepscope.tables import Tables
 
-MOST_PERCENT = {"graph": 18.0, "pynative": 11.0}
-MOST_FOR_SHAPES = 23.0
-LEAST_TIMES = 5.0
+MAX_PERCENT = {"graph": 18.0, "pynative": 11.0}
+MAX_PERCENT_SHAPES = 23.0
+MIN_SPEEDUP = 5.0
 NOISE = 3.0  # percent between steps that do the same
 
 
@@ -58,19 +58,19 @@ def main(arguments: list[str]) -> int:
 def everything(steps: int, records: int) -> dict[str, Any]:
     """Each figure with its limit: percent of a step's CPU time, and how many times faster the decoder is."""
     found: dict[str, Any] = {}
-    for mode, most in MOST_PERCENT.items():
+    for mode, most in MAX_PERCENT.items():
         measured = overhead(mode, steps)
-        found[f"op_range, {mode}"] = _judged(measured["recorded"]["percent"], most, measured["control"]["percent"])
-    noted = shapes(steps)
-    judged = _judged(noted["recorded"]["percent"], MOST_FOR_SHAPES, noted["control"]["percent"])
-    found["shapes, pynative"] = {**judged, "own_us_per_call": noted["own_us_per_call"]}
+        found[f"op_range, {mode}"] = _compared(measured["recorded"]["percent"], most, measured["control"]["percent"])
+    measured_shapes = shapes(steps)
+    compared = _compared(measured_shapes["recorded"]["percent"], MAX_PERCENT_SHAPES, measured_shapes["control"]["percent"])
+    found["shapes, pynative"] = {**compared, "own_us_per_call": measured_shapes["own_us_per_call"]}
     times = decode(records)
-    found["decoding"] = {**times, "at_least": LEAST_TIMES, "met": times["times_faster"] >= LEAST_TIMES}
+    found["decoding"] = {**times, "at_least": MIN_SPEEDUP, "met": times["times_faster"] >= MIN_SPEEDUP}
     return found
 
 
-def _judged(percent: float, most: float, control: float) -> dict[str, Any]:
-    """Nothing is said where steps without any difference differ, or recording seems to save time: the machine is too busy."""
+def _compared(percent: float, most: float, control: float) -> dict[str, Any]:
+    """`met` is None if identical steps differ, or recording seems to save time: the machine is too busy."""
     sure = abs(control) <= NOISE and percent >= -NOISE
     return {"percent": percent, "at_most": most, "control": control, "met": percent <= most if sure else None}
 
@@ -100,7 +100,7 @@ def overhead(mode: str, steps: int) -> dict[str, Any]:
 
 
 def shapes(steps: int) -> dict[str, Any]:
-    """What the dispatch mode that notes input shapes adds in PyNative: to a step, and by itself to one call."""
+    """Cost of the dispatch mode that records input shapes in PyNative: per step, and of one call alone."""
     train = _network("pynative")
     from stepscope.frameworks.mindspore.dispatch import _the_mode
 
@@ -122,7 +122,7 @@ def shapes(steps: int) -> dict[str, Any]:
 
 
 def _own_cost(mode: Any, calls: int = 20_000) -> float:
-    """CPU time of noting one call with two tensors, without the operator itself."""
+    """CPU time of recording one call with two tensors, without the operator itself."""
     import numpy as np
 
     from mindspore import Tensor
@@ -146,7 +146,7 @@ def _alternating(
 ) -> dict[str, float]:
     spent: dict[bool, list[float]] = {True: [], False: []}
     for number in range(2 * steps):
-        on = number % 4 in (0, 3)  # on off off on: nothing that comes back every second step can look like a cost
+        on = number % 4 in (0, 3)  # on off off on: what recurs every second step cannot look like a cost
         switch(on)
         began = spent_by()
         train()
@@ -198,7 +198,7 @@ def decode(records: int) -> dict[str, Any]:
 
 
 def _least(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU time of the best of three runs, and what it gave: others use the machine too."""
+    """CPU time of the best of three runs, and its result: others use the machine too."""
     times = []
     for _ in range(3):
         began = time.process_time()

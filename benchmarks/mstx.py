@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What marks cost: one range, the four stages of mstx_torch_plugin in a step of 10 ms, a call of a module inside another.
 
-Marked and unmarked blocks alternate in one process, so that whatever else the machine does hits both alike; the lowest decile
-of each is taken. Times are CPU time of the training thread, and of the process where the writing thread counts too.
+Marked and unmarked blocks alternate in one process, so that other load affects both alike; the lowest decile of each
+counts. Times are CPU time of the training thread, and of the process where the writing thread counts too.
 `python -m benchmarks.mstx --help`.
 """
 
@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's own chatter; must be set before the import
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences torch; must be set before the import
 
 import torch
 

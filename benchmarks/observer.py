@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording costs a training job: our observer against torch.profiler on the same loop with the same switches.
 
-Profiled and unprofiled blocks alternate in one process, so that whatever else the machine does hits both alike.
+Profiled and unprofiled blocks alternate in one process, so that other load affects both alike.
 The extra time per operator is the difference of lowest deciles of CPU time: of the training thread (what the job
 waits for) and of the whole process (with the writer thread). `python -m benchmarks.observer --help`.
 """
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's own chatter; must be set before the import
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences torch; must be set before the import
 
 import torch
 
@@ -47,7 +47,7 @@ def tiny_operators(count: int) -> Work:
 
 
 def train_steps(count: int) -> Work:
-    """A transformer so small that nothing but overhead is left."""
+    """A transformer so small that overhead dominates."""
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
@@ -63,13 +63,13 @@ def train_steps(count: int) -> Work:
 
 
 def cpu_seconds(work: Work, runs: int) -> tuple[list[float], float]:
-    """CPU time of this thread in each run, and of the process on average. Short runs are sometimes left alone by others."""
-    process, seen = time.process_time(), []
+    """CPU time of this thread in each run, and of the process on average. Some short runs are not disturbed by other load."""
+    process, times = time.process_time(), []
     for _ in range(runs):
         begin = time.thread_time()
         work()
-        seen.append(time.thread_time() - begin)
-    return seen, (time.process_time() - process) / runs
+        times.append(time.thread_time() - begin)
+    return times, (time.process_time() - process) / runs
 
 
 class Ours:
@@ -102,7 +102,7 @@ class Theirs:
 
 
 def extra_times(work: Work, recorders: dict[str, Any], blocks: int, runs: int) -> dict[str, tuple[float, float]]:
-    """CPU seconds that a run takes more under each recorder: of this thread, of the process (lowest deciles)."""
+    """Extra CPU seconds of a run under each recorder: of this thread, of the process (lowest deciles)."""
     work()
     threads: dict[str, list[float]] = {name: [] for name in ("none", *recorders)}
     processes: dict[str, list[float]] = {name: [] for name in ("none", *recorders)}
@@ -140,7 +140,7 @@ def overhead(observer: Observer, blocks: int) -> None:
 
 
 def own_bytes() -> int:
-    """Memory of this process that is its own, now."""
+    """Private memory of this process now."""
     pages = Path("/proc/self/statm").read_text().split()
     return (int(pages[1]) - int(pages[2])) * resource.getpagesize()
 
@@ -186,8 +186,8 @@ def stops(operators: int) -> None:
                 "--switches",
                 name,
             ]
-            said = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-            results[who] = json.loads(said.splitlines()[-1])
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+            results[who] = json.loads(output.splitlines()[-1])
         ours, theirs = results["ours"], results["theirs"]
         print(
             f"{operators} operators, {name}: stop {1e3 * ours['stop']:.1f} ms, torch.profiler {theirs['stop']:.2f} s "
@@ -210,7 +210,7 @@ def main() -> int:
         return 0
     observer = load_observer()
     if isinstance(observer, str):
-        print(f"no observer: {observer}")
+        print(f"the observer is not available: {observer}")
         return 1
     overhead(observer, args.blocks)
     if args.operators:

@@ -98,7 +98,7 @@ class _Run:
         self._on_device(step)
         collective = begin[-1] + 20_000 + np.arange(COLLECTIVES) * (PARTS * 2_200 + 6_000)
         self._collectives(collective)
-        self.now = max(int(collective[-1]) + PARTS * 2_200 + 10_000, min(self.free.values()))  # the host runs ahead of no step
+        self.now = max(int(collective[-1]) + PARTS * 2_200 + 10_000, min(self.free.values()))  # the host never runs a step ahead
         self.host.marks(
             pid=PID, tid=TID, start_ns=int(begin[0]) - 9_000, end_ns=self.now, mark=number + 1, message=f"step {number}"
         )
@@ -107,44 +107,46 @@ class _Run:
         begin, op = step.begin, step.op
         self.host.calls(level=ACL, type=self.calls[op], tid=TID, start_ns=begin, end_ns=begin + HOST_NS - 300)
         launched = np.flatnonzero(step.kind != COPY)
-        at, named = begin[launched], self.names[op[launched]]
-        self.host.calls(level=NODE, type=LAUNCH, tid=TID, start_ns=at + 5_600, end_ns=at + 13_000, item=named)
+        at, names = begin[launched], self.names[op[launched]]
+        self.host.calls(level=NODE, type=LAUNCH, tid=TID, start_ns=at + 5_600, end_ns=at + 13_000, item=names)
         mix = step.kind[launched] == MIX
         self.host.operators(
-            tid=TID, at_ns=at + 5_900, name=named, op_type=self.types[op[launched]], task_type=GE_TYPE[step.kind[launched]],
+            tid=TID, at_ns=at + 5_900, name=names, op_type=self.types[op[launched]], task_type=GE_TYPE[step.kind[launched]],
             blocks=np.where(step.kind[launched] == AIV, 40, 20), mix_ratio=np.where(mix, 2, 0),
         )  # fmt: skip
         tensors = np.repeat(np.arange(len(launched)), 3)
         shape = np.zeros((len(tensors), 8), np.uint32)
         shape[:, 0], shape[:, 1], shape[:, 2] = 4, 512, 1024 * (1 + variant[launched][tensors])
         kind = np.tile([0, 0, 1], len(launched))
-        self.host.tensors(tid=TID, at_ns=at + 5_900, name=named, op=tensors, kind=kind, format=2, dtype=27, shape=shape)
-        self.host.contexts(tid=TID, at_ns=at[mix] + 5_900, name=named[mix])
+        self.host.tensors(tid=TID, at_ns=at + 5_900, name=names, op=tensors, kind=kind, format=2, dtype=27, shape=shape)
+        self.host.contexts(tid=TID, at_ns=at[mix] + 5_900, name=names[mix])
         self.host.copies(tid=TID, at_ns=begin[step.kind == COPY] + 10_000, bytes=1 << 20, direction=1)
 
     def _on_device(self, step: Step) -> None:
-        given = self.host.tasks(
+        numbers = self.host.tasks(
             device=self.number, stream=step.stream, tid=TID, at_ns=step.begin + 10_000, task_type=RUNTIME_TYPE[step.kind],
             kernel=self.kernels[step.op],
         )  # fmt: skip
         start, end = self._queued(step.stream, step.begin + 16_000, step.length)
         self.device.tasks(
-            stream=step.stream, task=given.task, batch=given.batch, start_ns=start, end_ns=end, sqe=SQE[step.kind],
+            stream=step.stream, task=numbers.task, batch=numbers.batch, start_ns=start, end_ns=end, sqe=SQE[step.kind],
             mix=np.where(step.kind == MIX, MIX_AIC, 0),
         )  # fmt: skip
         for kind, core, cores in ((AIC, "AIC", 20), (AIV, "AIV", 40), (MIX, "MIX_AIC", 20)):
             rows = np.flatnonzero(step.kind == kind)
             cycles = (step.length[rows] * 1.65 * 0.93).astype(np.int64) * cores
-            self._counters(core, step.stream[rows], given.task[rows], cycles, start[rows], end[rows])
+            self._counters(core, step.stream[rows], numbers.task[rows], cycles, start[rows], end[rows])
         rows = np.repeat(np.flatnonzero(step.kind == MIX), 40)
         block = np.arange(len(rows)) % 40
         cycles = (step.length[rows] * 1.65 * 0.9).astype(np.int64)
         self.device.block_counters(
-            stream=step.stream[rows], task=given.task[rows], core="MIX_AIC", vector=1, core_id=25 + block, block=block // 2,
+            stream=step.stream[rows], task=numbers.task[rows], core="MIX_AIC", vector=1, core_id=25 + block, block=block // 2,
             sub_block=block % 2, cycles=cycles, counters=self._share(cycles), start_ns=start[rows], end_ns=end[rows],
         )  # fmt: skip
         rows = np.flatnonzero(step.kind == CPU)
-        self.device.ai_cpu(stream=step.stream[rows], task=given.task[rows], start_ns=start[rows], end_ns=end[rows], dispatch_us=12)
+        self.device.ai_cpu(
+            stream=step.stream[rows], task=numbers.task[rows], start_ns=start[rows], end_ns=end[rows], dispatch_us=12
+        )
 
     def _counters(self, core: str, stream: Any, task: Any, cycles: Any, start: Any, end: Any) -> None:
         self.device.counters(
@@ -175,20 +177,20 @@ class _Run:
         )  # fmt: skip
         stream = 60 + plane
         task_type = np.array([14, 5, 15])[small]
-        given = self.host.tasks(device=self.number, stream=stream, tid=TID, at_ns=at + 1_200, task_type=task_type)
+        numbers = self.host.tasks(device=self.number, stream=stream, tid=TID, at_ns=at + 1_200, task_type=task_type)
         length = np.where(small == 1, size // 18, np.where(small == 0, 2_500, 300))
         start, end = self._queued(stream, at + 9_000, length)
         sqe = np.array([7, 11, 6])[small]
-        self.device.tasks(stream=stream, task=given.task, batch=given.batch, start_ns=start, end_ns=end, sqe=sqe)
+        self.device.tasks(stream=stream, task=numbers.task, batch=numbers.batch, start_ns=start, end_ns=end, sqe=sqe)
 
     def _queued(self, stream: Any, ready: Any, length: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """A stream's tasks run one after the other, none before it is ready."""
         start = np.empty(len(ready), np.int64)
         for one in np.unique(stream).tolist():
             rows = np.flatnonzero(stream == one)
-            taken = np.cumsum(length[rows] + 740) - (length[rows] + 740)
+            busy = np.cumsum(length[rows] + 740) - (length[rows] + 740)
             begin = np.maximum(ready[rows], self.free.get(one, 0))
-            start[rows] = np.maximum.accumulate(begin - taken) + taken
+            start[rows] = np.maximum.accumulate(begin - busy) + busy
             self.free[one] = int(start[rows[-1]] + length[rows[-1]]) + 740
         return start, start + length
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: what the analyser costs, beside what others cost on the same or such an input.
+"""`make bench`: time and memory of the analyser, compared with other tools on the same or similar input.
 
     python benchmarks/run.py [--ops 100000] [--tasks 200000 1000000] [--events 200000] [--capture DIR]... [--peer-python PYTHON]
 
 `--tasks` are sizes of raw device folders (0: none); their peers are compared by CPU time.
 
-`--capture` adds a raw capture of yours (its own FRAMEWORK and PROF_* folders); `--peer-python` names an interpreter with
+`--capture` adds a raw capture of your own (with FRAMEWORK and PROF_* folders); `--peer-python` names an interpreter with
 torch-tb-profiler or HolisticTraceAnalysis, which are then measured in the same run.
 """
 
@@ -52,16 +52,16 @@ def folder_bytes(folder: Path) -> int:
     )
 
 
-def analysed(name: str, capture: Path, exports: str, *peers: str) -> Line:
-    """A first analysis: no store yet, results to a folder of their own."""
+def analyse_line(name: str, capture: Path, exports: str, *peers: str) -> Line:
+    """A first analysis: without a store, results in a separate folder."""
     shutil.rmtree(capture / ".stepscope", ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=capture.parent) as out:
         cost = measure.run([*STEPSCOPE, "analyse", str(capture), "--export", exports, "--out", out])
         return Line(f"{name}: {exports}", cost, folder_bytes(capture), folder_bytes(Path(out)), peers)
 
 
-def opened(name: str, capture: Path) -> Line:
-    """What a new process pays to open a store (made here, unmeasured) and touch every table."""
+def open_line(name: str, capture: Path) -> Line:
+    """Cost for a new process to open a store (built here, not measured) and touch every table."""
     measure.run([*STEPSCOPE, "info", str(capture)])
     code = (
         "import sys, time, stepscope.capture as c; t = time.perf_counter(); "
@@ -72,20 +72,23 @@ def opened(name: str, capture: Path) -> Line:
     return Line(f"{name}: open the store ({cost.output.strip()})", cost, folder_bytes(capture / ".stepscope"))
 
 
-def loaded(name: str, source: Path) -> Line:
-    """A trace or a folder into a new store."""
+def load_line(name: str, source: Path) -> Line:
+    """Read a trace or a folder into a new store."""
     shutil.rmtree(source / ".stepscope" if source.is_dir() else source.with_name(f".stepscope.{source.name}"), ignore_errors=True)
     size = folder_bytes(source) if source.is_dir() else source.stat().st_size
     return Line(f"{name}: into the store", measure.run([*STEPSCOPE, "info", str(source)]), size)
 
 
 def raw_folders(sizes: Sequence[int], data: Path) -> Iterator[Line]:
-    """Raw device folders of several sizes, into the store and to every file; growth is told against the first size."""
+    """Raw device folders of several sizes, into the store and to every file; growth is relative to the first size."""
     first: dict[str, float] = {}  # CPU seconds per task
     for tasks in filter(None, sizes):
         prof = raw_capture.write(data / f"raw-{tasks}", tasks)
         name = f"raw folder, {tasks:,} device tasks"
-        for kind, line in (("store", loaded(name, prof)), ("all", analysed(name, prof, "text,db", *RAW_PEERS.get(tasks, ())))):
+        for kind, line in (
+            ("store", load_line(name, prof)),
+            ("all", analyse_line(name, prof, "text,db", *RAW_PEERS.get(tasks, ()))),
+        ):
             growth = line.cost.cpu_seconds / tasks / first.setdefault(kind, line.cost.cpu_seconds / tasks)
             speed = f"{line.in_bytes / 1e6 / line.cost.cpu_seconds:,.0f} MB a CPU second"
             yield replace(
@@ -108,17 +111,17 @@ def lines(args: argparse.Namespace, data: Path) -> Iterator[Line]:
     for steps in (10, 1000):
         name = f"{args.ops:,} operators in {steps} steps"
         capture = framework_capture.capture(data / f"framework-{args.ops}-{steps}", ops=args.ops, steps=steps)
-        yield analysed(name, capture, "text")
-    yield analysed(name, capture, "db")
-    yield opened(name, capture)
+        yield analyse_line(name, capture, "text")
+    yield analyse_line(name, capture, "db")
+    yield open_line(name, capture)
     for capture in args.capture:
-        yield analysed(capture.name, capture, "text", *filter(None, [args.peer_text]))
-        yield analysed(capture.name, capture, "db", *filter(None, [args.peer_db]))
-        yield opened(capture.name, capture)
+        yield analyse_line(capture.name, capture, "text", *filter(None, [args.peer_text]))
+        yield analyse_line(capture.name, capture, "db", *filter(None, [args.peer_db]))
+        yield open_line(capture.name, capture)
     yield from raw_folders(args.tasks, data)
     trace = data / f"gpu-{args.events}.pt.trace.json"
     kineto_trace.write(trace, args.events)
-    ours = loaded(f"GPU trace, {args.events:,} events", trace)
+    ours = load_line(f"GPU trace, {args.events:,} events", trace)
     yield ours
     if args.peer_python:
         for peer in peers(trace, args.peer_python):
@@ -126,7 +129,7 @@ def lines(args: argparse.Namespace, data: Path) -> Iterator[Line]:
 
 
 def against(cost: measure.Cost, name: str, peer: dict[str, float]) -> str:
-    """How much less than a peer that was measured elsewhere, by the time that was taken there."""
+    """How much less than a peer that was measured elsewhere."""
     by_cpu = "cpu_seconds" in peer
     times = peer["cpu_seconds"] / cost.cpu_seconds if by_cpu else peer["seconds"] / cost.seconds
     memory = f", 1/{peer['gigabytes'] * 1e9 / cost.peak_bytes:.1f} of the memory" if "gigabytes" in peer else ""

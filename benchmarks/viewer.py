@@ -4,8 +4,8 @@
 python -m benchmarks.viewer --slices 1000000 5000000 --json /tmp/viewer.json [--peer .../torch_tb_profiler/static]
 
 Needs selenium, chromium and chromedriver. The capture looks like one of a training on an Ascend device: four threads with
-operators nested four deep, their runtime calls, and four streams, 24 rows in all. Frame times are wall time: on a machine
-that does other work they are those of that work (`load_average` tells); the times of the drawing itself stand beside them.
+operators nested four deep, their runtime calls, and four streams, 24 rows in all. Frame times are wall time: on a busy
+machine they include other work (see `load_average`); the times of the drawing itself are listed beside them.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ FLAGS = (
 
 
 def capture(slices: int) -> Tables:
-    """Tables with about so many rows that the timeline shows."""
+    """Tables with about this many slices in the timeline."""
     units = max(THREADS, slices // UNIT)
     random = np.random.default_rng(7)
     thread = np.arange(units) % THREADS
-    # Pauses of all lengths: a picture without gaps would be easier to draw than a real one.
+    # Gaps of all lengths: a picture without gaps would be easier to draw than a real one.
     begin = np.zeros(units, dtype=np.int64)
     for number in range(THREADS):
         own = thread == number
@@ -109,20 +109,20 @@ def _rows(begin: np.ndarray, thread: np.ndarray, count: int, low: float, high: f
 
 
 @contextmanager
-def served(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
-    """The viewer with this one capture, its timeline kept on disk and mapped as always; its address and number of slices."""
+def serve(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
+    """Serve this one capture in the viewer, its timeline on disk and memory-mapped as usual; gives address and number of slices."""
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "generated.pt.trace.json").write_text('{"traceEvents": []}')
     trace_index.save(trace_index.build(tables), folder / "index", "1")
     index = trace_index.load(folder / "index", "1")
     assert index is not None
 
-    def opened(files: CaptureFiles, root: Path, version: str, _: Any) -> LoadedCapture:
-        made = LoadedCapture(tables, files, root, version)
-        made.once("trace", lambda: index)
-        return made
+    def open_generated(files: CaptureFiles, root: Path, version: str, _: Any) -> LoadedCapture:
+        loaded = LoadedCapture(tables, files, root, version)
+        loaded.once("trace", lambda: index)
+        return loaded
 
-    catalogue = Catalogue([folder / "run"], opener=opened)
+    catalogue = Catalogue([folder / "run"], opener=open_generated)
     server = create_server(App(catalogue, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
     Thread(target=server.run, daemon=True).start()
     try:
@@ -178,7 +178,7 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
     frames, draws = found["times"], found["draws"]
     return {
         "first_picture_ms": first["firstPictureAfterReadyMs"], "first_picture_since_mount_ms": first["firstPictureMs"],
-        # Time that the page's thread really ran: what others do on the machine is not in it.
+        # Time that the page's thread really ran, without other work of the machine.
         "cpu_ms_per_frame": busy["TaskDuration"] * 1000 / len(frames),
         "script_cpu_ms_per_frame": busy["ScriptDuration"] * 1000 / len(frames),
         "frames": len(frames), "frame_p50_ms": statistics.median(frames), "frame_p95_ms": float(np.percentile(frames, 95)),
@@ -189,31 +189,31 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def questions(address: str) -> dict[str, float]:
+def answer_times(address: str) -> dict[str, float]:
     """Wall and CPU time of the server's answers, in ms; the best of three after a first one."""
-    meta = json.loads(_asked(address, "trace/meta", None))
+    meta = json.loads(_request(address, "trace/meta", None))
     top, length = meta["levels"]["max_level"], meta["length_ns"]
     whole: dict[str, Any] = {"tracks": None, "from": 0, "to": length}
     part = {**whole, "from": length // 2, "to": length // 2 + length // 100}
     rows = [row["id"] for row in meta["rows"]]
-    asked: dict[str, tuple[str, Any]] = {
+    requests: dict[str, tuple[str, Any]] = {
         "range_whole": ("trace/range", whole), "range_1_percent": ("trace/range", part), "search": ("trace/search?q=d3_17", None),
     }  # fmt: skip
     for level in range(max(0, top - 12), top + 1, 4):
         middle = length // 2 // (512 << level)
-        asked[f"tiles_level_{top - level}_below_top"] = ("trace/tiles", [[row, level, middle] for row in rows])
+        requests[f"tiles_level_{top - level}_below_top"] = ("trace/tiles", [[row, level, middle] for row in rows])
     found = {}
-    for name, (route, body) in asked.items():
+    for name, (route, body) in requests.items():
         times = []
         for _ in range(4):
             wall, cpu = time.perf_counter(), time.process_time()
-            _asked(address, route, body)
+            _request(address, route, body)
             times.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
         found[f"{name}_ms"], found[f"{name}_cpu_ms"] = (round(min(one[kind] for one in times[1:]), 1) for kind in (0, 1))
     return found
 
 
-def _asked(address: str, route: str, body: Any) -> bytes:
+def _request(address: str, route: str, body: Any) -> bytes:
     data = None if body is None else json.dumps(body).encode()
     request = Request(f"{address}api/v1/{route}", data, {"Content-Type": "application/json"})
     with urlopen(request) as answer:
@@ -226,11 +226,11 @@ def _main_thread(browser: Any) -> dict[str, float]:
     return {metric["name"]: metric["value"] for metric in metrics if metric["name"] in ("TaskDuration", "ScriptDuration")}
 
 
-def beside(static: Path, tables: Tables, folder: Path) -> dict[str, Any]:
+def measure_peer(static: Path, tables: Tables, folder: Path) -> dict[str, Any]:
     """The same slices in catapult, in the same run."""
     trace = folder / viewer_peer.TRACE
     viewer_peer.write_trace(tables, trace)
-    with viewer_peer.served(static, trace) as address, chromium(folder / "peer-profile") as browser:
+    with viewer_peer.serve(static, trace) as address, chromium(folder / "peer-profile") as browser:
         return viewer_peer.measure(browser, address, KEYS * 4)
 
 
@@ -245,10 +245,10 @@ def main() -> int:
     results = []
     for slices in arguments.slices:
         tables = capture(slices)
-        with tempfile.TemporaryDirectory() as folder, served(tables, Path(folder) / "logs") as (address, count):
-            figures = {"slices": count, **measure(address, Path(folder) / "profile"), "server": questions(address)}
+        with tempfile.TemporaryDirectory() as folder, serve(tables, Path(folder) / "logs") as (address, count):
+            figures = {"slices": count, **measure(address, Path(folder) / "profile"), "server": answer_times(address)}
             if arguments.peer and slices <= arguments.peer_slices:
-                figures["catapult"] = beside(arguments.peer, tables, Path(folder))
+                figures["catapult"] = measure_peer(arguments.peer, tables, Path(folder))
         results.append(figures)
         print(json.dumps(figures, indent=1))
         budgets = (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same timeline in catapult's trace viewer, which the TensorBoard plugins of this field show their traces with.
+"""The same timeline in catapult's trace viewer, which other TensorBoard profiler plugins use.
 
-Its page lies in the wheel of torch-tb-profiler-ascend, with everything it needs; nothing of it is copied here.
+Its page is in the wheel of torch-tb-profiler-ascend, with everything it needs; nothing of it is copied here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WATCH = """
 
 
 def write_trace(tables: Tables, path: Path) -> int:
-    """The slices as a Chrome trace; how many they are."""
+    """Write the slices as a Chrome trace; returns their number."""
     rows = [
         tables.ops.select("pid", "tid", "start_ns", "end_ns", pl.col("name").cast(pl.String)),
         tables.api_calls.select((pl.col("pid") + 1).alias("pid"), "tid", "start_ns", "end_ns", pl.col("name").cast(pl.String)),
@@ -79,11 +79,11 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         return str(self.trace) if path.endswith(TRACE) else super().translate_path(path)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the benchmark prints figures."""
+        """Print nothing: the benchmark prints figures."""
 
 
 @contextmanager
-def served(static: Path, trace: Path) -> Iterator[str]:
+def serve(static: Path, trace: Path) -> Iterator[str]:
     handler = functools.partial(type("Handler", (_Quiet,), {"trace": trace}), directory=str(static))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     Thread(target=server.serve_forever, daemon=True).start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the viewer's server takes for a timeline of millions of slices (budgets: docs/reference/viewer.md 7). Processor time, in ms.
+"""CPU time, in ms, of the viewer's server for a timeline of millions of slices (budgets: docs/reference/viewer.md 7).
 
 python -m benchmarks.viewer_server [SLICES]
 """
@@ -67,8 +67,8 @@ def capture(count: int) -> Tables:
     )
     kernels = tasks.with_columns(pl.lit("compute").alias("kind"), pl.Series("name", words[chance.integers(0, NAMES, begins.size)]))
     frames = {"ops": ops.with_columns(names), "kernels": kernels}
-    made = {name: ALL_TABLES[name].conform(frame) for name, frame in frames.items()}
-    return Tables({**made, "meta": Facts(device_kind="npu").table()})
+    built = {name: ALL_TABLES[name].conform(frame) for name, frame in frames.items()}
+    return Tables({**built, "meta": Facts(device_kind="npu").table()})
 
 
 def timed(what: str, work: Callable[[], object], times: int = 1) -> None:
@@ -89,8 +89,8 @@ def tiles(index: TraceIndex) -> None:
 def table_of_kernels(count: int) -> None:
     """A table of a million rows: first page, another order, a filter, a search (300 ms each)."""
     tables = capture(3 * count)  # a third of its rows are kernels
-    opened = LoadedCapture(tables, CaptureFiles(Path("benchmark")), Path("."), "1")
-    asked = {
+    loaded = LoadedCapture(tables, CaptureFiles(Path("benchmark")), Path("."), "1")
+    queries = {
         "first rows": Query(group="all"),
         "sorted by duration": Query(group="all", sort="Duration(us)", desc="1"),
         "sorted by name": Query(group="all", sort="Name"),
@@ -99,9 +99,9 @@ def table_of_kernels(count: int) -> None:
         "statistic": Query(group="statistic"),
     }
     print(f"{tables.kernels.height:,} kernels")
-    timed("prepared", lambda: page(kernel_view.kernels(opened, Query(group="all")), Query(limit=0)))
-    for what, query in asked.items():
-        wall(what, lambda query=query: page(kernel_view.kernels(opened, query), query))
+    timed("prepared", lambda: page(kernel_view.kernels(loaded, Query(group="all")), Query(limit=0)))
+    for what, query in queries.items():
+        wall(what, lambda query=query: page(kernel_view.kernels(loaded, query), query))
 
 
 def memory_curve(count: int) -> None:
@@ -121,14 +121,14 @@ def memory_curve(count: int) -> None:
     frame = frame.with_columns(
         total_allocated=pl.Series(total.astype(np.int64)), total_reserved=pl.Series((total * 1.1).astype(np.int64))
     )
-    made = Tables({"memory_events": ALL_TABLES["memory_events"].conform(frame), "meta": Facts(device_kind="npu").table()})
-    opened = LoadedCapture(made, CaptureFiles(Path("benchmark")), Path("."), "1")
+    built = Tables({"memory_events": ALL_TABLES["memory_events"].conform(frame), "meta": Facts(device_kind="npu").table()})
+    loaded = LoadedCapture(built, CaptureFiles(Path("benchmark")), Path("."), "1")
     print(f"{count:,} memory records")
-    timed("prepared", lambda: memory_view.curve(opened, Query()))
+    timed("prepared", lambda: memory_view.curve(loaded, Query()))
     length = count * 1000
     for share in (1, 10, 1000):
         window = Query({"from": [str(length // 3)], "to": [str(length // 3 + length // share)]})
-        wall(f"curve, 1/{share} of the time", lambda window=window: memory_view.curve(opened, window))
+        wall(f"curve, 1/{share} of the time", lambda window=window: memory_view.curve(loaded, window))
 
 
 def wall(what: str, work: Callable[[], object]) -> None:
@@ -145,12 +145,12 @@ def wall(what: str, work: Callable[[], object]) -> None:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
     tables = capture(count)
-    made: list[TraceIndex] = []
-    timed("build", lambda: made.append(trace_index.build(tables)))
+    built: list[TraceIndex] = []
+    timed("build", lambda: built.append(trace_index.build(tables)))
     with TemporaryDirectory() as folder:
-        timed("save", lambda: trace_index.save(made[0], Path(folder) / "index", "key"))
-        timed("open", lambda: made.append(trace_index.load(Path(folder) / "index", "key") or made[0]))
-        index = made[-1]
+        timed("save", lambda: trace_index.save(built[0], Path(folder) / "index", "key"))
+        timed("open", lambda: built.append(trace_index.load(Path(folder) / "index", "key") or built[0]))
+        index = built[-1]
         levels = int(index.length_ns // 1600).bit_length() + 1
         print(f"{index.count:,} slices in {len(index.row_track)} rows, {levels} levels")
         timed("meta", lambda: trace.meta(index, tables))

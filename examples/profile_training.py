@@ -1,4 +1,4 @@
-"""Profile some steps of a training loop and look at the result.
+"""Profile some steps of a training loop and show the result.
 
     python examples/profile_training.py [FOLDER]
 
@@ -20,7 +20,7 @@ def main(folder: str) -> None:
     model = torch.nn.TransformerEncoderLayer(d_model=32, nhead=4, dim_feedforward=64, batch_first=True)
     optimizer = torch.optim.AdamW(model.parameters())
 
-    # Skip the first steps (allocators and caches fill), warm the profiler up, record four steps once.
+    # Skip the first steps, which fill allocators and caches, warm up the profiler, then record four steps once.
     plan = profiler.schedule(wait=1, warmup=1, active=4, repeat=1)
     with profiler.profile(
         schedule=plan,

@@ -1,4 +1,4 @@
-"""Train a small transformer, one process per NPU. There is no profiling code in here; `stepscope run` brings it:
+"""Train a small transformer, one process per NPU. It has no profiling code; `stepscope run` adds it:
 
 stepscope run --nproc 2 --profile steps=4:5,level=1,memory,stack,shapes,modules examples/train_transformer.py
 """
@@ -9,7 +9,7 @@ import os
 
 import torch
 import torch.distributed as dist
-import torch_npu  # noqa: F401 - makes the device `npu` known
+import torch_npu  # noqa: F401 - registers the device `npu`
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -28,9 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export", type=_words, help=f"comma-separated list of {', '.join(EXPORTS)} (default: as the capture was configured)"
     )
-    parser.add_argument("--out", type=Path, help="write results below this folder instead of into the captures")
-    parser.add_argument("--jobs", type=_positive, help="number of captures to analyse in parallel (default: half the cores)")
-    parser.add_argument("--max-memory", type=_bytes, help="memory limit, such as 4g")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write results below this folder instead of into the captures")
+    parser.add_argument(
+        "--jobs", type=_positive, metavar="N", help="number of captures to analyse in parallel (default: half the cores)"
+    )
+    parser.add_argument("--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g")
     parser.add_argument(
         "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
     )

@@ -11,8 +11,12 @@ from stepscope.cli.show import note, size_text
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="folder of runs, capture folder, trace or database")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default: report.html)")
-    parser.add_argument("--workers", type=int, default=8, help="number of workers per run to show in detail (default: 8)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.html"), metavar="FILE", help="file to write (default: report.html)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=8, metavar="N", help="number of workers per run to show in detail (default: 8)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
