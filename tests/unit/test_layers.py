@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,19 @@ def test_imports_point_one_way(path):
             other = name.split(".")[1]
             if (SOURCE / other).is_dir() or (SOURCE / f"{other}.py").is_file():
                 assert other in {layer, "errors"} | ALLOWED[layer], f"{layer} must not import {other}"
+
+
+def test_the_architecture_page_names_every_layer():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text().split("## The tree is the pipeline")[1].split("\n## ")[0]
+    described = set()
+    for line in page.splitlines():
+        if line.startswith("| `"):
+            first, *_, last = line.strip("| ").split(" | ")
+            layers = {name.rstrip("/").removesuffix(".py") for name in re.findall(r"`([\w./]+)`", first)} & set(ALLOWED)
+            expected = set().union(*(ALLOWED[layer] for layer in layers)) - layers
+            assert set(re.findall(r"`(\w+)`", last)) == expected, f"docs/architecture.md: what {first} may import"
+            described |= layers
+    assert described == {layer for layer in ALLOWED if not layer.startswith("__")}
 
 
 def test_broad_excepts_stand_at_the_borders_only():
