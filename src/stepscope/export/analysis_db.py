@@ -14,18 +14,6 @@ from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.render.sqlite_file import new_database
 from stepscope.tables import Tables
 
-_STEP_VALUES = {
-    "computing": "computing_ns",
-    "communication_not_overlapped": "not_overlapped_ns",
-    "overlapped": "overlapped_ns",
-    "communication": "communication_ns",
-    "free": "free_ns",
-    "stage": "stage_ns",
-    "bubble": "bubble_ns",
-    "communication_not_overlapped_and_exclude_receive": "not_overlapped_except_receive_ns",
-    "preparing": "preparing_ns",
-}
-
 
 def write_analysis_db(tables: Tables, path: Path) -> bool:
     """Write the database, or nothing when the capture has no device work to analyse; says whether it was written.
@@ -51,23 +39,13 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     if level == "Level_none" or not (tables["kernels"].height or tables["collectives"].height):
         return {}
     steps = steps_by_task(tables)
-    rows = {"StepTraceTime": _steps(tables, steps)}
+    rows = {"StepTraceTime": analysis.step_rows(step_trace_time_by_task(tables, steps))}
     tables = tables.replace(steps=steps)
     if level != "Level0":  # docs/formats/outputs.md 1.1: level 0 holds only StepTraceTime
         rows["CommAnalyzerTime"] = time_rows(tables)
         rows["CommAnalyzerBandwidth"] = bandwidth_rows(tables)
         rows["CommAnalyzerMatrix"] = matrix_rows(tables)
     return rows
-
-
-def _steps(tables: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    times = step_trace_time_by_task(tables, steps)
-    # docs/formats/outputs.md 16: microseconds, whatever the documents say.
-    return times.select(
-        pl.col("device").cast(pl.Int64).alias("deviceId"),
-        pl.col("step").cast(pl.String),
-        *((pl.col(column) / 1000).alias(name) for name, column in _STEP_VALUES.items()),
-    )
 
 
 def time_rows(tables: Tables) -> pl.DataFrame:
