@@ -144,6 +144,13 @@ def test_kernel_details_of_level_0_is_short_and_without_step_column(tmp_path):
     ]
 
 
+def test_kernel_details_without_a_level_has_all_columns_where_any_type_is_known(tmp_path):
+    comm = collectives(collective(T + 30, T + 50, op_type="hcom_allReduce_"))
+    found = lines(kernel_details.write, tmp_path, LEVEL1.replace(level=""), kernels=kernels(task(T, T + 20)), collectives=comm)
+    assert found[0].startswith("Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,")
+    assert found[2].startswith("0,4294967295,N/A,N/A,hcom_allReduce__271_0_1,hcom_allReduce_,")
+
+
 def test_operator_details_has_zero_without_point_where_nothing_ran(tmp_path):
     table = ops(
         op("aten::mm, odd", T, T + 10_500, shapes="2,3;;", stack="a.py(1): f;b.py(2): g"),

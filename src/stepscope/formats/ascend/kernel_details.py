@@ -122,26 +122,27 @@ def write(
         with_steps: the first column is the step.
         mindspore: MindSpore's file has another title for the step and does not name the device.
     """
-    columns = file_columns(rows, level=level, with_steps=with_steps, mindspore=mindspore)
-    if is_short(rows, level):
+    short = is_short(rows, level)
+    columns = file_columns(rows, short=short, with_steps=with_steps, mindspore=mindspore)
+    if short:
         # Level 0 knows no types; that of a communication operator, which its name tells, is left out with the others.
         return write_csv(path, rows, cells(columns, rows, op_type=[NOT_KNOWN]))
     return write_csv(path, rows, [*cells(columns, rows), *counter_cells(metrics, rows, aic_metrics)])
 
 
 def is_short(rows: pl.DataFrame, level: str) -> bool:
-    """Whether the file has fewer columns and no counters: at level 0, or where no type of a kernel is known."""
-    return level == "Level0" if level else not rows.select(pl.col("op_type").filter(pl.col("kernel").is_not_null()).count()).item()
+    """Whether the file has fewer columns and no counters: at level 0, or where no type is known."""
+    return level == "Level0" if level else not rows["op_type"].count()
 
 
 def file_columns(
-    rows: pl.DataFrame, *, level: str, with_steps: bool, mindspore: bool = False, generation: str = ""
+    rows: pl.DataFrame, *, short: bool, with_steps: bool, mindspore: bool = False, generation: str = ""
 ) -> tuple[Column, ...]:
     """The columns before the counters, as a file of these rows has them.
 
     Args:
         rows: as in `write`.
-        level: as in `write`.
+        short: as `is_short` says.
         with_steps: as in `write`.
         mindspore: as in `write`.
         generation: G1 and G2 have other titles for the blocks, G1 does not name the device.
@@ -149,10 +150,9 @@ def file_columns(
     first = select(COLUMNS, [*(["step"] if with_steps else []), *([] if mindspore or generation == "G1" else ["device"])])
     if mindspore:
         first = tuple(map(_older, first))
-    if is_short(rows, level):
+    others = without(COLUMNS, "step", "device")
+    if short:
         others = (*_SHORT, *TENSORS) if rows["input_shapes"].count() else _SHORT
-    else:
-        others = without(COLUMNS, "step", "device")
     if generation in ("G1", "G2"):
         others = tuple(_older(item) if item.key in ("block_num", "mix_block_num") else item for item in others)
     return (*first, *others)

@@ -52,15 +52,17 @@ def _kernel_table(opened: LoadedCapture) -> KernelTable:
     facts = opened.facts
     # The page has the titles of the user's own files; captures without such are shown as what we would write.
     generation = facts.generation if facts.source == "ascend_text" else ""
+    # Where the capture does not say its level, its file was short when it types no kernel; names tell those of operators.
+    short = is_short(rows.filter(pl.col("table") == "kernels"), facts.level)
     columns = file_columns(
         rows,
-        level=facts.level,
+        short=short,
         with_steps=has_steps(opened.tables, rows),
         mindspore=facts.framework == "mindspore",
         generation=generation,
     )
     counters: tuple[str, ...] = ()
-    if not is_short(rows, facts.level):
+    if not short:
         counters = counter_titles(opened.tables.kernel_metrics, facts.aic_metrics)
     else:  # the type of a communication operator, which its name tells, is left out with the others
         rows = rows.with_columns(op_type=pl.lit(None, rows.schema["op_type"]))

@@ -105,7 +105,7 @@ def _read(rows: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
 
 def step_rows(times: pl.DataFrame) -> pl.DataFrame:
     """Rows of StepTraceTime from rows as those of step_trace_time.csv."""
-    # outputs.md 16: microseconds, whatever the documents say.
+    # docs/formats/outputs.md 16: microseconds, whatever the documents say.
     return times.select(
         pl.col("device").cast(pl.Int64).alias("deviceId"),
         pl.col("step").cast(pl.String),
