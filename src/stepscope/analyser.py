@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import errno
 import logging
-import multiprocessing
 import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from stepscope.analysis import quality
 from stepscope.analysis.step_range import only_steps
 from stepscope.capture import Capture, gc_paused, open_all
+from stepscope.child_process import ProcessEnded, answers
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.ascend_capture.capture_folder import OUTPUT, RECORDS
@@ -94,12 +94,53 @@ def analyse_captures(
     jobs = min(jobs, len(captures))
     if jobs <= 1:
         return [_notify(_guarded(capture, request), on_result) for capture in captures]
-    silent = replace(request, progress=quiet)
-    # Spawned, not forked: the columnar engine's threads do not survive a fork.
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(_guarded_path, str(capture.path), silent): index for index, capture in enumerate(captures)}
-        done = {waiting[future]: _notify(future.result(), on_result) for future in as_completed(waiting)}
+    paths = [str(capture.path) for capture in captures]
+    wanted = _to_json(request)
+    done: dict[int, Result] = {}
+    for index, answer in answers("stepscope.worker:serve_captures", [{"path": path, **wanted} for path in paths], jobs):
+        try:
+            result = _result(answer())
+        except ProcessEnded as problem:
+            result = Result(paths[index], False, _lost_process(paths[index], str(problem)))
+        done[index] = _notify(result, on_result)
     return [done[index] for index in range(len(captures))]
+
+
+def analyse_path(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Analyse one capture as another process asks for it: what `analyse_captures` sends, and the result as JSON."""
+    request = Request(
+        exports=None if wanted["exports"] is None else tuple(wanted["exports"]),
+        out=None if wanted["out"] is None else Path(wanted["out"]),
+        source=wanted["source"],
+        parallel=wanted["parallel"],
+        simplify=wanted["simplify"],
+        steps=tuple(wanted["steps"]),
+        pretty=wanted["pretty"],
+    )
+    try:
+        capture = open_all(wanted["path"], source=request.source)[0]
+    except (CaptureError, OSError) as problem:  # it was removed meanwhile
+        return Result(wanted["path"], False, str(problem))._asdict()
+    return _guarded(capture, request)._asdict()
+
+
+def _to_json(request: Request) -> dict[str, Any]:
+    content = {item.name: getattr(request, item.name) for item in fields(request) if item.name != "progress"}
+    return {**content, "out": None if request.out is None else str(request.out)}
+
+
+def _result(content: Mapping[str, Any]) -> Result:
+    return Result(**{**content, "files": tuple(content["files"]), "notes": tuple(content["notes"])})
+
+
+def _lost_process(path: str, how: str) -> str:
+    problem = CaptureError(
+        "the analysis process ended before it was done",
+        where=path,
+        cause=how,
+        fix="look for a lack of memory (dmesg), and analyse this capture alone with --max-memory",
+    )
+    return str(problem)
 
 
 def jobs_within(captures: Sequence[Capture], jobs: int, max_memory: int | None) -> int:
@@ -197,10 +238,6 @@ def _database_names(facts: Facts) -> tuple[str, str]:
 
         return database_names(facts.rank)
     return (f"ascend_pytorch_profiler_{facts.rank}.db" if facts.rank >= 0 else "ascend_pytorch_profiler.db"), "analysis.db"
-
-
-def _guarded_path(path: str, request: Request) -> Result:
-    return _guarded(open_all(path, source=request.source)[0], request)
 
 
 def _guarded(capture: Capture, request: Request) -> Result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process beside a training job that analyses its captures: one request as JSON in, reports as JSON lines out."""
+"""Processes that analyse: one beside a training job (`main`), several for many captures (`serve_captures`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.analyser import Request, analyse_captures
+from stepscope.analyser import Request, analyse_captures, analyse_path
 from stepscope.capture import open_all, open_capture
+from stepscope.child_process import serve
 from stepscope.errors import CaptureError
 from stepscope.export.memory_timeline import export_memory_timeline
 from stepscope.export.op_args import write_op_args
@@ -33,6 +34,11 @@ def main(text: str) -> int:
         report = {"ok": False, "error": str(problem)}
     _report(report)
     return 0 if report["ok"] else 3
+
+
+def serve_captures() -> int:
+    """Analyse captures, one after the other, for `analyse` of many."""
+    return serve(analyse_path)
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:

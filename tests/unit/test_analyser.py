@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,29 @@ def test_several_captures_run_in_processes(tmp_path):
     folders = [capture(tmp_path, f"{letter}_1_20260101000000000_ascend_pt", _export_type=["db"]) for letter in "ab"]
     results = analyse_captures(open_all(tmp_path), Request(), jobs=2)
     assert [(Path(result.path), result.ok) for result in results] == [(folder, True) for folder in folders]
+
+
+SCRIPT = """
+import os, sys
+print("SCRIPT RUNS")
+os.cpu_count = lambda: 8
+import stepscope
+print([result.ok for result in stepscope.analyse("runs", max_process_number=8, export_type="db")])
+"""
+
+
+@pytest.mark.slow  # starts worker processes
+def test_a_script_without_a_guard_runs_once(tmp_path):
+    """The README's own call; multiprocessing would import the script again in each process."""
+    for letter in "abc":
+        capture(tmp_path / "runs", f"{letter}_1_20260101000000000_ascend_pt")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "polars.py").write_text("raise SystemExit('a module of the script in place of the library')")
+    (tmp_path / "script.py").rename(tmp_path / "runs" / "script.py")
+    done = subprocess.run(
+        [sys.executable, "runs/script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SCRIPT RUNS\n[True, True, True]\n", "")
 
 
 def test_the_trace_holds_the_capture(tmp_path):

@@ -12,15 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import stepscope
+from stepscope import child_process
 from stepscope.collect import messages
-
-# Import the package from where this process did; never from the script's folder, which may hold a `types.py`.
-_START = "import sys; sys.path.pop(0); sys.path.append({root!r}); from stepscope.worker import main; sys.exit(main(sys.argv[1]))"
-# These would start another profiler in the child.
-_NOT_INHERITED = ("PROF_CONFIG_PATH", "PROFILER_SAMPLECONFIG", "PROFILING_MODE")
 
 
 class Outcome(NamedTuple):
@@ -41,12 +36,11 @@ class AnalysisProcess:
     def __init__(self, request: Mapping[str, Any], *, background: bool = False):
         self._began = time.monotonic()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by wait()
-        root = str(Path(stepscope.__file__).parents[1])
-        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        environment = child_process.environment()
         if background:
             environment.setdefault("POLARS_MAX_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(root=root), json.dumps({**request, "background": background})],
+            child_process.command("stepscope.worker:main", json.dumps({**request, "background": background})),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -59,7 +53,7 @@ class AnalysisProcess:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                report = _report(line)
+                report = child_process.report(line)
                 if "stage" in report:
                     progress(str(report["stage"]))
                 result = report if "ok" in report else result
@@ -67,7 +61,11 @@ class AnalysisProcess:
         seconds = time.monotonic() - self._began
         with self._errors as errors:
             if not result:
-                return Outcome(False, f"the analysis process ended with {code}: {_tail(errors)}", seconds)
+                return Outcome(
+                    False,
+                    f"the analysis process ended with {child_process.how_ended(code)}: {child_process.last_line(errors)}",
+                    seconds,
+                )
         return Outcome(bool(result["ok"]), result.get("error"), seconds, tuple(result.get("files", ())))
 
 
@@ -115,17 +113,3 @@ def analyse_capture(
         threading.Thread(target=finish, name="stepscope-analysis", daemon=False).start()
     else:
         finish()
-
-
-def _report(line: bytes) -> dict[str, Any]:
-    try:
-        report = json.loads(line)
-    except ValueError:
-        return {}
-    return report if isinstance(report, dict) else {}
-
-
-def _tail(errors: IO[bytes]) -> str:
-    errors.seek(0)
-    lines = errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no error output"

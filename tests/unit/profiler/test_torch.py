@@ -258,7 +258,7 @@ def test_offline_analysis(tier, tmp_path, capsys):
 
 
 def test_a_failing_analysis_is_one_warning(tier, monkeypatch, capsys):
-    monkeypatch.setattr("stepscope.collect.analysis_process._START", "import sys; sys.exit('no memory')")
+    monkeypatch.setattr("stepscope.child_process._START", "import sys; sys.exit('no memory')")
     with profile(on_trace_ready=tensorboard_trace_handler("r")):
         torch.ones(3).cos()
     out = capsys.readouterr().out
