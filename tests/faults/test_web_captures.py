@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -247,6 +249,88 @@ def test_a_capture_that_disappears(viewer, clock):
     assert get(viewer, "files", worker="w").status_code == 200
     clock.now += 11
     assert get(viewer, "runs").json["runs"] == []
+    for query in ({"worker": "w"}, {"run": "run"}, {"run": "run", "worker": "x", "span": "1"}):
+        answer = get(viewer, "overview", **query)
+        assert (answer.status_code, answer.json["error"]["code"]) == (410, "gone")
+        assert answer.json["error"]["detail"].startswith("run/")
+    assert get(viewer, "overview", run="never").json["error"]["code"] == "unknown_run"
+
+
+def test_a_capture_that_comes_back(viewer, clock):
+    file = write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    write(viewer.root, "run/x.pt.trace.json", trace("a"))
+    assert get(viewer, "overview", worker="w").status_code == 200
+    file.unlink()
+    clock.now += 11
+    assert get(viewer, "overview", worker="w").status_code == 410
+    assert get(viewer, "overview").status_code == 200  # no name: the first that is there
+    write(viewer.root, "run/w.pt.trace.json", trace("a", "b"))
+    clock.now += 11
+    assert get(viewer, "trace/meta", worker="w").json["slices"] == 2
+
+
+def test_a_capture_that_changes_while_it_is_read_has_no_version(tmp_path):
+    """What was read belongs to neither version, so no browser may keep it as one of them."""
+    file = write(tmp_path, "run/w.pt.trace.json", trace("a"))
+
+    def changing(files, root, version, progress):
+        opened = open_capture(files, root, version, progress)
+        if b'"b"' not in file.read_bytes():
+            file.write_text(trace("a", "b"))
+        return opened
+
+    catalogue = Catalogue([tmp_path], opener=changing, clock=lambda: 0.0)
+    client = Client(App(catalogue))
+    version = client.get("/api/v1/runs").json["runs"][0]["workers"][0]["spans"][0]["version"]
+    first = get(client, "trace/meta", v=version)
+    assert "immutable" not in first.headers["Cache-Control"]
+    second = get(client, "trace/meta", v=version)
+    assert (second.status_code, second.json["error"]["code"]) == (409, "changed")
+    assert get(client, "trace/meta").json["slices"] == 2
+    catalogue.close()
+
+
+def test_the_store_of_an_open_capture_is_rebuilt(viewer, clock):
+    write(viewer.root, "run/w.pt.trace.json", trace("a", "b"))
+    before = get(viewer, "operators").json["rows"]
+    for store in (viewer.root / "run").glob(".stepscope*"):
+        shutil.rmtree(store)
+    clock.now += 11
+    assert get(viewer, "operators").json["rows"] == before
+    assert viewer.post("/api/v1/sql?wait=30", json={"query": "select count(*) as n from ops"}).json["rows"] == [[2]]
+
+
+SERVE_ONCE = """
+import sys
+from pathlib import Path
+from werkzeug.test import Client
+from stepscope.web.app import App
+from stepscope.web.catalogue import Catalogue
+catalogue = Catalogue([Path(sys.argv[1])])
+client = Client(App(catalogue))
+print("ready", flush=True)
+sys.stdin.readline()
+print(client.get("/api/v1/trace/meta?wait=30").json["slices"])
+catalogue.close()
+"""
+
+
+@pytest.mark.slow  # two interpreters
+def test_two_servers_open_one_capture_at_once(tmp_path):
+    """Both build the store; each shows the whole capture, and one whole store is left."""
+    write(tmp_path, "run/w.pt.trace.json", trace(*"abcdefgh"))
+    command = [sys.executable, "-c", SERVE_ONCE, str(tmp_path)]
+    servers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [server.stdout.readline() for server in servers] == ["ready\n"] * 2
+    for server in servers:
+        server.stdin.write("go\n")
+        server.stdin.flush()
+    assert [server.communicate(timeout=60)[0] for server in servers] == ["8\n"] * 2
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert left == [".stepscope.w.pt.trace.json", ".stepscope.w.pt.trace.json.trace", "w.pt.trace.json"]
+    again = Catalogue([tmp_path])
+    assert get(Client(App(again)), "trace/meta").json["slices"] == 8
+    again.close()
 
 
 MISSING = [

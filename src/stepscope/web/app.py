@@ -98,7 +98,7 @@ class App:
         endpoint, values = self._map.bind("", path_info=path).match(method=request.method)
         response = self._file(endpoint, values) if endpoint.startswith("#") else self._api(request, endpoint)
         if token is not None and request.args.get("token") == token:
-            response.set_cookie(guard.COOKIE, token, httponly=True, samesite="Strict")
+            response.set_cookie(guard.cookie_name(token), token, httponly=True, samesite="Strict")
         return response
 
     def _checked(self, request: Request) -> str | None:
@@ -111,7 +111,7 @@ class App:
             kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
             given = [
                 request.args.get("token", ""),
-                request.cookies.get(guard.COOKIE, ""),
+                request.cookies.get(guard.cookie_name(settings.token), ""),
                 bearer if kind.lower() == "bearer" else "",
             ]
             guard.check_token(settings.token, given)

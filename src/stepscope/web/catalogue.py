@@ -42,6 +42,7 @@ class Entry:
     progress: float = 0.0
     future: Future[LoadedCapture] | None = None
     cancelled: bool = False
+    changing: bool = False  # its files changed while they were read: what was read has no version
     _error: dict[str, Any] | None = None
     _guess: list[str] | None = None
 
@@ -107,6 +108,7 @@ class Catalogue:
         self.follow_links = follow_links
         self._clock, self._opener = clock, opener
         self._entries: dict[tuple[str, str, str], Entry] = {}
+        self._gone: dict[tuple[str, str, str], str] = {}  # captures that were here before, and their paths
         self._lock = RLock()
         self._scanning = RLock()
         self._scanned: float | None = None
@@ -128,6 +130,7 @@ class Catalogue:
             found = {item.key: (item, data_version(item)) for item in discover(self.roots, follow_links=self.follow_links)}
             self._scanned = self._clock()
         with self._lock:
+            self._gone |= {key: entry.found.path for key, entry in self._entries.items() if key not in found}
             self._entries = {key: self._kept(key, *item) for key, item in found.items()}
 
     def _kept(self, key: tuple[str, str, str], found: Found, version: str) -> Entry:
@@ -144,9 +147,10 @@ class Catalogue:
         """The capture of that name; what is left out means the first."""
         self.scan()
         found = self.entries()
+        levels = (("run", run), ("worker", worker), ("span", span))
+        self._refuse_gone(*(name for _, name in levels))
         if not found:
             raise Problem(404, "unknown_run", "no run here", hint="give a folder that holds captures")
-        levels = (("run", run), ("worker", worker), ("span", span))
         for level, name in levels:
             names = list(dict.fromkeys(getattr(entry.found, level) for entry in found))
             wanted = names[0] if name is None else name
@@ -160,6 +164,18 @@ class Catalogue:
                     hint="reload the runs",
                 )
         return found[0]
+
+    def _refuse_gone(self, *names: str | None) -> None:
+        """Say it of a capture that was here and is no longer, which is not the same as a name that never was."""
+
+        def matches(key: tuple[str, str, str]) -> bool:
+            return all(wanted is None or wanted == name for wanted, name in zip(names, key, strict=True))
+
+        with self._lock:
+            gone = next((path for key, path in self._gone.items() if key not in self._entries and matches(key)), None)
+            if gone is None or not any(names) or any(map(matches, self._entries)):
+                return
+        raise Problem(410, "gone", "this capture is no longer there", detail=gone, hint="it was moved or deleted; reload the runs")
 
     def workers_of(self, run: str | None, span: str | None) -> list[Entry]:
         """One capture of each worker of a run: that of the span, else its first."""
@@ -186,6 +202,8 @@ class Catalogue:
     def _opened(self, entry: Entry) -> LoadedCapture:
         opened = self._opener(entry.found.files, entry.found.root, entry.version, entry.moved)
         entry.moved("", 1.0)
+        if data_version(entry.found) != entry.version:
+            entry.changing, self._scanned = True, None  # the next request finds the new version
         return opened
 
     def opened(self, entry: Entry, wait: float | None = 0.0) -> LoadedCapture:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
 import os
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit
 
 from stepscope.web.problems import Problem
 
-COOKIE = "stepscope_token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -60,9 +60,13 @@ def check_host(header: str, allowed: Collection[str]) -> None:
 
 
 def check_origin(headers: Mapping[str, str], host: str) -> None:
-    """Refuse what another page sends here on its own account."""
+    """Refuse what another page sends here on its own account.
+
+    Another port of this machine is the same site but another page, so `same-site` is refused as `cross-site` is. A
+    browser that sends neither `Sec-Fetch-Site` nor `Origin` is no browser of today; scripts send neither.
+    """
     foreign = Problem(403, "foreign_origin", "requests from other pages are refused")
-    if headers.get("Sec-Fetch-Site", "") == "cross-site":
+    if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         raise foreign
     origin = headers.get("Origin", "")
     if origin and origin != "null":
@@ -70,6 +74,11 @@ def check_origin(headers: Mapping[str, str], host: str) -> None:
             raise foreign
     elif origin == "null":
         raise foreign
+
+
+def cookie_name(token: str) -> str:
+    """One name per token: browsers share cookies among all ports of a host, and several servers may run on it."""
+    return f"stepscope_token_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def check_token(wanted: str, given: Collection[str]) -> None:

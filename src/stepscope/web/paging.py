@@ -213,6 +213,8 @@ def _order(listing: Listing, mask: pl.Series | None, query: Query) -> tuple[pl.S
     unknown = [key for key in keys if key not in listing.keys]
     if unknown:
         raise bad_parameter("sort", f"no column {unknown[0]}")
+    if len(set(keys)) < len(keys):
+        raise bad_parameter("sort", "a column may be given once")
     given = query.texts("desc")
     if any(flag not in ("0", "1") for flag in given) or len(given) > len(keys):
         raise bad_parameter("desc", "0 or 1 for each column")

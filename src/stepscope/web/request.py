@@ -51,8 +51,9 @@ class ViewRequest:
             raise Problem(
                 409, "changed", "the capture has changed", detail=entry.found.path, hint="reload the runs", version=entry.version
             )
-        self.immutable = version is not None
-        return self.catalogue.opened(entry, self._wait())
+        opened = self.catalogue.opened(entry, self._wait())
+        self.immutable = version is not None and not entry.changing
+        return opened
 
     def _wait(self) -> float:
         return float(self.query.number("wait", 0, most=MOST_WAIT))
