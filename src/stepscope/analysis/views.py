@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.analysis import cells
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.link.groups import Ints
@@ -15,6 +16,12 @@ from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables
 
 MODULE_PREFIX = "nn.Module: "
+_PROCESS = pl.col("pid").fill_null(cells.NO_PROCESS)
+
+
+def has_modules(tables: Tables) -> bool:
+    """Whether a capture says which module work belongs to."""
+    return bool((tables.python_calls["kind"] == "module").any()) or cells.has_scopes(tables.ops)
 
 
 def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -24,8 +31,10 @@ def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataF
     device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's
     calls. An operator belongs to the innermost module call around it on its thread, and so do the device tasks it launched;
     what the backward of such an operator launched is in `device_backward_ns` of the module (the total over the modules inside).
+    With MindSpore it belongs to the cell that queued it, and inside a compiled graph to the cell in its name.
     """
     calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
+    calls = calls.with_columns(_PROCESS)
     parent = op_tree.parents(calls)
     path, paths = _paths(calls, parent)
     host = (calls["end_ns"] - calls["start_ns"]).to_numpy()
@@ -34,12 +43,14 @@ def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataF
         "host_self_ns": host - op_tree.child_sums(parent, host),
         "host_total_ns": host,
     }
+    forward, backward = (_path_of(path, module) for module in _module_of_ops(tables, calls, parent))
+    paths, forward, backward = cells.inside_graphs(tables.ops, paths, forward, backward)
     path_then = np.where(_starts_in(step, calls), path, -1)
     summed = {name: _by_number(path_then, value, paths.height) for name, value in numbers.items()}
-    forward, backward = (np.where(_starts_in(step, tables.ops), module, -1) for module in _module_of_ops(tables, calls, parent))
+    forward, backward = (np.where(_starts_in(step, tables.ops), module, -1) for module in (forward, backward))
     device = _whole_ns(operator_times(tables)["device_self_ns"])
-    own = [_by_number(_path_of(path, module), device, paths.height) for module in (forward, backward)]
-    operators = _by_number(_path_of(path, forward), np.ones(len(forward), dtype=np.int64), paths.height)
+    own = [_by_number(module, device, paths.height) for module in (forward, backward)]
+    operators = _by_number(forward, np.ones(len(forward), dtype=np.int64), paths.height)
     totals = op_tree.subtree_sums(paths["parent"], *own, operators)
     device_times = {"device_self_ns": own[0], "device_total_ns": totals[0], "device_backward_ns": totals[1], "operators": totals[2]}
     found = paths.select("path", "depth").with_columns(
@@ -66,7 +77,7 @@ def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, pl.DataFrame]:
     above = op_tree.row_numbers(parent)
     number = np.full(calls.height, -1, dtype=np.int64)
     found = [pl.DataFrame(schema={"path": pl.String, "depth": pl.Int64, "parent": pl.Int64})]
-    names = calls["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX).fill_null("?")
+    names = cells.readable(calls["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX)).fill_null("?")
     known: dict[int, str] = {}
     for depth, rows in enumerate(op_tree.levels(parent)):
         outer = np.where(above[rows] >= 0, number[above[rows]], -1)
@@ -83,8 +94,8 @@ def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, pl.DataFrame]:
 def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, Ints]:
     """Row of the module call of each operator: that around it, and for backward ranges that around the forward operator."""
     ops = tables.ops
-    around = op_tree.innermost(calls, ops.select("pid", "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
-    forward = op_tree.row_numbers(around)
+    around = op_tree.innermost(calls, ops.select(_PROCESS, "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
+    forward = cells.through_queues(tables, calls, parent, op_tree.row_numbers(around))
     pairs = forward_backward_links(ops)
     backward = np.full(ops.height, -1, dtype=np.int64)
     backward[pairs["backward"].to_numpy()] = forward[pairs["forward"].to_numpy()]

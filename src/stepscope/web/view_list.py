@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from stepscope.analysis.views import has_modules
 from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.reader import CaptureFiles
 from stepscope.web.loaded import LoadedCapture
@@ -63,7 +64,7 @@ def views_of(opened: LoadedCapture) -> list[str]:
             or (opened.is_npu and tables.transfers.height)
             or tables.link_extremes.height
         ),
-        "Module": bool(tables.python_calls.filter(pl.col("kind") == "module").height or tables.ops["modules"].count()),
+        "Module": has_modules(tables),
         "Flame": bool(tables.ops.height or tables.python_calls.height),
         "Findings": bool(tables.ops.height or opened.has_device),
         "Files": True,

@@ -15,6 +15,7 @@ from stepscope.formats.mindspore.records import NO_FLOW, OLD_OP_RANGE, OP_RANGE,
 from stepscope.tables import ALL_TABLES, TEXT, Tables, issues
 
 FLOW_KIND = "mindspore_to_self"
+QUEUE_KIND = "mindspore_queue"  # arrows that MindSpore's own viewer leaves out, because ids occur several times
 FLOW = "flow"  # the name of a record that only begins an arrow
 _DATASET = "Dataset"
 _STEP = r"ProfilerStep#(\d+)$"
@@ -175,13 +176,22 @@ def _data_stages(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def arrows(begins: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Arrows with exactly one start and one end."""
+    """Arrows with exactly one start and one end; then those whose ids are used again, n-th start to n-th end.
+
+    Several counters assign ids, so that they repeat; what waits longest in a queue leaves it first.
+    """
     ends = others.filter(pl.col("flow").is_not_null())
     sides = [
-        rows.select("flow", pid="pid", tid="tid", ns="start_ns").filter(pl.len().over("flow") == 1).rename(
-            {"pid": f"{side}_pid", "tid": f"{side}_tid", "ns": f"{side}_ns"}
+        rows.sort("start_ns", maintain_order=True).select(
+            "flow", nth=pl.int_range(pl.len()).over("flow"), many=pl.len().over("flow"),
+            **{f"{side}_pid": "pid", f"{side}_tid": "tid", f"{side}_ns": "start_ns"},
         )
         for rows, side in ((begins, "from"), (ends, "to"))
     ]  # fmt: skip
-    paired = sides[0].join(sides[1], on="flow", maintain_order="left")
-    return ALL_TABLES["flows"].conform(paired.with_columns(kind=pl.lit(FLOW_KIND), id=pl.col("flow")))
+    paired = sides[0].join(sides[1], on=["flow", "nth", "many"], maintain_order="left")
+    once = pl.col("many") == 1
+    known = paired.filter(once | (pl.col("from_ns") <= pl.col("to_ns"))).sort(~once, maintain_order=True)
+    kind = pl.when(once).then(pl.lit(FLOW_KIND)).otherwise(pl.lit(QUEUE_KIND))
+    # An id stands for one arrow of its kind, also for programs that we write traces for.
+    number = pl.when(once).then("flow").otherwise(pl.int_range(pl.len(), dtype=pl.Int64))
+    return ALL_TABLES["flows"].conform(known.with_columns(kind=kind, id=number))

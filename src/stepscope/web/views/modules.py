@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis.views import module_view
+from stepscope.analysis.views import has_modules, module_view
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
@@ -18,7 +18,7 @@ COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host S
 
 def modules(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     """One row per module path, parents before children; times in us. `steps` are those that can be asked for."""
-    if not opened.tables.python_calls.filter(pl.col("kind") == "module").height:
+    if not has_modules(opened.tables):
         raise missing("modules", "no modules in this capture")
     step = asked_step(opened, query)
     spans = None if step is None else opened.tables.steps.filter(pl.col("step") == step)

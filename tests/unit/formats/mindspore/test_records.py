@@ -72,6 +72,18 @@ def test_an_arrow_needs_one_start_and_one_end(tmp_path):
     assert tables.ops.height == 3
 
 
+def test_arrows_of_an_id_used_again_leave_the_queue_in_order(tmp_path):
+    flow = {"name": "flow", "full_name": "flow"}
+    rows = [
+        record(1, 2, flow=4, **flow), record(3, 4, flow=4, **flow), record(5, 6, flow=4, tid=9), record(7, 8, flow=4, tid=8),
+        record(20, 21, flow=5, **flow), record(10, 11, flow=5), record(22, 23, flow=5, **flow), record(24, 25, flow=5),
+    ]  # fmt: skip
+    tables, _ = read(tmp_path, *rows)
+    # The second id ends before it begins: nothing is known about that pair.
+    found = [("mindspore_queue", 0, 1, 5), ("mindspore_queue", 1, 3, 7), ("mindspore_queue", 2, 22, 24)]
+    assert tables.flows.select("kind", "id", "from_ns", "to_ns").rows() == found
+
+
 def test_steps_and_what_never_began(tmp_path):
     step = {"module": 5, "event": 53, "name": "ProfilerStep#4", "full_name": "ProfilerStep#4"}
     tables, quality = read(tmp_path, record(1, 100, **step), record(0, 5, full_name="x"))
