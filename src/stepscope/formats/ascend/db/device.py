@@ -9,7 +9,7 @@ from stepscope.formats import NONE32
 from stepscope.formats.ascend.db.columns import COMPUTE_SHAPES, COMPUTE_TEXTS, SPAN, TASK, TRANSFER, read
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
-from stepscope.formats.ascend.db.texts import enumerated, per_text
+from stepscope.formats.sqlite.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
 from stepscope.tables.task_kinds import task_kind
 

@@ -17,7 +17,7 @@ from stepscope.formats.ascend.db.schema import (
     QUEUE,
     TRACE,
 )
-from stepscope.formats.ascend.db.texts import enumerated, per_text
+from stepscope.formats.sqlite.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
 
 _SPAN = tuple(SPAN)
