@@ -26,7 +26,7 @@ from stepscope.child_process import ProcessEnded, answers
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.ascend_capture.capture_folder import OUTPUT, RECORDS
-from stepscope.formats.reader import Progress, quiet
+from stepscope.formats.reader import Progress, bare_name, quiet
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
@@ -315,7 +315,7 @@ def _named_as(target: Path, new: Path, work: Callable[[], list[Path]]) -> list[P
 def _target(capture: Capture, request: Request) -> Path:
     """Where the results go. Parsed files that are the only source are never written over."""
     folder = capture.path if capture.path.is_dir() else None
-    name = capture.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db")
+    name = capture.path.name if folder else bare_name(capture.path)
     if request.out is not None:
         return request.out / name / OUTPUT if folder and not capture.files.is_prof else request.out / name
     if folder is None:

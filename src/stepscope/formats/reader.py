@@ -67,10 +67,14 @@ def never(path: Path) -> bool:
     return False
 
 
+def bare_name(file: Path) -> str:
+    """The name of a capture that is one file, without the ends that say what kind of file it is."""
+    return Path(file.name.removesuffix(".gz")).stem
+
+
 def name_and_one(files: CaptureFiles) -> tuple[str, str]:
     """Worker and span of a capture whose name says nothing about them."""
-    name = files.root.name
-    return (Path(name.removesuffix(".gz")).stem if files.file else name), "1"
+    return (bare_name(files.root) if files.file else files.root.name), "1"
 
 
 def whole_file(files: CaptureFiles, options: Options) -> list[Path]:

@@ -15,6 +15,7 @@ from stepscope.formats.ascend_capture.capture_folder import READER as CAPTURE_FO
 from stepscope.formats.ascend_capture.prof_folder import READER as PROF_FOLDER
 from stepscope.formats.kineto.reader import READER as KINETO
 from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
+from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
 
 READERS: tuple[Reader, ...] = (
@@ -23,6 +24,7 @@ READERS: tuple[Reader, ...] = (
     MINDSPORE_RUNTIME,
     ASCEND_TIMELINE,
     KINETO,
+    NSYS,
     ASCEND_DATABASE,
 )
 

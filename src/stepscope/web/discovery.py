@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections import defaultdict
@@ -13,7 +14,7 @@ from pathlib import Path
 from stepscope.formats import registry
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.chrome.files import is_json, looks_like_trace
-from stepscope.formats.reader import CaptureFiles
+from stepscope.formats.reader import CaptureFiles, bare_name
 from stepscope.tables.store import MANIFEST, store_folder
 
 MOST_DEPTH = 8
@@ -150,7 +151,9 @@ class _Scan:
 def _derived(folder: Path) -> bool:
     """What `stepscope analyse` wrote beside a trace that is shown itself."""
     stem = folder.name.removesuffix(RESULTS)
-    return stem != folder.name and any((folder.parent / f"{stem}{end}").is_file() for end in (".json", ".json.gz", ".db"))
+    if stem == folder.name:
+        return False
+    return any(file.is_file() and bare_name(file) == stem for file in folder.parent.glob(f"{glob.escape(stem)}.*"))
 
 
 def _names(capture: CaptureFiles) -> tuple[str, str]:

@@ -5,24 +5,15 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.gpu.collectives import COLLECTIVE_KERNEL
 from stepscope.formats.kineto.host import external_id
 from stepscope.formats.kineto.texts import rewrite_categories, triple_text, volume
-from stepscope.tables import ALL_TABLES, TEXT
+from stepscope.tables import TEXT
 
 _COPIES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host", "PtoP": "peer to peer",
 }  # fmt: skip
 _KINDS = {"gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset", "cuda_sync": "event"}
-_COLLECTIVE_KERNEL = r"(?i)^(void )?(nccl|rccl|msccl)"
-_COLLECTIVE_WORDS = (
-    ("allreduce", "allreduce"), ("reducescatter", "reduce_scatter"), ("allgather", "all_gather"), ("alltoall", "all_to_all"),
-    ("broadcast", "broadcast"), ("sendrecv", "sendrecv"), ("reduce", "reduce"),
-)  # fmt: skip
-# Bytes of an element, by the words of c10::ScalarType.
-_SIZES = {
-    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8,
-    "ComplexFloat": 8, "ComplexDouble": 16, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
-}  # fmt: skip
 
 COLLECTIVE_COLUMNS = ("op_type", "count", "data_type", "rank_size", "group", "group_name")
 
@@ -72,7 +63,7 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
     """All device tasks in the order of `kernels`, with what is known about collectives."""
-    is_collective = rewrite_categories(rows["name"], lambda name: name.str.contains(_COLLECTIVE_KERNEL), pl.Boolean())
+    is_collective = rewrite_categories(rows["name"], lambda name: name.str.contains(COLLECTIVE_KERNEL), pl.Boolean())
     rows = rows.with_columns(
         kind=pl.when((pl.col("kind") == "compute") & (is_collective | pl.col("op_type").is_not_null()))
         .then(pl.lit("communication", TEXT))
@@ -93,25 +84,3 @@ def _repeats_correlation(rows: pl.DataFrame) -> bool:
     """Traces of 2021 and 2022 wrote the correlation id as External id; it does not name an operator."""
     both = rows.select("external_id", "connection_id").drop_nulls()
     return both.height > 0 and bool((both["external_id"] == both["connection_id"]).all())
-
-
-def collectives(rows: pl.DataFrame) -> pl.DataFrame:
-    """The collectives among the tasks; `rows` are in the order of `kernels`."""
-    found = rows.with_columns(kernel=pl.int_range(pl.len(), dtype=pl.Int64)).filter(pl.col("kind") == "communication")
-    size = pl.col("data_type").cast(pl.String).replace_strict(_SIZES, default=None, return_dtype=pl.Int64())
-    algorithm = rewrite_categories(found["name"], lambda name: name.str.extract(r"_(RING|TREE|COLLNET|NVLS)_(?:LL128|LL|SIMPLE)"))
-    found = found.with_columns(
-        op_type=pl.coalesce("op_type", rewrite_categories(found["name"], _collective_of)),
-        bytes=pl.col("count") * size,
-        alg_type=algorithm,
-    )
-    return ALL_TABLES["collectives"].conform(found)
-
-
-def _collective_of(name: pl.Expr) -> pl.Expr:
-    """Kind of collective from a kernel name such as ncclKernel_AllReduce_RING_LL_Sum_float."""
-    plain = name.str.to_lowercase().str.replace_all("_", "", literal=True)
-    collective = pl.lit(None, pl.String)
-    for word, kind in reversed(_COLLECTIVE_WORDS):
-        collective = pl.when(plain.str.contains(word, literal=True)).then(pl.lit(kind)).otherwise(collective)
-    return collective

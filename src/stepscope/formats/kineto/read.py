@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.chrome.events import read_events
+from stepscope.formats.gpu.collectives import collectives
 from stepscope.formats.kineto import device, host
 from stepscope.formats.kineto.categories import ARGS, GUARDS, with_table_names
 from stepscope.formats.kineto.counters import read_counters
@@ -122,7 +123,7 @@ def _tables(parts: dict[str, list[pl.DataFrame]], base_ns: int) -> tuple[Tables,
         described = pl.concat(parts["collective_ops"]) if parts["collective_ops"] else _no_collective_ops(parts["tasks"][0])
         tasks = device.tasks(_concat(parts["tasks"], base_ns), described)
         frames["kernels"] = ALL_TABLES["kernels"].conform(tasks.drop("op_type"))
-        frames["collectives"] = device.collectives(tasks)
+        frames["collectives"] = collectives(tasks)
     if parts["annotations"]:
         frames["marks"] = host.marks(_concat(parts["annotations"], base_ns), operators)
     if parts["memory"]:

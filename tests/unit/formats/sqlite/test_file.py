@@ -8,7 +8,6 @@ import sqlite3
 
 import pytest
 
-from stepscope.errors import CaptureError
 from stepscope.formats.sqlite.file import SqliteFile
 from stepscope.render.sqlite_table import DbColumn
 
@@ -68,8 +67,5 @@ def test_damaged_journal_is_no_crash(tmp_path, writer):
     folder.mkdir()
     shutil.copy(tmp_path / "writing" / "a.db", folder / "a.db")
     (folder / "a.db-wal").write_bytes(b"\x00" * 777)
-    try:
-        assert values(folder / "a.db") == [1]  # what the journal held is lost
-    except CaptureError as error:
-        assert error.where == str(folder / "a.db")
+    assert values(folder / "a.db") == [1]  # what the journal held is lost
     assert set(listing(folder)) == {"a.db", "a.db-wal"}

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What traces of GPUs have in common, whatever program wrote them."""
