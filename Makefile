@@ -6,7 +6,7 @@ TORCH  := 2.13.0
 # MindSpore needs an older numpy, so it has an environment of its own.
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
-CPP            := $(wildcard native/*/*.cpp native/*/*.h)
+CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h)
 
 .PHONY: help demo quick test bless environments check fmt hooks sanitize news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
@@ -32,7 +32,7 @@ $(VENV)/native: $(VENV)/torch $(wildcard native/observer/*)
 	@$(BIN)/python -m stepscope.collect
 	@touch $@
 
-$(VENV)/simnpu: $(VENV)/torch $(wildcard native/simnpu/*)
+$(VENV)/simnpu: $(VENV)/torch $(wildcard native/simnpu/* native/simnpu/*/*)
 	@echo "compiling the simulated NPU (once, one to two minutes) ..."
 	@$(BIN)/python -m stepscope.simnpu
 	@touch $@

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels.h"
-#include "runtime.h"
+#include "operators/kernels.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "communicator.h"
-#include "generator.h"
-#include "kernels.h"
-#include "operators.h"
-#include "runtime.h"
+#include "communication/communicator.h"
+#include "operators/kernels.h"
+#include "operators/operators.h"
+#include "runtime/generator.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 

@@ -137,9 +137,9 @@ def _key(source: Path, compiler: str) -> str:
 
 def _digest(source: Path) -> hashlib._Hash:
     digest = hashlib.sha256()
-    for file in sorted(source.iterdir()):
+    for file in sorted(source.rglob("*")):
         if file.suffix in {".cpp", ".h"}:
-            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+            digest.update(file.relative_to(source).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest
 
 
@@ -172,12 +172,12 @@ def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: 
 
 def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
     """Compile the sources in parallel and link them; returns the compiler's error, or nothing."""
-    files, build = sorted(source.glob("*.cpp")), [compiler, *_flags(), *variant, *_torch_flags()]
+    files, build = sorted(source.rglob("*.cpp")), [compiler, *_flags(), *variant, f"-I{source}", *_torch_flags()]
     if len(files) == 1:
         return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries()])
     unit = [word for word in build if word != "-shared" and not word.startswith("-Wl,")]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        objects = [str(Path(folder) / f"{file.stem}.o") for file in files]
+        objects = [str(Path(folder) / f"{number}.o") for number in range(len(files))]
         commands = [[*unit, "-c", str(file), "-o", library] for file, library in zip(files, objects, strict=True)]
         # Each compiler process needs up to a gigabyte of memory.
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hccl` for `torch.distributed`: how the processes of a group find each other.
 
-Imported only by `device.load_library`, once torch and the library are loaded. native/simnpu/hccl.cpp handles the tensors; gloo
+Imported only by `device.load_library`, once torch and the library are loaded. native/simnpu/communication/hccl.cpp handles the tensors; gloo
 moves the bytes.
 """
 

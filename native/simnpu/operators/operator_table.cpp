@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operators there are, and which of them become operators of the device.
-#include "operator_table.h"
+#include "operators/operator_table.h"
 
 #include <torch/library.h>
 
 #include <unordered_set>
 
-#include "tensor_ref.h"
+#include "runtime/tensor_ref.h"
 
 namespace simnpu {
 

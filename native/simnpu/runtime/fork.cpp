@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fork.h"
+#include "runtime/fork.h"
 
 #include <c10/util/Exception.h>
 #include <pthread.h>

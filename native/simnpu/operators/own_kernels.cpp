@@ -8,9 +8,9 @@
 
 #include <unordered_map>
 
-#include "generator.h"
-#include "operators.h"
-#include "runtime.h"
+#include "operators/operators.h"
+#include "runtime/generator.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 namespace {

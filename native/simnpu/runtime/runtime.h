@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "fork.h"
 #include "records.h"
+#include "runtime/fork.h"
 
 namespace simnpu {
 

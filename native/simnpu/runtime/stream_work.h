@@ -3,7 +3,7 @@
 #include <c10/core/StreamGuard.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 

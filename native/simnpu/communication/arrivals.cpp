@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "arrivals.h"
+#include "communication/arrivals.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor_ref.h"
+#include "runtime/tensor_ref.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/TensorImpl.h>
 
-#include "allocator.h"
+#include "runtime/allocator.h"
 
 namespace simnpu {
 

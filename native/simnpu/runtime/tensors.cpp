@@ -18,10 +18,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "allocator.h"
-#include "kernels.h"
-#include "runtime.h"
-#include "tensor_ref.h"
+#include "operators/kernels.h"
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+#include "runtime/tensor_ref.h"
 
 namespace simnpu {
 namespace {

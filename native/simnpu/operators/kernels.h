@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor_ref.h"
+#include "runtime/tensor_ref.h"
 
 namespace simnpu {
 

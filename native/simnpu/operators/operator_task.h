@@ -5,9 +5,9 @@
 
 #include <cstring>
 
-#include "kernels.h"
-#include "operator_table.h"
-#include "runtime.h"
+#include "operators/kernels.h"
+#include "operators/operator_table.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "operators.h"
-#include "signatures.h"
+#include "operators/operators.h"
+#include "operators/signatures.h"
 
 namespace simnpu {
 

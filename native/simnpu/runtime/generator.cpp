@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "generator.h"
+#include "runtime/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <mutex>
 #include <vector>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 namespace {

@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arrivals.h"
-#include "runtime.h"
-#include "tensor_ref.h"
-#include "transfers.h"
+#include "communication/arrivals.h"
+#include "communication/transfers.h"
+#include "runtime/runtime.h"
+#include "runtime/tensor_ref.h"
 
 namespace simnpu {
 

@@ -7,9 +7,9 @@
 
 #include <cstring>
 
-#include "allocator.h"
-#include "generator.h"
-#include "runtime.h"
+#include "runtime/allocator.h"
+#include "runtime/generator.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 namespace {

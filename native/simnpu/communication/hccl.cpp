@@ -7,9 +7,9 @@
 
 #include <numeric>
 
-#include "communicator.h"
-#include "reduction.h"
-#include "stream_work.h"
+#include "communication/communicator.h"
+#include "communication/reduction.h"
+#include "runtime/stream_work.h"
 
 namespace simnpu {
 namespace {

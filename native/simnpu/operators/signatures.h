@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tensor_ref.h"
+#include "runtime/tensor_ref.h"
 
 namespace simnpu {
 

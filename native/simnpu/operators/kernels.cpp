@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels.h"
+#include "operators/kernels.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "communicator.h"
+#include "communication/communicator.h"
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 #include <tuple>
 
-#include "allocator.h"
-#include "kernels.h"
+#include "operators/kernels.h"
+#include "runtime/allocator.h"
 
 namespace simnpu {
 namespace {

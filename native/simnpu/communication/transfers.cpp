@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfers.h"
+#include "communication/transfers.h"
 
 #include <algorithm>
 #include <utility>

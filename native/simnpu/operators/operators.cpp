@@ -6,8 +6,8 @@
 // while the host waits, as operators are compiled on first use on hardware; later calls do not wait.
 #include <ATen/native/Resize.h>
 
-#include "generator.h"
-#include "operator_task.h"
+#include "operators/operator_task.h"
+#include "runtime/generator.h"
 
 namespace simnpu {
 namespace {

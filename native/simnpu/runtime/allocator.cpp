@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "allocator.h"
+#include "runtime/allocator.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simnpu {
 namespace {
