@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.link import call_stacks
 from stepscope.analysis.operators import operator_times
 from stepscope.errors import CaptureError
 from stepscope.render.atomic import replacing, write_rows
@@ -37,8 +36,6 @@ def export_stacks(tables: Tables, path: str | Path, metric: str = "self_cpu_time
             f"unknown metric {metric!r}", cause="stacks can be weighed by self time only", fix=f"use one of {', '.join(METRICS)}"
         )
     stacks = tables.ops["stack"]
-    if stacks.null_count() == stacks.len() and tables.python_calls.height:
-        stacks = call_stacks.stacks(tables.ops, tables.python_calls)
     if stacks.null_count() == stacks.len():
         raise CaptureError(
             f"none of the {stacks.len()} operators has a call stack",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from stepscope.tables.tableset import ALL_TABLES, Tables
 from stepscope.tables.whole_folder import replacing_folder
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 STORE_NAME = ".stepscope"
 MANIFEST = "manifest.json"
 

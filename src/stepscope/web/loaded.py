@@ -10,7 +10,6 @@ from threading import RLock
 from time import perf_counter
 from typing import Any, TypeVar
 
-from stepscope.analysis.link.call_stacks import stacks
 from stepscope.capture import Capture
 from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import Facts, Tables
@@ -114,14 +113,7 @@ def trace_folder(capture: Path) -> Path:
 
 def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
     capture = Capture(files)
-    return _with_stacks(capture.load(lambda stage: progress(stage, _fraction(stage)))), capture.source_files()
-
-
-def _with_stacks(tables: Tables) -> Tables:
-    """Newer traces have the Python calls themselves instead of a stack on every operator."""
-    if not tables.python_calls.height or tables.ops["stack"].count():
-        return tables
-    return tables.replace(ops=tables.ops.with_columns(stack=stacks(tables.ops, tables.python_calls)))
+    return capture.load(lambda stage: progress(stage, _fraction(stage))), capture.source_files()
 
 
 def _fraction(stage: str) -> float:

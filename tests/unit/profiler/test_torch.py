@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import gc
 import gzip
+import itertools
 import json
+import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -149,6 +152,34 @@ def test_exports(tier, tmp_path, capsys):
     assert capsys.readouterr().out == ""
     prof.export_memory_timeline("x.json", device="tpu")
     assert "ERROR" in capsys.readouterr().out
+
+
+def test_operators_have_call_stacks_in_every_file(tier):
+    """As in captures of the hardware: each frame `file(line): function`, innermost first, in csv, timeline and database."""
+    config = _ExperimentalConfig(export_type=["text", "db"])
+    step = model()
+    with profile(with_stack=True, experimental_config=config, on_trace_ready=tensorboard_trace_handler("result")):
+        step()
+    output = the_capture("result") / "ASCEND_PROFILER_OUTPUT"
+    with (output / "operator_details.csv").open(newline="") as file:
+        in_csv = [row["Call Stack"] for row in csv.DictReader(file) if row["Name"] == "aten::addmm"]
+    events = json.loads((output / "trace_view.json").read_text())
+    in_trace = [event["args"]["Call stack"] for event in events if event["name"] == "aten::addmm" and event["ph"] == "X"]
+    database = sqlite3.connect(output / "ascend_pytorch_profiler.db")
+    rows = database.execute(
+        "SELECT api.rowid, frame.value FROM PYTORCH_API api JOIN STRING_IDS name ON name.id = api.name"
+        " JOIN PYTORCH_CALLCHAINS chain ON chain.id = api.callchainId JOIN STRING_IDS frame ON frame.id = chain.stack"
+        " WHERE name.value = 'aten::addmm' ORDER BY api.startNs, api.rowid, chain.stackDepth"
+    ).fetchall()
+    database.close()
+    in_db = [";\r\n".join(text for _, text in frames) for _, frames in itertools.groupby(rows, key=lambda row: row[0])]
+    assert len(in_csv) == 2
+    assert in_csv == in_trace == in_db
+    for stack in in_csv:
+        frames = stack.split(";\r\n")
+        assert all(re.fullmatch(r".+\(\d+\): .+", frame) for frame in frames)
+        assert frames[0].startswith("torch/nn/modules/linear.py(")
+        assert any(re.search(r"test_torch\.py\(\d+\): step$", frame) for frame in frames[1:])
 
 
 def test_exports_say_what_they_need(tier, capsys):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call stacks of operators from the Python calls around them, for captures whose operators carry none of their own."""
+"""Call stacks of operators from the Python calls around them, for captures whose operators carry none of their own.
+
+A stack holds functions of Python files and modules, and no functions of C: the vendor's profiler records frames of files
+only (docs/formats/outputs.md 3.1), and what a C function did is the operator itself.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,24 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.link import op_tree
-from stepscope.tables import TEXT
+from stepscope.tables import TEXT, Tables
+
+_FRAME = r"\(\d+\): |^nn\.Module: "  # `file(line): function`, or the call of a module
+
+
+def with_stacks(tables: Tables) -> pl.DataFrame:
+    """`ops` with the stacks that the capture was asked for and that its source kept as Python calls only."""
+    ops, calls = tables.ops, tables.python_calls
+    if not calls.height or ops["stack"].count() or not tables.facts.with_stack:
+        return ops
+    return ops.with_columns(stack=stacks(ops, calls))
 
 
 def stacks(ops: pl.DataFrame, python_calls: pl.DataFrame) -> pl.Series:
     """Stack of each operator as in `ops.stack`: the calls that were open on its thread when it began, innermost first."""
-    calls = python_calls.sort("start_ns", "end_ns", descending=[False, True])
+    names = python_calls["name"].unique().cast(pl.String)
+    framed = names.filter(names.str.contains(_FRAME)).cast(TEXT)
+    calls = python_calls.filter(pl.col("name").is_in(framed.implode())).sort("start_ns", "end_ns", descending=[False, True])
     parent = op_tree.parents(calls)
     points = ops.select("pid", "tid", time_ns="start_ns")
     around = op_tree.innermost(calls, points, by=("pid", "tid"), at_end=False, parent=parent)

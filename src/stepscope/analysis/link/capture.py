@@ -6,7 +6,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.analysis import flows, overlap, steps
-from stepscope.analysis.link import attribution, op_tree
+from stepscope.analysis.link import attribution, call_stacks, op_tree
 from stepscope.analysis.memory import blocks as memory
 from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
 from stepscope.tables.threads import side_by_side
@@ -17,7 +17,7 @@ SOURCE = "link"
 def link(tables: Tables, *, parallel: bool = True) -> Tables:
     """The same tables with every reference between them filled.
 
-    Sets ops.parent; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
+    Sets ops.parent and, from Python calls, ops.stack; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
     forward-backward flows; allocations from raw memory events; the layers of the overlap analysis; names of queued tasks and
     numbers of Python calls where the source has none. What could not be matched is counted in `quality`. Linking linked
     tables changes nothing.
@@ -58,7 +58,8 @@ def _host_tables(tables: Tables) -> tuple[dict[str, pl.DataFrame], list[pl.DataF
     allocations, quality = _allocations(tables, queue)
     calls = _with_call_numbers(tables.python_calls)
     flowing = _with_forward_backward(tables.flows, tables.ops)
-    return {"queue": queue, "allocations": allocations, "python_calls": calls, "flows": flowing}, quality
+    linked = {"queue": queue, "allocations": allocations, "python_calls": calls, "flows": flowing}
+    return {"ops": call_stacks.with_stacks(tables), **linked}, quality
 
 
 def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.formats.ascend.cells import Quality, header, to_duration_ns
 from stepscope.formats.ascend.columns import NS_PER_US, cells, column, select, titles
+from stepscope.formats.ascend.stack_frames import frame_lines
 from stepscope.render.csv_file import NOT_KNOWN, quoted, write_csv
 from stepscope.render.json_text import several_lines
 from stepscope.render.lines import Text
@@ -82,8 +83,8 @@ def _filled(values: pl.Series) -> int:
 
 def write(path: Path, rows: pl.DataFrame) -> list[Path]:
     """Write the file; none without rows. `rows` has a column for each of `COLUMNS`."""
-    lists = {key: [Text(key, _listed)] for key in ("shapes", "stack")}
-    return write_csv(path, rows, cells(COLUMNS, rows, **lists))
+    shapes, stack = [Text("shapes", _listed)], [Text("stack", lambda text: quoted(frame_lines(text)))]
+    return write_csv(path, rows, cells(COLUMNS, rows, shapes=shapes, stack=stack))
 
 
 def write_shapes(path: Path, rows: pl.DataFrame) -> list[Path]:

@@ -10,14 +10,15 @@ from typing import Literal
 import polars as pl
 
 from stepscope.formats import NONE32
+from stepscope.formats.ascend.stack_frames import frame_lines
 from stepscope.formats.ascend.trace.events import arg, text
 from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.render.json_text import escaped, number, several_lines
 from stepscope.render.lines import Label, Part, Text, Whole
 from stepscope.tables import TEXT
 
-# `word` is a text of which N/A stands for none, `lines` one with a line for each entry, `answer` yes or no.
-Kind = Literal["whole", "number", "text", "word", "lines", "answer"]
+# `word` is a text of which N/A stands for none, `lines` one with a line for each entry, `frames` a call stack, `answer` yes or no.
+Kind = Literal["whole", "number", "text", "word", "lines", "frames", "answer"]
 
 _NONE = str(NONE32)
 _NO_TYPE = "INVALID_TYPE"
@@ -40,7 +41,7 @@ OPS = (
     Argument("fwd_thread", "Fwd thread id", "whole", "0"),
     Argument("shapes", "Input Dims", "lines"),
     Argument("dtypes", "Input type", "lines"),
-    Argument("stack", "Call stack", "lines"),
+    Argument("stack", "Call stack", "frames"),
     Argument("modules", "Module Hierarchy", "text"),
     Argument("flops", "flops", "whole"),
 )
@@ -125,6 +126,7 @@ _TYPES: dict[Kind, pl.DataType] = {"whole": pl.Int64(), "number": pl.Float64()}
 _READ: dict[Kind, Callable[[str], pl.Expr]] = {
     "text": lambda name: arg(name).cast(TEXT),
     "lines": lambda name: arg(name).cast(TEXT),
+    "frames": lambda name: arg(name).cast(TEXT),
     "word": text,
     "answer": lambda name: arg(name) == "yes",
 }
@@ -194,6 +196,8 @@ def _optional(item: Argument, value: Part | None, *, before: bool) -> list[Part]
             return [Text(item.key, lambda text: f', {label}"{escaped(text)}"')]
         case "lines":
             return [Text(item.key, lambda text: f', {label}"{escaped(several_lines(text))}"')]
+        case "frames":
+            return [Text(item.key, lambda text: f', {label}"{escaped(frame_lines(text))}"')]
         case "answer":
             return [pl.lit(f", {label}") + pl.when(column).then(pl.lit('"yes"')).when(~column).then(pl.lit('"no"'))]
         case "number":

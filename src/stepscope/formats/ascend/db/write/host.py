@@ -20,6 +20,7 @@ from stepscope.formats.ascend.db.schema import (
 )
 from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.formats.ascend.db.write.numbers import after
+from stepscope.formats.ascend.stack_frames import file_frames
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 _API = PROFILER_DB["PYTORCH_API"].names
@@ -139,8 +140,9 @@ def _call_chains(stacks: pl.Series, strings: StringIds) -> tuple[pl.Series, pl.D
     chain_of[codes] = np.arange(codes.size)
     physical = stacks.to_physical()
     chains = pl.Series(chain_of[physical.fill_null(codes[0]).to_numpy()])
-    frames = pl.DataFrame({"stack": distinct.cast(pl.String).str.split(";")}).with_row_index("id").explode("stack")
-    frames = frames.with_columns(pl.col("stack").str.strip_chars().cast(TEXT))
+    listed = pl.Series("stack", [file_frames(stack) for stack in distinct.cast(pl.String)], dtype=pl.List(pl.String))
+    frames = pl.DataFrame([listed]).with_row_index("id").explode("stack").drop_nulls("stack")
+    frames = frames.with_columns(pl.col("stack").cast(TEXT))
     rows = frames.select(
         pl.col("id").cast(pl.Int64),
         strings.of(frames["stack"], FRAMEWORK_STRINGS, missing="").alias("stack"),
