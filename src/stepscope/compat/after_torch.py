@@ -10,7 +10,7 @@ from typing import Any
 
 from stepscope import simnpu
 from stepscope.collect.guard import warn_on_failure
-from stepscope.compat import STAND_IN_FOLDER, automatic, vendor_spec
+from stepscope.compat import STAND_IN_FOLDER, vendor_spec
 from stepscope.errors import CaptureError
 
 _WARNED = "STEPSCOPE_NPU_WARNED"  # set for child processes: the warning was printed already
@@ -28,7 +28,14 @@ def load() -> None:
         warn_on_failure("loading the simulated NPU", npu_module)
     plan = os.environ.get("STEPSCOPE_PROFILE")
     if plan:
-        warn_on_failure("preparing the profiler", automatic.prepare, plan)
+        warn_on_failure("preparing the profiler", _prepare, plan)
+
+
+def _prepare(plan: str) -> None:
+    # Not at the top: it imports modules that import torch, whose import ends with a call of `load` above.
+    from stepscope.compat import automatic
+
+    automatic.prepare(plan)
 
 
 def npu_module() -> Any:

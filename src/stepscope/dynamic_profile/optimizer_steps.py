@@ -47,7 +47,7 @@ def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
     prepare = Optimizer._patch_step_function
 
     def wrap(kind: Any) -> None:
-        if not getattr(kind.step, _MARK, False):
+        if iterations not in getattr(kind.step, _MARK, ()):
             kind.step = _wrap_step(kind.step, created, iterations, inside)
 
     @functools.wraps(prepare)
@@ -79,7 +79,8 @@ def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, i
         iterations.after_step(self)
         return result
 
-    setattr(step_and_count, _MARK, True)
+    # PROF_CONFIG_PATH and `stepscope run --profile` may both count.
+    setattr(step_and_count, _MARK, (*getattr(step, _MARK, ()), iterations))
     return step_and_count
 
 

@@ -72,7 +72,7 @@ PLANS = {
     "steps=5:3": "steps=5:3 is not first:last",
     "level=7": "level=7 is not one of none, 0, 1, 2",
     "stack=1": "unknown word 'stack=1'; known words are steps=FIRST:LAST",
-    "out=": "'out=' is not understood",
+    "out=": "unknown word 'out='",
 }
 ASK = """
 import json, sys
@@ -175,3 +175,34 @@ def test_without_a_compiler_it_goes_on_on_the_cpu_and_says_so(tmp_path):
     assert "tensors sent to `npu` stay on the CPU" in done.stderr
     assert "failed" not in done.stdout + done.stderr
     assert "aten::addmm" in (tmp_path / "trace.json").read_text()
+
+
+# What a script may import first; torch comes after it.
+FIRST = [
+    "import torch_npu",
+    "import torch_npu.contrib.transfer_to_npu",
+    "from torch_npu.profiler import dynamic_profile",
+    "import mindspeed_mm.tools.profiler",
+]
+WATCHED = """
+import torch
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+import torch_npu
+print("trained", torch_npu.profiler.__name__)
+"""
+
+
+@pytest.mark.slow  # each is a process that imports torch
+@pytest.mark.parametrize("first", FIRST)
+def test_prof_config_path_works_in_any_order_of_imports(first, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "watched").mkdir()
+    name = script(tmp_path, f"{first}\n{WATCHED}")
+    done = started(*RUN, name, cwd=tmp_path, PROF_CONFIG_PATH=str(tmp_path / "watched"))
+    assert (done.returncode, done.stdout) == (0, "trained stepscope.profiler\n"), done.stderr
+    assert "Failed to load" not in done.stderr
+    assert (tmp_path / "watched" / "profiler_config.json").exists()

@@ -82,3 +82,15 @@ def test_what_else_hangs_on_step_works_on(counted):
     scheduler.step()  # warns when it finds that no step came before
     torch.amp.GradScaler("cpu", enabled=False).step(optimizer)
     assert (calls.count("count"), hooked, losses) == (2, [0, 1], [1])
+
+
+def test_two_who_count_both_count(counted):
+    """PROF_CONFIG_PATH together with `stepscope run --profile`."""
+    early = torch.optim.SGD(weights(), lr=0.1)
+    calls = counted()
+    again = counted()
+    early.step()
+    assert again is calls
+    assert calls.count("count") == 2
+    torch.optim.Adam(weights()).step()
+    assert calls.count("made") >= 2

@@ -6,6 +6,9 @@ STEPSCOPE_STAND_IN = True
 from stepscope import compat  # noqa: E402 - the line above identifies the stand-in while it loads
 
 if compat.vendor_spec() is None:
+    # Before modules of ours: torch ends its import with calls of ours, which must not find them half imported.
+    import torch  # noqa: F401
+
     from stepscope.compat.names import fill
 
     fill(__name__)
