@@ -386,9 +386,9 @@ def keep_on(work):
 
 MESSAGES = """
 from stepscope.collect import messages
-out, sys.stdout = sys.stdout, slow_file()
+sys.stderr = slow_file()
 keep_on(lambda: messages.info("still here"))
-print([child(lambda: print("a word of the child", flush=True)) for _ in range(5)], file=out, flush=True)
+print([child(lambda: print("a word of the child", file=sys.stderr, flush=True)) for _ in range(5)], flush=True)
 os._exit(0)  # the thread still prints
 """
 

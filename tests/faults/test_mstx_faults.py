@@ -60,4 +60,4 @@ def test_a_capture_whose_folder_is_deleted_lets_training_go_on(tmp_path, monkeyp
         prof.step()
         mstx.mark("after")
     assert mstx.range_start("off") == 0
-    assert capsys.readouterr().out.count("failed") <= 1
+    assert capsys.readouterr().err.count("failed") <= 1

@@ -45,7 +45,8 @@ def run(tmp_path, body, *, tier="kineto", expect=0, **environment):
         check=False,
     )
     assert done.returncode == expect, done.stdout + done.stderr
-    return done.stdout
+    assert "profiler.py:" not in done.stdout, "standard output belongs to the script"
+    return done.stdout + done.stderr
 
 
 def the_capture(tmp_path):
@@ -349,11 +350,11 @@ def test_fifty_captures_leave_no_thread_and_no_open_file(tier, tmp_path):
     )
 
 
-def test_a_closed_standard_output(tmp_path):
+def test_a_closed_standard_error(tmp_path):
     run(
         tmp_path,
         """
-        sys.stdout.close()
+        sys.stderr.close()
         prof = P.profile(record_shapes=1)
         prof.stop()
         with prof:

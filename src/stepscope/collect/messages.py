@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the profiler prints into the training job's output (docs/formats/profiler-api.md 2)."""
+"""Lines that the profiler prints on the training job's standard error (docs/formats/profiler-api.md 2).
+
+Standard output belongs to the script alone: it may be a pipe to another program.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-# Set for scripts without profiling code, whose standard output belongs to them alone.
-to_stderr = False
 _listeners: list[Callable[[str, str], None]] = []
 _printing = threading.RLock()
 _MOST_FORK_WAIT = 1.0  # seconds
@@ -61,9 +62,9 @@ def _notify(level: str, text: str) -> None:
 
 
 def _print(level: str, text: str) -> None:
-    with _printing, contextlib.suppress(OSError, ValueError):  # standard output is closed or full
-        file = sys.stderr if to_stderr else sys.stdout
-        print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}", file=file, flush=True)
+    line = f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}"
+    with _printing, contextlib.suppress(OSError, ValueError):  # standard error is closed or full
+        print(line, file=sys.stderr, flush=True)
 
 
 class _Forking(threading.local):

@@ -102,7 +102,6 @@ class _Training:
 
     def begin(self) -> None:
         if self._profiler is None:
-            messages.to_stderr = True
             self._profiler = self._plan.profiler(self._handler)
             self._profiler.start()
             atexit.register(self._end)

@@ -95,7 +95,7 @@ def test_metadata_goes_into_every_capture(noting_tier, tmp_path, monkeypatch, ca
         assert len(found["trace_id"]) == 32
         assert found["trace_id"] == found["trace_id"].upper()
     assert first["trace_id"] != second["trace_id"]
-    assert "WARNING" not in capsys.readouterr().out
+    assert "WARNING" not in capsys.readouterr().err
 
 
 def test_metadata_limits(noting_tier, tmp_path, capsys):
@@ -105,15 +105,15 @@ def test_metadata_limits(noting_tier, tmp_path, capsys):
         prof.add_metadata("k" * 4097, "v")
         prof.add_metadata("k", "v" * 4097)
         prof.add_metadata_json("k", "{")
-        assert capsys.readouterr().out.count("WARNING") == 5
+        assert capsys.readouterr().err.count("WARNING") == 5
         prof.add_metadata("k", "old")
         prof.add_metadata("k", "new")
-        assert capsys.readouterr().out.count("WARNING") == 1
+        assert capsys.readouterr().err.count("WARNING") == 1
         for number in range(12):
             prof.add_metadata(f"large{number}", "v" * 4096)
-        assert capsys.readouterr().out.count("WARNING") == 0
+        assert capsys.readouterr().err.count("WARNING") == 0
         prof.add_metadata("large12", "v" * 4096)
-        assert capsys.readouterr().out.count("50 KiB") == 1
+        assert capsys.readouterr().err.count("50 KiB") == 1
 
     recorded(during=mark)
     found = metadata(captures(tmp_path)[0])
@@ -258,7 +258,7 @@ def test_calls_that_cannot_be_recorded_are_one_message(there, perf, noting_tier,
         with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])) as prof:
             started = [item._perf for item in prof.prof_if._sources if getattr(item, "_perf", None)]
             assert [one.wait(20) for one in started] == ([255] if there else [])
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert out.count("WARNING") == 1
     assert ("Permission denied" if there else "perf is not installed") in out
 
@@ -267,7 +267,7 @@ def test_what_the_host_cannot_give_is_said(tmp_path, noting_tier, capsys):
     sampler = HostSampler(tmp_path, ("numa",))
     sampler.start()
     sampler.stop()
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     assert not (tmp_path / "x.host_counters.csv").exists()
     assert HEADER.count(",") == 4
 
@@ -307,7 +307,7 @@ def test_a_capture_ends_at_its_limit_and_says_so(stops_anywhere, noting_tier, tm
         "stop",
         "ready",
     ]
-    assert capsys.readouterr().out.count("ends early") == 1
+    assert capsys.readouterr().err.count("ends early") == 1
     info = orjson.loads(next(tmp_path.rglob("profiler_info.json")).read_bytes())
     assert info["collector"]["limit"] == "max_seconds=1"
 
@@ -317,7 +317,7 @@ def test_a_nearly_full_disk_refuses_a_capture(noting_tier, tmp_path, monkeypatch
     prof = recorded(steps=3)
     assert noting_tier == []
     assert captures(tmp_path) == []
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert out.count("WARNING") == 1
     assert "MiB free" in out
     assert not prof._running
@@ -356,19 +356,19 @@ def test_moving_to_another_file_system_is_whole_or_nothing(tmp_path, monkeypatch
     spool.move_in_background(capture, tmp_path / "other").join()
     assert capture.is_dir()
     assert list((tmp_path / "other").iterdir()) == []
-    assert "No space left" in capsys.readouterr().out
+    assert "No space left" in capsys.readouterr().err
 
 
 def test_child_threads_reach_the_recording(noting_tier, capsys):
     profile.enable_profiler_in_child_thread()
-    assert "no profiler" in capsys.readouterr().out
+    assert "no profiler" in capsys.readouterr().err
     with profile(on_trace_ready=lambda prof: None):
         thread = threading.Thread(target=lambda: profile.enable_profiler_in_child_thread(with_modules=True, with_stack=1))
         thread.start()
         thread.join()
         profile.disable_profiler_in_child_thread()
     assert noting_tier[2:4] == ["enable True", "disable"]
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 def test_the_process_ends_while_recording(noting_tier, tmp_path, capsys):
@@ -376,6 +376,6 @@ def test_the_process_ends_while_recording(noting_tier, tmp_path, capsys):
     prof.start()
     active._at_exit()
     assert noting_tier == ["prepare", "start", "stop"]
-    assert "stepscope analyse" in capsys.readouterr().out
+    assert "stepscope analyse" in capsys.readouterr().err
     assert not list(tmp_path.rglob("ASCEND_PROFILER_OUTPUT"))
     active.release(prof)

@@ -201,7 +201,7 @@ class TestSteps:
         job = Job()
         job.worker._record = lambda request, step: 1 / 0
         assert job.run(3, at_1={"start_step": -1}).state[0] == "refused"
-        assert capsys.readouterr().out.count("ZeroDivisionError") == 1
+        assert capsys.readouterr().err.count("ZeroDivisionError") == 1
 
     def test_start_ignores_step_and_ranks_and_yields_to_a_capture(self):
         job = Job().run(2)
@@ -360,7 +360,7 @@ class TestWatching:
         monkeypatch.setattr("stepscope.collect.messages._printed", set())
         folder.turn(seconds=60).turn(seconds=60).turn()
         assert spans(folder.job) == [(1, 1)]
-        assert capsys.readouterr().out.count("No space left on device") == 1
+        assert capsys.readouterr().err.count("No space left on device") == 1
         (seen,) = board.read(tmp_path)
         assert (seen.answer.state, seen.answer.step) == ("done", 2)
         assert seen.answer.problem.endswith("No space left on device")
@@ -372,7 +372,7 @@ class TestWatching:
         folder.monitor._run()
         (seen,) = board.read(tmp_path)
         assert seen.answer.problem == "the watching thread failed; see the output of the job for the reason"
-        assert capsys.readouterr().out.count("ZeroDivisionError") == 1
+        assert capsys.readouterr().err.count("ZeroDivisionError") == 1
         assert folder.job.run(3).worker.cur_step == 3
 
     def test_the_time_between_two_looks_follows_the_steps(self, watched, tmp_path):

@@ -38,7 +38,7 @@ def test_defaults_are_silent_and_in_the_documented_order(capsys):
         "_export_type", "_host_sys", "_op_attr", "_gc_detect_threshold", "_mstx_domain_include", "_mstx_domain_exclude",
         "_sys_io", "_sys_interconnection",
     ]  # fmt: skip
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_defaults_are_silent_and_in_the_documented_order(capsys):
 )
 def test_wrong_or_contradictory_fields_warn_once(given, stored, noting_tier, tmp_path, capsys):
     config = _ExperimentalConfig(**given)
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     with profile(experimental_config=config):
         pass
-    assert capsys.readouterr().out.count("WARNING") == 0, "validated twice"
+    assert capsys.readouterr().err.count("WARNING") == 0, "validated twice"
     assert {name: info(tmp_path)["experimental_config"][name] for name in stored} == stored
 
 
@@ -102,19 +102,19 @@ def test_wrong_or_contradictory_fields_warn_once(given, stored, noting_tier, tmp
 def test_right_fields_are_silent(given, stored, capsys):
     config = _ExperimentalConfig(**given)()
     assert {name: config[name] for name in stored} == stored
-    assert "WARNING" not in capsys.readouterr().out
+    assert "WARNING" not in capsys.readouterr().err
 
 
 def test_threshold_zero_is_mentioned(capsys):
     assert _ExperimentalConfig(gc_detect_threshold=0)()["_gc_detect_threshold"] == 0
-    assert "[INFO]" in capsys.readouterr().out
+    assert "[INFO]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules"])
 def test_switches_take_bools_only(flag, noting_tier, tmp_path, capsys):
     with profile(**{flag: 1}):
         pass
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     assert info(tmp_path)["common_config"][flag] is False
 
 
@@ -136,38 +136,38 @@ def test_activities(given, warnings, noting_tier, tmp_path, monkeypatch, capsys)
     with profile(activities=given):
         pass
     assert info(tmp_path)["common_config"]["activities"] == ["ProfilerActivity.CPU"]
-    assert capsys.readouterr().out.count("WARNING") == warnings
+    assert capsys.readouterr().err.count("WARNING") == warnings
 
 
 def test_use_cuda(noting_tier, monkeypatch, capsys):
     monkeypatch.setattr("stepscope.profiler.arguments.supported_activities", lambda: {ProfilerActivity.CPU})
     assert profile(use_cuda=True).prof_if.settings.activities == ("CPU",)
     assert profile(use_cuda=False).prof_if.settings.activities == ("CPU",)
-    assert capsys.readouterr().out.count("WARNING") == 2
+    assert capsys.readouterr().err.count("WARNING") == 2
     monkeypatch.setattr("stepscope.profiler.arguments.supported_activities", lambda: {ProfilerActivity.CPU, ProfilerActivity.CUDA})
     assert profile(use_cuda=True, activities=[ProfilerActivity.CPU]).prof_if.settings.activities == ("CPU", "CUDA")
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["schedule", "on_trace_ready", "experimental_config", "custom_trace_id_callback"])
 def test_what_cannot_be_used_is_ignored(name, noting_tier, tmp_path, capsys):
     with profile(**{name: 7}):
         pass
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     assert info(tmp_path)["common_config"]["schedule"] == {}
 
 
 def test_device_settings_without_device_are_mentioned_when_given(noting_tier, capsys):
     profile(activities=[ProfilerActivity.CPU])
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig())
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, None), (-1, None), ("x", None), (True, None), (2.5, 2.5), (None, None)])
 def test_limits(given, kept, noting_tier, capsys):
     assert profile(max_seconds=given).prof_if.settings.budget.max_seconds == kept
-    assert capsys.readouterr().out.count("WARNING") == (given is not None and kept is None)
+    assert capsys.readouterr().err.count("WARNING") == (given is not None and kept is None)
 
 
 def test_settings_are_keyword_only():

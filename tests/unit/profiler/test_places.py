@@ -117,7 +117,7 @@ def test_longest_worker_name_fits(captured, tmp_path, capsys):
     assert len(next((tmp_path / "r").iterdir()).name) == 255
     handler = raw_handler("r", "w" * (longest + 1))
     assert handler.worker_name is None
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_longest_worker_name_fits(captured, tmp_path, capsys):
 def test_wrong_handler_arguments(given, capsys):
     handler = tensorboard_trace_handler(**given)
     assert (handler.dir_name, handler.worker_name, handler.analyse, handler.background) == (None, None, True, False)
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 @pytest.mark.parametrize("kind", ["a file", "below a file", "a long name", "a long path"])
@@ -143,7 +143,7 @@ def test_impossible_folders_record_nothing(kind, noting_tier, tmp_path, capsys):
     assert not called
     assert noting_tier == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 def test_path_rules(tmp_path, capsys, monkeypatch):
@@ -151,10 +151,10 @@ def test_path_rules(tmp_path, capsys, monkeypatch):
     assert paths.resolve_path("~/x") == tmp_path / "x"
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert paths.resolve_path(tmp_path / "link") == tmp_path / "real"
-    assert "symbolic link" in capsys.readouterr().out
+    assert "symbolic link" in capsys.readouterr().err
     assert paths.resolve_path(str(tmp_path / "性能-1.x y")) == tmp_path / "性能-1.x y"
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     paths.resolve_path(str(tmp_path / "a;b"))
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     with pytest.raises(CaptureError, match="empty"):
         paths.resolve_path("")

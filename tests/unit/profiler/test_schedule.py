@@ -47,7 +47,7 @@ def test_nine_captures_in_a_hundred_steps():
 def test_wrong_numbers_become_defaults(given, kept, capsys):
     chosen = schedule(**{"wait": 1, "active": 1, **given})
     assert {name: getattr(chosen, name) for name in kept} == kept
-    assert capsys.readouterr().out.count("WARNING") == (given != kept)
+    assert capsys.readouterr().err.count("WARNING") == (given != kept)
 
 
 def test_negative_step_raises():
@@ -57,7 +57,7 @@ def test_negative_step_raises():
 
 def test_no_warning_for_defaults(capsys):
     schedule(wait=1, active=1)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_exhausted_after_the_last_cycle():

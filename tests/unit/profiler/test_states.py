@@ -90,7 +90,7 @@ def test_transitions(before, after, noting_tier, capsys):
     assert [call for call in calls if call != "handler"] == EXPECTED[before, after]
     assert ("handler" in calls) == ("saved" in EXPECTED[before, after])
     warned = (before, after) in [(W, N), (R, N), (R, W)]
-    assert ("WARNING" in capsys.readouterr().out) == warned
+    assert ("WARNING" in capsys.readouterr().err) == warned
     prof.stop()
 
 
@@ -101,7 +101,7 @@ def test_stop(action, calls, noting_tier, capsys):
     prof.prof_if.calls.clear()
     prof.stop()
     assert prof.prof_if.primitives() == calls
-    assert capsys.readouterr().out.count("WARNING") == (action is not N)
+    assert capsys.readouterr().err.count("WARNING") == (action is not N)
 
 
 def test_without_a_schedule_there_are_no_warnings_and_no_steps(noting_tier, capsys):
@@ -109,7 +109,7 @@ def test_without_a_schedule_there_are_no_warnings_and_no_steps(noting_tier, caps
         prof.step()
         prof.step()
     assert prof.prof_if.calls == ["init", "start", "stop_at_limit", "stop_at_limit", "stop", "finalize", "saved"]
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_a_word_that_is_no_action_is_named_once(noting_tier, capsys):
@@ -117,7 +117,7 @@ def test_a_word_that_is_no_action_is_named_once(noting_tier, capsys):
     prof.start()
     for _ in range(3):
         prof.step()
-    assert capsys.readouterr().out.count("'later'") == 1
+    assert capsys.readouterr().err.count("'later'") == 1
     prof.stop()
 
 
@@ -128,7 +128,7 @@ def test_never_started_does_nothing(noting_tier, tmp_path, capsys):
     gc.collect()
     assert calls == []
     assert list(tmp_path.iterdir()) == []
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("call", ["stop", "step"])
@@ -138,7 +138,7 @@ def test_before_start_is_a_warning(call, noting_tier, capsys):
     getattr(prof, call)()
     assert prof.prof_if.calls == []
     assert prof.step_num == 0
-    assert capsys.readouterr().out.count("WARNING") == (2 if call == "stop" else 1)
+    assert capsys.readouterr().err.count("WARNING") == (2 if call == "stop" else 1)
 
 
 def test_start_twice_and_stop_twice_are_warnings(noting_tier, capsys):
@@ -150,7 +150,7 @@ def test_start_twice_and_stop_twice_are_warnings(noting_tier, capsys):
     prof.stop()
     assert prof.prof_if.primitives() == ["init", "start", *END]
     prof.step()
-    assert capsys.readouterr().out.count("WARNING") == 3
+    assert capsys.readouterr().err.count("WARNING") == 3
 
 
 def test_start_again_makes_another_capture(noting_tier):
@@ -170,7 +170,7 @@ def test_start_again_with_an_exhausted_schedule_warns(noting_tier, capsys):
     prof.step()
     prof.stop()
     assert prof.prof_if.primitives() == ["init", "start", *END]
-    assert capsys.readouterr().out.count("cycles of the schedule are over") == 1
+    assert capsys.readouterr().err.count("cycles of the schedule are over") == 1
 
 
 def test_the_second_of_two_profilers_has_no_effect(noting_tier, capsys):
@@ -183,7 +183,7 @@ def test_the_second_of_two_profilers_has_no_effect(noting_tier, capsys):
     assert first._running
     first.stop()
     assert first.prof_if.primitives() == ["init", "start", *END]
-    assert capsys.readouterr().out.count("ERROR") == 1
+    assert capsys.readouterr().err.count("ERROR") == 1
     second.start()
     second.stop()
     assert second.prof_if.primitives() == ["init", "start", *END]
@@ -218,7 +218,7 @@ def test_exception_in_the_handler_is_one_warning_and_one_call(noting_tier, capsy
     del prof
     gc.collect()
     assert len(called) == 1
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert out.count("WARNING") == 1
     assert "disk on fire" in out
 
@@ -232,7 +232,7 @@ def test_exception_in_the_schedule_is_one_warning(noting_tier, capsys):
     with noting(schedule=plan) as prof:
         for _ in range(5):
             prof.step()
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     assert prof.prof_if.calls[-1] == "abandon"
 
 
@@ -276,16 +276,16 @@ def test_an_outer_tool_makes_every_call_idle(name, noting_tier, monkeypatch, cap
     with noting() as prof:
         prof.step()
     assert prof.prof_if.calls == []
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
 
 
 def test_warnings_are_silent_on_other_ranks(noting_tier, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
     noting().stop()
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     monkeypatch.setenv("RANK", "0")
     noting().stop()
-    assert "[WARNING]" in capsys.readouterr().out
+    assert "[WARNING]" in capsys.readouterr().err
     monkeypatch.setenv("TORCH_NPU_WARNING_DISABLE", "1")
     noting().stop()
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""

@@ -97,7 +97,7 @@ def test_steps_and_files(tier, tmp_path, capsys):
     assert sum(event.get("name") == "aten::addmm" for event in events) == 6
     with (output / "operator_details.csv").open() as file:
         assert any(row["Name"] == "aten::addmm" for row in csv.DictReader(file))
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "sync mode" in out
     assert "total time" in out
     assert "WARNING" not in out
@@ -123,23 +123,23 @@ def test_asynchronous_analysis_returns_before_it_ends(tier, capsys):
         if thread.name == "stepscope-analysis":
             thread.join()
     assert (the_capture("result") / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
-    assert "async mode" in capsys.readouterr().out
+    assert "async mode" in capsys.readouterr().err
 
 
 def test_exports(tier, tmp_path, capsys):
     step = model()
     prof = profile(record_shapes=True, profile_memory=True, with_stack=True, with_modules=True)
     prof.export_chrome_trace("early.json")
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     with prof:
         step()
     prof.export_chrome_trace("new/trace.json")
     prof.export_chrome_trace(output_path="new/trace.json")
     first = json.loads(Path("new/trace.json").read_text())
     assert any(event.get("name") == "aten::addmm" for event in first)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     prof.export_stacks("stacks.txt", metric="heat")
-    assert capsys.readouterr().out.count("WARNING") == 2
+    assert capsys.readouterr().err.count("WARNING") == 2
     lines = Path("stacks.log").read_text().splitlines()
     assert all(line.rpartition(" ")[2].isdigit() for line in lines)
     assert any(Path(__file__).name in line for line in lines)
@@ -149,9 +149,9 @@ def test_exports(tier, tmp_path, capsys):
     assert len(sums[0]) == 9
     prof.export_memory_timeline(output_path="memory_raw.json.gz")
     assert len(json.loads(gzip.decompress(Path("memory_raw.json.gz").read_bytes()))[0]) == 4
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     prof.export_memory_timeline("x.json", device="tpu")
-    assert "ERROR" in capsys.readouterr().out
+    assert "ERROR" in capsys.readouterr().err
 
 
 def test_operators_have_call_stacks_in_every_file(tier):
@@ -187,7 +187,7 @@ def test_exports_say_what_they_need(tier, capsys):
         torch.ones(2).add(1)
     prof.export_stacks("s.log")
     prof.export_memory_timeline("m.html")
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "with_stack=True; nothing" in out
     assert "record_shapes=True, profile_memory=True, with_stack=True or with_modules=True" in out
     assert not Path("s.log").exists()
@@ -238,7 +238,7 @@ def test_child_threads(tier, capsys):
     ops = stepscope.open(the_capture(".")).ops
     by_thread = {tid: set(names(part)) for (tid,), part in ops.group_by("tid")}
     if tier == "kineto":
-        assert capsys.readouterr().out.count("cannot record a child thread") == 1
+        assert capsys.readouterr().err.count("cannot record a child thread") == 1
     else:
         assert "aten::sigmoid" in by_thread[found["on"]]
         assert "aten::tanh" not in by_thread[found["on"]]
@@ -277,22 +277,22 @@ def test_offline_analysis(tier, tmp_path, capsys):
     results = profiler.analyse("runs", max_process_number=1, export_type="text")
     assert [result.ok for result in results].count(True) == 2
     assert [result.ok for result in results].count(False) == 1
-    assert capsys.readouterr().out.count("ERROR") == 1
+    assert capsys.readouterr().err.count("ERROR") == 1
     assert profiler.analyse("nowhere") is None
-    assert "ERROR" in capsys.readouterr().out
+    assert "ERROR" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert profiler.analyse("empty") is None
-    assert capsys.readouterr().out.count("WARNING") == 1
+    assert capsys.readouterr().err.count("WARNING") == 1
     one = next(path for path in (tmp_path / "runs").glob("*_ascend_pt") if "broken" not in path.name)
     assert len(profiler.analyse(str(one), 0, "pdf")) == 1
-    assert capsys.readouterr().out.count("WARNING") == 2
+    assert capsys.readouterr().err.count("WARNING") == 2
 
 
 def test_a_failing_analysis_is_one_warning(tier, monkeypatch, capsys):
     monkeypatch.setattr("stepscope.child_process._START", "import sys; sys.exit('no memory')")
     with profile(on_trace_ready=tensorboard_trace_handler("r")):
         torch.ones(3).cos()
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert out.count("WARNING") == 1
     assert "no memory" in out
     assert stepscope.open(the_capture("r")).ops.height
@@ -306,7 +306,7 @@ def test_without_the_native_observer_it_says_so_once(monkeypatch, tmp_path, caps
     for _ in range(2):
         with profile(on_trace_ready=lambda prof: None):
             torch.ones(3).cos()
-    assert capsys.readouterr().out.count("there is no C++ compiler") == 1
+    assert capsys.readouterr().err.count("there is no C++ compiler") == 1
     for folder in Path(".").glob("*_ascend_pt"):
         assert (folder / "FRAMEWORK" / "x.kineto_trace.json").exists()
 
@@ -396,7 +396,7 @@ def test_max_seconds_ends_the_records_before_the_next_step(monkeypatch, tmp_path
     with profile(on_trace_ready=lambda prof: None, schedule=plan, max_seconds=0.05, **switches) as prof:
         torch.ones(3).cos()
         prof.prof_if._sources[-1]._thread.join()  # the watch, which ends with the limit
-        assert "max_seconds=0.05" in capsys.readouterr().out
+        assert "max_seconds=0.05" in capsys.readouterr().err
         torch.ones(3).sin()
         prof.step()
     capture = stepscope.open(the_capture("."))

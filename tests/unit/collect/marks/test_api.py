@@ -217,7 +217,7 @@ assert not {"torch", "polars"} & set(sys.modules), "marks need neither"
 
 def test_a_forked_child_marks_nothing(tmp_path):
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], check=True, timeout=60, capture_output=True, text=True)
-    assert done.stdout.count("mstx_torch_plugin does nothing: import torch") == 1
+    assert done.stderr.count("mstx_torch_plugin does nothing: import torch") == 1
     assert mark_lines.read_raw(tmp_path)["message"].to_list() == ["parent"]
 
 
@@ -262,7 +262,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(record, monkeypatch, caps
     monkeypatch.setattr(mark_log.os, "write", full)
     mstx.mark("lost")
     assert end().height == 0
-    assert capsys.readouterr().out.count("cannot write marks") == 1
+    assert capsys.readouterr().err.count("cannot write marks") == 1
 
 
 def test_tables_and_database(record, tmp_path):

@@ -179,7 +179,7 @@ def test_a_static_window_becomes_one_capture(form, noting_tier, tmp_path, capsys
     elif form == "class":
         config = type("Settings", (), {**block, "static_param": type("Static", (), static)()})()
     loop(Profiler(config), 6)
-    assert "recording steps 2 to 3, counted from 0, into saved" in capsys.readouterr().out
+    assert "recording steps 2 to 3, counted from 0, into saved" in capsys.readouterr().err
     (capture,) = Path("saved").iterdir()
     assert [call for call in noting_tier if "ProfilerStep" in call] == ["push ProfilerStep#2", "push ProfilerStep#3"]
     told = json.loads(next(capture.glob("profiler_info*.json")).read_text())
@@ -214,13 +214,13 @@ def test_parallel_sizes_become_metadata(noting_tier, monkeypatch):
 def test_off_means_nothing_at_all(config, noting_tier, tmp_path, capsys):
     prof = Profiler(config)
     loop(prof, 3)
-    assert (noting_tier, list(tmp_path.iterdir()), capsys.readouterr().out, prof.prof) == ([], [], "", None)
+    assert (noting_tier, list(tmp_path.iterdir()), capsys.readouterr().err, prof.prof) == ([], [], "", None)
 
 
 def test_snapshots_of_memory_are_not_ours(monkeypatch, capsys):
     monkeypatch.setattr(messages, "_printed", set())
     Profiler({**mm(), "memory_profile": {"enable": True}})
-    assert "memory_profile is not supported" in capsys.readouterr().out
+    assert "memory_profile is not supported" in capsys.readouterr().err
 
 
 def test_misuse_is_one_line_each(noting_tier, capsys):
@@ -234,7 +234,7 @@ def test_misuse_is_one_line_each(noting_tier, capsys):
     prof.stop()
     prof.stop()
     prof.step()
-    told = [line.split("profiler.py: ")[1] for line in capsys.readouterr().out.splitlines() if "[WARNING]" in line]
+    told = [line.split("profiler.py: ")[1] for line in capsys.readouterr().err.splitlines() if "[WARNING]" in line]
     assert told == [
         "the profiler was not started; step() has no effect",
         "the profiler was not started; stop() has no effect",
@@ -267,6 +267,6 @@ def test_our_fault_does_not_stop_training(noting_tier, monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["stepscope"], "dynamic_profile", double, raising=False)
     loop(Profiler({"enable": True, "profile_type": "dynamic", "dynamic_param": {"config_path": "x"}}), 2)
     monkeypatch.setenv("RANK", "zero")
-    monkeypatch.setattr(messages, "warning", lambda text: print(f"[WARNING] {text}"))
+    monkeypatch.setattr(messages, "warning", lambda text: print(f"[WARNING] {text}", file=sys.stderr))
     loop(Profiler({"enable": True, "ranks": [0]}), 2)
-    assert capsys.readouterr().out.count("training continues") == 2
+    assert capsys.readouterr().err.count("training continues") == 2

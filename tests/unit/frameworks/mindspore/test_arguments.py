@@ -39,7 +39,7 @@ def test_defaults_are_those_of_mindspore():
 def test_a_flag_must_be_a_bool(name, capsys):
     found = parameters({name: 1})
     assert getattr(found, name) is getattr(Parameters(), name)
-    assert f"{name}=1 is of type int, expected bool" in capsys.readouterr().out
+    assert f"{name}=1 is of type int, expected bool" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_a_flag_must_be_a_bool(name, capsys):
 )
 def test_a_wrong_value_is_a_warning_and_the_default(name, wrong, capsys):
     assert parameters({name: wrong}) == Parameters()
-    assert "expected" in capsys.readouterr().out
+    assert "expected" in capsys.readouterr().err
 
 
 def test_a_wrong_schedule_records_one_step(capsys):
     assert parameters({"schedule": 3}).schedule.to_dict() == {"wait": 0, "active": 1, "warmup": 0, "repeat": 0, "skip_first": 0}
-    assert "expected schedule" in capsys.readouterr().out
+    assert "expected schedule" in capsys.readouterr().err
 
 
 def test_members_of_mindspores_own_enums_are_understood():
@@ -140,7 +140,7 @@ def test_paths_that_are_not_used(path, tmp_path, monkeypatch, capsys):
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "file").touch()
     assert parameters({"output_path": path}).output_path == "./data"
-    assert "is ignored" in capsys.readouterr().out
+    assert "is ignored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", ["./results", "~/结果 1", "/tmp/a-b_c.d"])
@@ -150,7 +150,7 @@ def test_paths_that_are_used(path):
 
 def test_a_handlers_folder_wins_with_a_word(capsys):
     parameters({"output_path": "./mine", "on_trace_ready": tensorboard_trace_handler("./its")})
-    assert "./its" in capsys.readouterr().out
+    assert "./its" in capsys.readouterr().err
 
 
 def test_actions_of_a_schedule():
@@ -168,11 +168,11 @@ def test_actions_of_a_schedule():
 def test_numbers_of_a_schedule_are_reset(value, capsys):
     plan = schedule(wait=value, active=value, warm_up=value, repeat=value, skip_first=value)
     assert plan.to_dict() == {"wait": 0, "active": 1, "warmup": 0, "repeat": 0, "skip_first": 0}
-    assert capsys.readouterr().out.count("is not a whole number") == (5 if value is not None else 4)
+    assert capsys.readouterr().err.count("is not a whole number") == (5 if value is not None else 4)
 
 
 def test_a_schedule_without_warmup_is_worth_a_word(capsys):
     schedule(wait=0, active=1)
-    assert "without a warmup step" in capsys.readouterr().out
+    assert "without a warmup step" in capsys.readouterr().err
     schedule(wait=0, active=1, warmup=1)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""

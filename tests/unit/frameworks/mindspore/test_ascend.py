@@ -78,7 +78,7 @@ def test_the_stock_profiler_is_driven_and_its_records_are_ours(ascend, tmp_path,
     metrics = AicoreMetrics.PipeUtilization
     prof = Profiler(output_path=str(tmp_path), profiler_level=ProfilerLevel.Level1, aic_metrics=metrics, l2_cache=True)
     prof.stop()
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "failed" not in said, said
     assert ascend[0]["profiler_level"].name == "Level1"
     assert ascend[0]["aic_metrics"].name == "PipeUtilization"

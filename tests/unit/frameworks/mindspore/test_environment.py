@@ -38,7 +38,7 @@ def test_nothing_is_recorded(made, monkeypatch, capsys, text, said):
     monkeypatch.setenv(environment.VARIABLE, text)
     assert environment.start() is None
     assert made == []
-    assert (said in capsys.readouterr().out) if said else (capsys.readouterr().out == "")
+    assert (said in capsys.readouterr().err) if said else (capsys.readouterr().out == "")
 
 
 def test_words_become_members(made, monkeypatch, capsys):
@@ -54,7 +54,7 @@ def test_words_become_members(made, monkeypatch, capsys):
         "activities": [ProfilerActivity.CPU, ProfilerActivity.NPU], "profiler_level": ProfilerLevel.Level2,
         "export_type": ExportType.Db, "host_sys": [HostSystem.CPU, "what"], "with_stack": True,
     }  # fmt: skip
-    assert "schedule cannot be set in this variable" in capsys.readouterr().out
+    assert "schedule cannot be set in this variable" in capsys.readouterr().err
     assert environment.VARIABLE not in environment.os.environ
 
 
@@ -63,4 +63,4 @@ def test_mindspore_was_first(made, monkeypatch, capsys):
     monkeypatch.setenv(environment.VARIABLE, '{"start": true}')
     environment.start()
     assert made == []
-    assert "import stepscope.mindspore before it" in capsys.readouterr().out
+    assert "import stepscope.mindspore before it" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_a_schedule_without_step_stops_all_the_same(capsys):
     prof = Profiler(schedule=schedule(wait=0, active=2, warmup=0))
     prof.stop()
     assert work(prof) == ["init", "start", "stop", "finalize"]
-    assert "step() was never called" in capsys.readouterr().out
+    assert "step() was never called" in capsys.readouterr().err
     again = Profiler()
     assert work(again) == ["init", "start"]
     again.stop()
@@ -92,7 +92,7 @@ def test_misuse_is_said(capsys):
     prof.step()
     prof.stop()
     prof.stop()
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "is already running; this start is ignored" in said
     assert "has no schedule; step() has no effect" in said
     assert "is not running; this stop is ignored" in said
@@ -102,12 +102,12 @@ def test_misuse_is_said(capsys):
 def test_a_step_after_the_end_is_said(capsys):
     prof = Profiler(schedule=schedule(wait=0, active=1, warmup=0), start_profile=False)
     prof.step()
-    assert "has stopped; step() has no effect" in capsys.readouterr().out
+    assert "has stopped; step() has no effect" in capsys.readouterr().err
 
 
 def test_one_profiler_at_a_time(capsys):
     first, second = Profiler(), Profiler()
-    assert "another profiler is already running" in capsys.readouterr().out
+    assert "another profiler is already running" in capsys.readouterr().err
     second.stop()
     first.stop()
     assert (work(first), work(second)) == (["init", "start", "stop", "finalize"], [])
@@ -136,7 +136,7 @@ def test_analyse_stops_first():
 def test_wrong_arguments_of_analyse(arguments, word, capsys):
     prof = Profiler()
     prof.analyse(**arguments)
-    assert word in capsys.readouterr().out
+    assert word in capsys.readouterr().err
     assert prof.prof_if.analysed == [{"background": False, "pretty": False, "steps": None}]
 
 
@@ -145,7 +145,7 @@ def test_analyse_with_a_schedule_is_the_handlers(capsys):
     prof.step()
     prof.analyse()
     assert prof.prof_if.analysed == []
-    assert "pass on_trace_ready" in capsys.readouterr().out
+    assert "pass on_trace_ready" in capsys.readouterr().err
 
 
 def test_handlers_of_every_kind():
@@ -167,7 +167,7 @@ def test_a_handler_that_fails_ends_nothing_but_itself(capsys):
     prof.step()
     prof.step()
     prof.stop()
-    assert "no disk" in capsys.readouterr().out
+    assert "no disk" in capsys.readouterr().err
     after = Profiler()
     assert work(after) == ["init", "start"]
     after.stop()
@@ -184,7 +184,7 @@ def test_metadata(capsys):
     prof.add_metadata("big", "x" * 20_000)
     prof.stop()
     assert prof.prof_if.user_metadata == [{"job": "b", "args": {"world": 2}}]
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert all(word in said for word in ("is replaced", "is not valid JSON", "must be str", "would exceed"))
 
 
@@ -229,10 +229,10 @@ def test_offline_analysis_has_a_worker_on_one_core(monkeypatch, tmp_path, capsys
     Profiler.offline_analyse(str(tmp_path), step_list=[1, 2], data_simplification=True)
     assert [request["steps"] for request in asked] == [[1, 2], [1, 2]]
     assert [request["simplify"] for request in asked] == [True, True]
-    assert capsys.readouterr().out.count("analysed in") == 2
+    assert capsys.readouterr().err.count("analysed in") == 2
 
 
 @pytest.mark.parametrize("path", ["nowhere", 5])
 def test_offline_analysis_of_nothing(path, capsys):
     Profiler.offline_analyse(path)
-    assert "expected a *_ascend_ms folder or a folder of such folders" in capsys.readouterr().out
+    assert "expected a *_ascend_ms folder or a folder of such folders" in capsys.readouterr().err
