@@ -29,7 +29,7 @@ _COLOURS = {  # docs/formats/enums.md 7
     Category.AUTOGRAD_DETAIL: "royalblue",
     Category.UNKNOWN: "grey",
 }
-_GB = 1024**3
+_UNITS = (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024))
 _INCHES, _DPI = (20, 12), 80
 
 
@@ -91,12 +91,21 @@ def _packed(rows: list[tuple[int, ...]]) -> bytes:
 
 
 def _page(timeline: pl.DataFrame, events: pl.DataFrame, device: str) -> str:
-    picture = base64.b64encode(_picture(timeline, events)).decode()
+    times, sums = running_sums(timeline)
+    allocated, reserved = events.select(pl.col("total_allocated", "total_reserved").max()).row(0)
+    # Allocators that report no totals still have blocks.
+    allocated = allocated or max(sum(row) for row in sums)
+    reserved = max(reserved or 0, allocated)
+    unit, size = next((pair for pair in _UNITS if reserved >= pair[1]), _UNITS[-1])
+    peaks = f"Max memory allocated: {allocated / size:.2f} {unit}", f"Max memory reserved: {reserved / size:.2f} {unit}"
+    layers = [[row[kind] / size for row in sums] for kind in Category]
+    picture = base64.b64encode(_picture([(time - times[0]) / 1000 for time in times], layers, unit, "\n".join(peaks))).decode()
     head = f'<head><meta charset="utf-8"><title>Memory timeline of {device}</title></head>'
-    return f'<html>{head}<body><img alt="Memory timeline of {device}" src="data:image/png;base64,{picture}"></body></html>\n'
+    described = f"Memory timeline of {device}. {'. '.join(peaks)}."
+    return f'<html>{head}<body><img alt="{described}" src="data:image/png;base64,{picture}"></body></html>\n'
 
 
-def _picture(timeline: pl.DataFrame, events: pl.DataFrame) -> bytes:
+def _picture(milliseconds: list[float], layers: list[list[float]], unit: str, title: str) -> bytes:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -106,22 +115,14 @@ def _picture(timeline: pl.DataFrame, events: pl.DataFrame) -> bytes:
             cause=str(error),
             fix="pip install 'stepscope[picture]', or export to .json or raw.json.gz instead",
         ) from error
-    times, sums = running_sums(timeline)
-    shown = [(time - times[0]) / 1000 for time in times]
-    layers = [[row[kind] / _GB for row in sums] for kind in Category]
-    allocated, reserved = events.select(pl.col("total_allocated", "total_reserved").max()).row(0)
-    # Allocators that report no totals still have blocks.
-    allocated = allocated or max(sum(row) for row in sums)
-    reserved = max(reserved or 0, allocated)
     figure = Figure(figsize=_INCHES, dpi=_DPI)
     axes = FigureCanvasAgg(figure).figure.add_subplot()
-    axes.stackplot(
-        shown, layers, labels=[_label(kind) for kind in Category], colors=[_COLOURS[kind] for kind in Category], alpha=0.7
-    )
+    colours = [_COLOURS[kind] for kind in Category]
+    axes.stackplot(milliseconds, layers, labels=[_label(kind) for kind in Category], colors=colours, alpha=0.7)
     axes.legend(loc="upper left")
     axes.set_xlabel("Time (ms)")
-    axes.set_ylabel("Memory (GB)")
-    axes.set_title(f"Max memory allocated: {allocated / _GB:.2f} GB\nMax memory reserved: {reserved / _GB:.2f} GB")
+    axes.set_ylabel(f"Memory ({unit})")
+    axes.set_title(title)
     target = io.BytesIO()
     figure.savefig(target, format="png")
     return target.getvalue()

@@ -18,6 +18,7 @@ from stepscope.analysis.memory.mutated_inputs import changed_inputs, is_operator
 from stepscope.analysis.memory.storages import followed
 from stepscope.analysis.memory.timeline import Action, memory_timeline, running_sums
 from stepscope.errors import CaptureError
+from stepscope.export import memory_timeline as memory_page
 from stepscope.export.memory_timeline import export_memory_timeline
 from stepscope.tables import ALL_TABLES, Tables
 
@@ -224,6 +225,24 @@ def test_page_holds_one_picture(tmp_path):
     assert picture.startswith(b"\x89PNG\r\n")
     width, height = int.from_bytes(picture[16:20], "big"), int.from_bytes(picture[20:24], "big")
     assert (width, height) == (1600, 960)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "shown"),
+    [
+        pytest.param(3 << 30, "Max memory allocated: 2.00 GB. Max memory reserved: 3.00 GB.", id="large"),
+        pytest.param(3 << 20, "Max memory allocated: 2.00 MB. Max memory reserved: 3.00 MB.", id="a small model is not 0.00 GB"),
+        pytest.param(3 << 10, "Max memory allocated: 2.00 KB. Max memory reserved: 3.00 KB.", id="a few tensors"),
+    ],
+)
+def test_page_chooses_its_unit(tmp_path, monkeypatch, reserved, shown):
+    axis = []
+    monkeypatch.setattr(memory_page, "_picture", lambda times, layers, unit, title: axis.append(unit) or b"")
+    tables = training_step().tables()
+    totals = {"total_allocated": reserved // 3 * 2, "total_reserved": reserved}
+    tables = tables.replace(memory_events=tables.memory_events.with_columns(**{name: pl.lit(n) for name, n in totals.items()}))
+    assert shown in export_memory_timeline(tables, tmp_path / "t.html", "npu:0").read_text()
+    assert axis == [shown[-3:-1]]
 
 
 def test_picture_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
