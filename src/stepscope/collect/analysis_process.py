@@ -95,7 +95,8 @@ def analyse_capture(
         afterwards: called when the analysis has ended, also after a failure.
         further: other keys of the request to the worker.
     """
-    messages.info(f"Start parsing profiling data in {'async' if background else 'sync'} mode at: {capture}")
+    how = "async mode" if background else "sync mode, for which the job waits (async_mode=True does not wait)"
+    messages.info(f"Start parsing profiling data in {how}, at: {capture}")
     process = AnalysisProcess(
         {"do": "analyse", "capture": str(capture), "op_args": op_args, **(extra or {})}, background=background
     )
@@ -103,7 +104,10 @@ def analyse_capture(
     def finish() -> None:
         outcome = process.wait() if background else wait_with_progress(process)
         if outcome.ok:
-            messages.info(f"All profiling data parsed in a total time of {outcome.seconds:.1f} s: {capture}")
+            waited = "" if background else "; the job waited for it"
+            messages.info(
+                f"All profiling data parsed in a total time of {outcome.seconds:.1f} s{waited}; next: stepscope top {capture}"
+            )
         else:
             messages.warning(f"the analysis failed; the raw data are intact, try `stepscope analyse {capture}`: {outcome.error}")
         afterwards()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,18 @@ def warn_on_failure(action: str, work: Callable[..., Any], *arguments: Any) -> A
     result = _outcome(work, arguments)
     if isinstance(result, _Failure):
         messages.warning(f"{action} failed: {type(result.why).__name__}: {result.why}")
+        return None
+    return result
+
+
+def show_users_fault(what: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of the user's own function; an exception of it is shown with its traceback, and None returned."""
+    result = _outcome(work, arguments)
+    if isinstance(result, _Failure):
+        # From the user's frame on: the first two are ours.
+        frames = result.why.__traceback__ and result.why.__traceback__.tb_next
+        lines = traceback.format_exception(type(result.why), result.why, frames)
+        messages.error(f"{what}\n{''.join(lines).rstrip()}")
         return None
     return result
 

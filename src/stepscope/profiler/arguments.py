@@ -113,8 +113,10 @@ def warn_about_unused_settings(chosen: tuple[str, ...], given: Any, config: _Exp
     left_out = (
         wanted and not any(getattr(item, "name", None) == "NPU" for item in wanted) if isinstance(wanted, Iterable) else False
     )
-    if given is not None and left_out:
-        messages.warning("experimental_config: device settings have no effect without ProfilerActivity.NPU")
+    unused = config.device_settings() if given is not None and left_out else []
+    if unused:
+        verb = "has" if len(unused) == 1 else "have"
+        messages.warning(f"experimental_config: {', '.join(unused)} {verb} no effect without ProfilerActivity.NPU")
     if "CPU" not in chosen and config._gc_detect_threshold is not None:
         messages.warning("gc_detect_threshold has no effect without ProfilerActivity.CPU")
 

@@ -44,11 +44,11 @@ class _ExperimentalConfig:
         self._data_simplification = data_simplification
         self.record_op_args = _flag("record_op_args", record_op_args)
         self._export_type = _exports(export_type)
-        self._host_sys = _words("host_sys", host_sys, values(HostSystem))
+        self._host_sys = _known_words("host_sys", host_sys, values(HostSystem))
         self._op_attr = _flag("op_attr", op_attr)
         self._gc_detect_threshold = _threshold(gc_detect_threshold)
-        self._mstx_domain_include = _words("mstx_domain_include", mstx_domain_include, None)
-        self._mstx_domain_exclude = _words("mstx_domain_exclude", mstx_domain_exclude, None)
+        self._mstx_domain_include = _texts("mstx_domain_include", mstx_domain_include)
+        self._mstx_domain_exclude = _texts("mstx_domain_exclude", mstx_domain_exclude)
         self._sys_io = _flag("sys_io", sys_io)
         self._sys_interconnection = _flag("sys_interconnection", sys_interconnection)
         self._resolve_conflicts()
@@ -82,6 +82,16 @@ class _ExperimentalConfig:
     @property
     def marks(self) -> bool:
         return self._mstx or self._msprof_tx
+
+    def device_settings(self) -> list[str]:
+        """The settings that only an NPU obeys and that are not at their defaults. Level_none means the same everywhere."""
+        level = self._profiler_level not in _QUIET_LEVELS
+        implied = AiCMetrics.PipeUtilization if level else AiCMetrics.AiCoreNone
+        given = {
+            "profiler_level": level, "aic_metrics": self._aic_metrics != implied, "l2_cache": self._l2_cache,
+            "op_attr": self._op_attr, "sys_io": self._sys_io, "sys_interconnection": self._sys_interconnection,
+        }  # fmt: skip
+        return [name for name, set_ in given.items() if set_]
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -119,13 +129,27 @@ def _exports(value: Any) -> list[str]:
     return [ExportType.Text]
 
 
-def _words(name: str, value: Any, known: set[str] | None) -> list[str]:
+def _texts(name: str, value: Any) -> list[str]:
     if value is None:
         return []
-    if isinstance(value, list) and all(isinstance(word, str) and (known is None or word in known) for word in value):
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return list(dict.fromkeys(value))
-    messages.warning(f"{name}={value!r} is not a list of {'str' if known is None else ', '.join(sorted(known))}; it is ignored")
+    messages.warning(f"{name}={value!r} is not a list of str; it is ignored")
     return []
+
+
+def _known_words(name: str, value: Any, known: set[str]) -> list[str]:
+    """The known members of a list; the others give one warning."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        messages.warning(f"{name}={value!r} is not a list of {', '.join(sorted(known))}; it is ignored")
+        return []
+    unknown = [word for word in value if not isinstance(word, str) or word not in known]
+    if unknown:
+        listed = ", ".join(map(repr, unknown))
+        messages.warning(f"{name}: {listed} is not one of {', '.join(sorted(known))} and is left out")
+    return list(dict.fromkeys(word for word in value if word not in unknown))
 
 
 def _threshold(value: Any) -> float | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from stepscope.collect import messages, paths
@@ -37,23 +38,36 @@ def tensorboard_trace_handler(
         async_mode: do not wait for the analysis.
     """
     return TraceHandler(
-        _text("dir_name", dir_name, None),
-        _text("worker_name", worker_name, paths.longest_worker_name()),
+        _text("dir_name", dir_name),
+        _worker(worker_name),
         analyse=_flag("analyse_flag", analyse_flag, True),
         background=_flag("async_mode", async_mode, False),
     )
 
 
-def _text(name: str, value: Any, longest: int | None) -> str | None:
+def _text(name: str, value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        messages.warning(f"{name}={value!r} is not a str; using the default")
-        return None
-    if longest is not None and len(value.encode()) > longest:
-        messages.warning(f"{name} has {len(value.encode())} bytes, at most {longest} fit into the folder's name; using the default")
+        messages.warning(f"{name}={value!r} is not a non-empty str; using the default")
         return None
     return value
+
+
+def _worker(value: Any) -> str | None:
+    """The first part of a folder's name; checked here, where the user wrote it, and not when the first capture begins."""
+    name, longest = _text("worker_name", value), paths.longest_worker_name()
+    if name is None:
+        return None
+    size = len(os.fsencode(name))
+    if "/" in name or "\0" in name:
+        problem = "contains a character that no folder's name may have (/)"
+    elif size > longest:
+        problem = f"has {size} bytes, at most {longest} fit into the folder's name"
+    else:
+        return name
+    messages.warning(f"worker_name={name[:40]!r}{'…' if len(name) > 40 else ''} {problem}; using the host name")
+    return None
 
 
 def _flag(name: str, value: Any, default: bool) -> bool:

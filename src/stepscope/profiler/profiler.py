@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-import warnings
 from types import TracebackType
 from typing import Any
 
 from stepscope.collect import active, messages
-from stepscope.collect.guard import Fuse, quietly, warn_on_failure
+from stepscope.collect.guard import Fuse, quietly, show_users_fault, warn_on_failure
 from stepscope.collect.metadata import Metadata
 from stepscope.collect.recording import Recording
 from stepscope.collect.settings import Place, Settings, Switches
 from stepscope.collect.sources import loader_workers
-from stepscope.errors import CaptureError
 from stepscope.profiler import arguments, exports
 from stepscope.profiler._profiler_path_creator import ProfPathCreator, export_only_place
 from stepscope.profiler.constants import ExportType, ProfilerAction
 from stepscope.profiler.handlers import TraceHandler
+from stepscope.profiler.offline import analyse
 from stepscope.profiler.scheduling import always_record, schedule
 from stepscope.profiler.step_mark import StepMark
 from stepscope.profiler.transitions import AT_STOP, TRANSITIONS, Transition
+
+__all__ = ["_KinetoProfile", "analyse", "db", "profile", "text"]
 
 # The documents call analyse(export_type=text) with bare words.
 text, db = ExportType.Text, ExportType.Db
@@ -85,6 +86,8 @@ class _KinetoProfile:
         self._fuse = Fuse(self._release)
         self._running = False
         self._refused = False
+        self._recordings = 0  # since the last start
+        self._exported = False
         self._idle = arguments.owned_by_outer_tool()
         if self._idle:
             messages.once(messages.warning, "another profiler owns the device (PROFILING_MODE is set); this one records nothing")
@@ -101,7 +104,7 @@ class _KinetoProfile:
         self._refused = not active.claim(self)
         if self._refused:
             return
-        self._running, self._fuse = True, Fuse(self._release)
+        self._running, self._fuse, self._recordings = True, Fuse(self._release), 0
         warn_on_failure("watching data loaders", loader_workers.watch)
         self._fuse.run("starting the profiler", self._begin)
 
@@ -138,14 +141,17 @@ class _KinetoProfile:
 
     def export_chrome_trace(self, path: Any = None, *, output_path: Any = None) -> None:
         """Write the last capture as one timeline."""
+        self._exported = True
         warn_on_failure("export_chrome_trace", exports.chrome_trace, self.prof_if, _either(path, output_path))
 
     def export_stacks(self, path: Any = None, metric: Any = "self_cpu_time_total", *, output_path: Any = None) -> None:
         """Write the operators' call stacks with their time, as input for flame graphs."""
+        self._exported = True
         warn_on_failure("export_stacks", exports.stacks, self.prof_if, _either(path, output_path), metric)
 
     def export_memory_timeline(self, output_path: Any = None, device: Any = None, *, path: Any = None) -> None:
         """Write how much memory each kind of tensor held, as a picture or numbers depending on the file's suffix."""
+        self._exported = True
         warn_on_failure("export_memory_timeline", exports.memory_timeline, self.prof_if, _either(output_path, path), device)
 
     def set_custom_trace_id_callback(self, callback: Any) -> None:
@@ -180,6 +186,8 @@ class _KinetoProfile:
                 getattr(self.prof_if, name)()
             if name == "init":
                 ProfPathCreator().note(self.prof_if.prof_path)
+            elif name == "start":
+                self._recordings += 1
 
     def _ready(self) -> None:
         self.prof_if.saved()
@@ -199,6 +207,8 @@ class _KinetoProfile:
         if self._running:
             self.stop()
         if self._place is not None and self._place.temporary:
+            if self._recordings and not self._exported:
+                messages.warning("the capture was removed together with its profiler: no export_* method was called before")
             self.prof_if.delete()
 
     def _next_place(self) -> Place:
@@ -244,6 +254,8 @@ class profile(_KinetoProfile):
         self._step_mark = StepMark()
         self._started_once = False
         self._told_of_steps = False
+        self._began_at = 0  # step_num at the last start
+        self._over = False  # the schedule had no cycle left at the last start
 
     def step(self) -> None:
         """End a step and begin the next one."""
@@ -277,7 +289,9 @@ class profile(_KinetoProfile):
         warn_on_failure("disable_profiler_in_child_thread", _disable_thread)
 
     def _begin(self) -> None:
-        if isinstance(self._schedule, schedule) and self._schedule.exhausted(self.step_num):
+        self._began_at = self.step_num
+        self._over = isinstance(self._schedule, schedule) and self._schedule.exhausted(self.step_num)
+        if self._over:
             messages.warning(f"all {self._schedule.repeat} cycles of the schedule are over; nothing more is recorded")
         self._started_once = True
         self._run(TRANSITIONS[ProfilerAction.NONE, self.current_action])
@@ -288,8 +302,24 @@ class profile(_KinetoProfile):
     def _end(self) -> None:
         self._step_mark.end(self.prof_if)
         self._run(AT_STOP[self.current_action], warn=self._has_steps)
+        self._warn_if_nothing_recorded()
         if self._observer is not None:
             self._observer.stop()
+
+    def _warn_if_nothing_recorded(self) -> None:
+        if self._recordings or self._over:
+            return
+        steps = self.step_num - self._began_at
+        if isinstance(self._schedule, schedule):
+            first = f"the schedule records from {self._schedule.describe_first()}, counted from 0"
+        else:
+            first = f"the schedule gave no step to record in steps {self._began_at} to {self.step_num}"
+        if not steps:
+            why, fix = "step() was never called", "call step() on the profiler after each training step"
+        else:
+            why = f"step() was called {steps} time{'s' if steps > 1 else ''}"
+            fix = "train for more steps, or reduce these numbers"
+        messages.warning(f"nothing was recorded: {first}, but {why}; {fix}")
 
     def _step(self) -> None:
         self._step_mark.end(self.prof_if)
@@ -306,9 +336,16 @@ class profile(_KinetoProfile):
         self._do(*transition.work)
 
     def _ready(self) -> None:
-        if self._handler is not None:
+        if isinstance(self._handler, TraceHandler):
             self._handler(self)
+        elif self._handler is not None:
+            what = f"on_trace_ready raised an exception; training continues, and the capture is in {self.prof_if.prof_path}:"
+            show_users_fault(what, self._handler, self)
         super()._ready()
+        why = "no on_trace_ready was given" if self._handler is None else "its analysis is switched off"
+        if self._handler is None or (isinstance(self._handler, TraceHandler) and not self._handler.analyse):
+            path = self.prof_if.prof_path
+            messages.info(f"the capture stays raw data, because {why}; next: stepscope analyse {path}")
 
     def _action(self, step: int) -> ProfilerAction:
         given = (self._schedule or always_record)(step)
@@ -337,31 +374,9 @@ class profile(_KinetoProfile):
 
     def _keep_raw(self) -> bool:
         self._step_mark.end(self.prof_if)
-        return super()._keep_raw()
-
-
-def analyse(profiler_path: Any, max_process_number: Any = None, export_type: Any = None) -> list[Any] | None:
-    """Analyse the capture at a path or every capture directly below it; see stepscope.analyse.
-
-    Returns:
-        One result per capture (path, ok, error, …); None when there is nothing to analyse.
-    """
-    from stepscope.analyser import analyse as analyse_all
-
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            results = analyse_all(profiler_path, max_process_number, export_type)
-    except CaptureError as problem:
-        say = messages.warning if problem.what == "no capture here" else messages.error
-        say(f"analyse: {problem}")
-        return None
-    for warned in caught:
-        messages.warning(f"analyse: {warned.message}")
-    for result in results:
-        if not result.ok:
-            messages.error(f"analyse: {result.path}: {result.error}")
-    return list(results)
+        recorded = super()._keep_raw()
+        self._warn_if_nothing_recorded()
+        return recorded
 
 
 def _enable_thread(switches: Switches) -> None:

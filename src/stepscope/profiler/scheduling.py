@@ -46,6 +46,17 @@ class schedule:
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD if step < self._cycle - 1 else ProfilerAction.RECORD_AND_SAVE
 
+    @property
+    def first_recorded(self) -> int:
+        """The first step that is recorded."""
+        return self.skip_first + (0 if self.skip_first_wait else self.wait) + self.warmup
+
+    def describe_first(self) -> str:
+        """The first recorded step and how it comes about: `step 4 (skip_first 2 + wait 1 + warmup 1)`."""
+        parts = {"skip_first": self.skip_first, "wait": 0 if self.skip_first_wait else self.wait, "warmup": self.warmup}
+        terms = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
+        return f"step {self.first_recorded}" + (f" ({terms})" if terms else "")
+
     def exhausted(self, step: int) -> bool:
         """Whether no step from this one on is recorded."""
         return step >= self.skip_first and self._over(self._in_cycles(step))

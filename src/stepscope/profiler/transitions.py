@@ -43,7 +43,7 @@ TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction], Transition] = {
 # Training ended during a step; the warnings are meant for users of a schedule only.
 AT_STOP: dict[ProfilerAction, Transition] = {
     _NONE: Transition(),
-    _WARMUP: Transition(("finalize", "delete"), "stopped during the warm-up: nothing was recorded; check schedule and step()"),
+    _WARMUP: Transition(("finalize", "delete")),  # said together with the steps that were counted
     _RECORD: Transition(_END, "stopped before the schedule's last recorded step; the data so far were saved"),
     _SAVE: Transition(_END, "stopped during the schedule's last recorded step; the data so far were saved"),
 }

@@ -63,7 +63,7 @@ def test_defaults_are_silent_and_in_the_documented_order(capsys):
         ({"export_type": []}, {"_export_type": ["text"]}),
         ({"export_type": ["text", 1]}, {"_export_type": ["text"]}),
         ({"host_sys": "cpu"}, {"_host_sys": []}),
-        ({"host_sys": ["cpu", "gpu"]}, {"_host_sys": []}),
+        ({"host_sys": ["cpu", "gpu", 3, "mem"]}, {"_host_sys": ["cpu", "mem"]}),
         ({"mstx_domain_include": ["a"]}, {"_mstx_domain_include": []}),
         ({"mstx": True, "mstx_domain_include": "a"}, {"_mstx_domain_include": []}),
         ({"mstx": True, "mstx_domain_exclude": [1]}, {"_mstx_domain_exclude": []}),
@@ -160,8 +160,12 @@ def test_what_cannot_be_used_is_ignored(name, noting_tier, tmp_path, capsys):
 def test_device_settings_without_device_are_mentioned_when_given(noting_tier, capsys):
     profile(activities=[ProfilerActivity.CPU])
     assert capsys.readouterr().err == ""
-    profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig())
-    assert capsys.readouterr().err.count("WARNING") == 1
+    for works_everywhere in ({}, {"mstx": True}, {"profiler_level": ProfilerLevel.Level_none, "mstx": True}, {"host_sys": ["cpu"]}):
+        profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig(**works_everywhere))
+        assert capsys.readouterr().err == ""
+    config = _ExperimentalConfig(profiler_level=ProfilerLevel.Level1, l2_cache=True, mstx=True)
+    profile(activities=[ProfilerActivity.CPU], experimental_config=config)
+    assert ": profiler_level, l2_cache have no effect without ProfilerActivity.NPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, None), (-1, None), ("x", None), (True, None), (2.5, 2.5), (None, None)])

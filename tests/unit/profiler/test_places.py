@@ -121,7 +121,8 @@ def test_longest_worker_name_fits(captured, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "given", [{"dir_name": ""}, {"dir_name": 3}, {"worker_name": ""}, {"analyse_flag": 1}, {"async_mode": "no"}]
+    "given",
+    [{"dir_name": ""}, {"dir_name": 3}, {"worker_name": ""}, {"worker_name": "a/b"}, {"analyse_flag": 1}, {"async_mode": "no"}],
 )
 def test_wrong_handler_arguments(given, capsys):
     handler = tensorboard_trace_handler(**given)

@@ -9,7 +9,7 @@ import pytest
 from profiler_doubles import NotingRecording
 
 from stepscope.collect import active
-from stepscope.profiler import ProfilerAction, _KinetoProfile, profile, schedule
+from stepscope.profiler import ProfilerAction, _KinetoProfile, profile, schedule, tensorboard_trace_handler
 
 N, W, R, S = ProfilerAction
 
@@ -101,7 +101,53 @@ def test_stop(action, calls, noting_tier, capsys):
     prof.prof_if.calls.clear()
     prof.stop()
     assert prof.prof_if.primitives() == calls
-    assert capsys.readouterr().err.count("WARNING") == (action is not N)
+    assert capsys.readouterr().err.count("WARNING") == 1
+
+
+LATE = schedule(wait=2, warmup=1, active=1, skip_first=1)
+RECORDS_FROM_4 = "the schedule records from step 4 (skip_first 1 + wait 2 + warmup 1), counted from 0, but"
+
+
+@pytest.mark.parametrize(
+    ("plan", "steps", "said"),
+    [
+        pytest.param(
+            schedule(wait=2, warmup=1, active=1, skip_first=1), 3, f"{RECORDS_FROM_4} step() was called 3 times", id="short"
+        ),
+        pytest.param(
+            schedule(wait=2, warmup=1, active=1, skip_first=1), 0, f"{RECORDS_FROM_4} step() was never called", id="no-step"
+        ),
+        pytest.param(schedule(wait=9, active=1, skip_first_wait=1, warmup=2), 1, "from step 2 (warmup 2)", id="in-the-warmup"),
+        pytest.param(following(N), 2, "gave no step to record in steps 0 to 2", id="own-schedule"),
+    ],
+)
+@pytest.mark.parametrize("end", ["stop", "end_with_process"])
+def test_a_run_that_ends_before_its_window_says_the_arithmetic(plan, steps, said, end, noting_tier, capsys):
+    prof = noting(schedule=plan)
+    prof.start()
+    for _ in range(steps):
+        prof.step()
+    getattr(prof, end)()
+    active.release(prof)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    assert "nothing was recorded: " in line
+    assert said in line
+
+
+def test_a_capture_without_a_handler_names_the_next_command(noting_tier, capsys):
+    for handler in (None, tensorboard_trace_handler(analyse_flag=False)):
+        with noting(on_trace_ready=handler):
+            pass
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith("; next: stepscope analyse /capture")
+
+
+def test_a_capture_that_was_never_exported_is_not_removed_in_silence(noting_tier, tmp_path, capsys):
+    with _KinetoProfile() as prof:
+        pass
+    del prof
+    gc.collect()
+    assert capsys.readouterr().err.count("no export_* method was called") == 1
 
 
 def test_without_a_schedule_there_are_no_warnings_and_no_steps(noting_tier, capsys):
@@ -109,7 +155,7 @@ def test_without_a_schedule_there_are_no_warnings_and_no_steps(noting_tier, caps
         prof.step()
         prof.step()
     assert prof.prof_if.calls == ["init", "start", "stop_at_limit", "stop_at_limit", "stop", "finalize", "saved"]
-    assert capsys.readouterr().err == ""
+    assert "WARNING" not in capsys.readouterr().err
 
 
 def test_a_word_that_is_no_action_is_named_once(noting_tier, capsys):
@@ -203,7 +249,7 @@ def test_keyboard_interrupt_passes_and_saves(noting_tier):
     assert len(ready) == 1
 
 
-def test_exception_in_the_handler_is_one_warning_and_one_call(noting_tier, capsys):
+def test_exception_in_the_handler_is_shown_as_its_own_and_once_per_capture(noting_tier, capsys):
     called = []
 
     def handler(prof):
@@ -217,10 +263,12 @@ def test_exception_in_the_handler_is_one_warning_and_one_call(noting_tier, capsy
     prof.stop()
     del prof
     gc.collect()
-    assert len(called) == 1
-    out = capsys.readouterr().err
-    assert out.count("WARNING") == 1
-    assert "disk on fire" in out
+    assert len(called) == 4
+    shown = capsys.readouterr().err
+    assert shown.count("on_trace_ready raised an exception; training continues") == 4
+    assert f'File "{__file__}", line {handler.__code__.co_firstlineno + 2}, in handler' in shown
+    assert shown.count("RuntimeError: disk on fire") == 4
+    assert "guard.py" not in shown
 
 
 def test_exception_in_the_schedule_is_one_warning(noting_tier, capsys):

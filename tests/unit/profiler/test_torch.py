@@ -99,7 +99,7 @@ def test_steps_and_files(tier, tmp_path, capsys):
         assert any(row["Name"] == "aten::addmm" for row in csv.DictReader(file))
     out = capsys.readouterr().err
     assert "sync mode" in out
-    assert "total time" in out
+    assert "the job waited for it; next: stepscope top " in out
     assert "WARNING" not in out
 
 
@@ -123,7 +123,9 @@ def test_asynchronous_analysis_returns_before_it_ends(tier, capsys):
         if thread.name == "stepscope-analysis":
             thread.join()
     assert (the_capture("result") / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
-    assert "async mode" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "async mode" in said
+    assert "wait" not in said
 
 
 def test_exports(tier, tmp_path, capsys):
@@ -133,6 +135,7 @@ def test_exports(tier, tmp_path, capsys):
     assert capsys.readouterr().err.count("WARNING") == 1
     with prof:
         step()
+    capsys.readouterr()
     prof.export_chrome_trace("new/trace.json")
     prof.export_chrome_trace(output_path="new/trace.json")
     first = json.loads(Path("new/trace.json").read_text())
@@ -277,7 +280,12 @@ def test_offline_analysis(tier, tmp_path, capsys):
     results = profiler.analyse("runs", max_process_number=1, export_type="text")
     assert [result.ok for result in results].count(True) == 2
     assert [result.ok for result in results].count(False) == 1
-    assert capsys.readouterr().err.count("ERROR") == 1
+    said = capsys.readouterr().err
+    assert said.count("ERROR") == 1
+    assert "analyse: 2 of 3 captures analysed in " in said
+    assert said.endswith("next: stepscope view runs\n")
+    assert profiler.analyse(12) is None
+    assert "profiler_path=12 is not a path" in capsys.readouterr().err
     assert profiler.analyse("nowhere") is None
     assert "ERROR" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
@@ -285,7 +293,9 @@ def test_offline_analysis(tier, tmp_path, capsys):
     assert capsys.readouterr().err.count("WARNING") == 1
     one = next(path for path in (tmp_path / "runs").glob("*_ascend_pt") if "broken" not in path.name)
     assert len(profiler.analyse(str(one), 0, "pdf")) == 1
-    assert capsys.readouterr().err.count("WARNING") == 2
+    said = capsys.readouterr().err
+    assert said.count("WARNING") == 2
+    assert said.endswith(f"next: stepscope top {one}\n")
 
 
 def test_a_failing_analysis_is_one_warning(tier, monkeypatch, capsys):
