@@ -54,6 +54,21 @@ def test_rows_by_task():
     assert found.filter(found["step"] == 5).rows()[0] == (0, 5, *[0] * 9)
 
 
+def test_a_pause_before_the_next_step_is_free_time_in_the_file_but_not_in_the_database():
+    """The example in docs/collecting.md."""
+    linked = link(
+        tables(
+            ops=ops(op("aten::mm", 5, 90)),
+            steps=steps((3, 0, 1000), (4, 1000, 2000)),
+            api_calls=api_calls(*[api(t, t + 1, t, tid=MAIN) for t in (10, 1010)]),
+            kernels=kernels(launched_task(10, 200, 300), launched_task(1010, 1200, 1500)),
+        )
+    )
+    values = ["step", "computing_ns", "free_ns", "stage_ns"]
+    assert step_trace_time(linked).select(values).row(0) == (3, 100, 900, 1000)
+    assert step_trace_time_by_task(linked).select(values).row(0) == (3, 100, 0, 100)
+
+
 def test_times_are_exact_to_the_nanosecond():
     begin = 1_736_412_474_725_417_508
     linked = link(
