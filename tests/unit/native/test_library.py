@@ -59,11 +59,12 @@ def test_flags_of_the_user_come_last_and_make_another_library(compiler, monkeypa
 
 
 def test_units_are_compiled_each_and_then_linked(compiler, monkeypatch, tmp_path):
-    for name in ("one.cpp", "two.cpp", "shared.h"):
+    (tmp_path / "inner").mkdir()
+    for name in ("one.cpp", "inner/one.cpp", "shared.h"):  # files of one name in two folders
         (tmp_path / name).touch()
     monkeypatch.setattr(library, "_source", lambda name: tmp_path)
     calls = compiler(
-        'case "$2" in *.o) echo unit > "$2";; *) cat "$(dirname "$2")"/*/one.o "$(dirname "$2")"/*/two.o > "$2";; esac'
+        'case "$2" in *.o) echo unit > "$2";; *) cat "$(dirname "$2")"/*/0.o "$(dirname "$2")"/*/1.o > "$2";; esac'
     )
     made = find_library("observer", "import sys; assert open(sys.argv[1]).read() == 'unit\\nunit\\n'")
     assert isinstance(made, Library), made
