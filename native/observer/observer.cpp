@@ -144,6 +144,7 @@ namespace {
 // ---- writer thread
 
 constexpr auto kFlushEvery = std::chrono::milliseconds(100);
+constexpr auto kMostFlushWait = std::chrono::seconds(1);
 
 void take_joined(Session& s) {
   for (Stream* stream : s.joined)
@@ -196,9 +197,12 @@ void write_until_the_end() {
   pthread_setname_np(pthread_self(), "stepscope-write");
   std::unique_lock<std::mutex> lock(s.mutex);
   while (!s.ending) {
-    s.wake.wait_for(lock, kFlushEvery);
+    if (!s.flush_wanted)
+      s.wake.wait_for(lock, kFlushEvery);
     if (s.ending)
       break;
+    s.flush_wanted = false;
+    uint64_t drain = ++s.drains_begun;
     take_joined(s);
     lock.unlock();
     bool over;
@@ -208,12 +212,15 @@ void write_until_the_end() {
       over = (s.most_bytes && s.writer.bytes() >= s.most_bytes) || s.writer.error();
     }
     lock.lock();
+    s.drains_done = drain;
+    s.drained.notify_all();
     if (over && s.recording.load()) {
       s.limit_reached = true;
       silence(s, lock);
     }
   }
   take_joined(s);
+  s.drained.notify_all();
   lock.unlock();
   std::lock_guard<std::timed_mutex> writing(s.writing);
   s.writer.drain(true, s.silent_since);
@@ -285,7 +292,7 @@ using namespace observer;
 #define API extern "C" __attribute__((visibility("default")))
 
 API int stepscope_observer_abi() {
-  return 2;
+  return 3;
 }
 
 API const char* stepscope_observer_error() {
@@ -308,6 +315,7 @@ API int stepscope_observer_prepare(const char* folder, uint32_t options, uint64_
     s.most_bytes = most_bytes;
     s.generation = ++generations;
     s.ending = false;
+    s.flush_wanted = false;
     s.silent_since = 0;
     s.limit_reached = false;
     s.joined.clear();
@@ -393,6 +401,22 @@ API int stepscope_observer_silence() {
     std::unique_lock<std::mutex> lock(s.mutex);
     if (s.phase == Phase::Recording && s.recording.load())
       silence(s, lock);
+    return 0;
+  });
+}
+
+// Write out what was recorded until now, so that records of other sources that refer to it can follow. Waits for the writer,
+// but not longer than a disk that hangs is worth.
+API int stepscope_observer_flush() {
+  return guarded([] {
+    Session& s = session();
+    std::unique_lock<std::mutex> lock(s.mutex);
+    if (s.phase != Phase::Recording || s.ending)
+      return 0;
+    uint64_t wanted = s.drains_begun + 1;  // one that is on its way may have passed what was recorded last
+    s.flush_wanted = true;
+    s.wake.notify_one();
+    s.drained.wait_for(lock, kMostFlushWait, [&] { return s.drains_done >= wanted || s.ending; });
     return 0;
   });
 }

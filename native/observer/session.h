@@ -27,6 +27,9 @@ struct Session {
   uint64_t generation = 0;
   uint64_t most_bytes = 0;
   bool ending = false;
+  bool flush_wanted = false;
+  uint64_t drains_begun = 0, drains_done = 0;
+  std::condition_variable drained;
   uint64_t silent_since = 0;  // tick from which nothing is recorded; 0 while something is
   std::atomic<bool> limit_reached{false};
   std::vector<std::unique_ptr<Stream>> streams;  // of all threads that ever recorded; reused when their thread is gone

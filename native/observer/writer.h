@@ -57,7 +57,7 @@ class File {
     }
     if (!error)
       written += done;
-    else if (fd_ >= 0 && done && ftruncate(fd_, static_cast<off_t>(written)) != 0)
+    else if (fd_ >= 0 && done && !remove_tail(done))
       written += done;  // a torn tail stays: readers count it
     buffer_.clear();
   }
@@ -78,6 +78,13 @@ class File {
   int error = 0;
 
  private:
+  // Cut off what was written last, unless somebody else has appended since.
+  bool remove_tail(size_t bytes) {
+    off_t end = lseek(fd_, 0, SEEK_CUR);
+    struct stat now;
+    return fstat(fd_, &now) == 0 && now.st_size == end && ftruncate(fd_, end - static_cast<off_t>(bytes)) == 0;
+  }
+
   std::string name_, path_;
   Buffer buffer_;
   int fd_ = -1;

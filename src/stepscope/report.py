@@ -79,6 +79,7 @@ class Overview:
         facts = self.facts
         return {
             "path": self.path,
+            "complete": quality.complete(self.quality),
             "rank": facts.rank if facts.rank >= 0 else None,
             "source": self.source,
             "device_kind": facts.device_kind,

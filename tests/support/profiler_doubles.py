@@ -36,6 +36,9 @@ class NotingTier:
     def silence(self) -> None:
         self.calls.append("silence")
 
+    def flush(self) -> None:
+        """Has nothing to write."""
+
     def discard(self) -> None:
         self.calls.append("discard")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.tables.issues import HEADLINES, REGISTER, SEVERITIES, UNITS, Issue, Language
+from stepscope.tables.issues import HEADLINES, RECORDING_UNFINISHED, REGISTER, SEVERITIES, UNITS, Issue, Language
 
 _PLACES_SHOWN = 3
 _LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -74,6 +74,11 @@ def lost_by_unit(quality: pl.DataFrame) -> dict[str, int]:
     return {unit: sums[unit] for unit in UNITS if unit in sums}
 
 
+def complete(quality: pl.DataFrame) -> bool:
+    """Whether the recording ended by itself: False when its process was killed, or is still recording."""
+    return not quality.filter(pl.col("issue").cast(pl.String) == RECORDING_UNFINISHED.name).height
+
+
 def headline(quality: pl.DataFrame, language: Language = "en") -> str:
     """What must be said before anything else: the recording did not end as planned. Empty when it did."""
     found = {one.issue: one for one in occurrences(quality)}
@@ -102,6 +107,7 @@ def _amount(count: int, unit: str, language: Language) -> str:
 def as_dict(quality: pl.DataFrame) -> dict[str, Any]:
     """Everything above for JSON, sentences in each language."""
     return {
+        "complete": complete(quality),
         "summary": {language: summary(quality, language) for language in _LANGUAGES},
         "headline": {language: headline(quality, language) for language in _LANGUAGES},
         "lost": lost_by_unit(quality),

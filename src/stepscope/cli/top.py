@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stepscope.analysis import quality
 from stepscope.capture import SOURCES, open_capture
 from stepscope.cli.show import note, show
 from stepscope.report import TOP, top
@@ -25,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     capture = open_capture(args.capture, source=args.source)
     frame = top(capture.tables, by=args.by)
     shown = frame.head(args.limit) if args.limit > 0 else frame
+    if args.json and not quality.complete(capture.tables.quality):
+        shown = shown.with_columns(complete=False)
     show(shown, as_json=args.json, title=f"{capture.path.name}: by {args.by}")
     if shown.height < frame.height and not args.json:
         note(f"{frame.height - shown.height} more rows: --limit 0")

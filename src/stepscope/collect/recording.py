@@ -194,7 +194,7 @@ class Recording(CurrentCapture):
         if "osrt" in host_sys:
             self._sources.append(OsCalls(framework))
         if simulated.is_recorded(self.settings):
-            self._simulated = SimulatedDevice(folder, self.settings)
+            self._simulated = SimulatedDevice(folder, self.settings, self._flush_host)
             self._sources.append(self._simulated)
         if self.settings.budget.max_bytes is not None and self._tier is not None and not self._tier.streams:
             messages.once(messages.warning, "max_bytes has no effect here: torch's own profiler keeps its records in memory")
@@ -203,6 +203,12 @@ class Recording(CurrentCapture):
         if self.settings.marks:  # after the device, which records their device part
             self._marks = Marks(framework, self.settings, by_vendor=self._tier is not None and self._tier.name == "ascend")
             self._marks.start()
+
+    def _flush_host(self) -> None:
+        """Called on the thread that writes the device's records."""
+        tier = self._tier
+        if tier is not None and self._recording:
+            tier.flush()
 
     def _stop_sources(self) -> None:
         sources, self._sources = self._sources, []

@@ -22,7 +22,7 @@ from stepscope.simnpu import loaded
 if TYPE_CHECKING:
     from stepscope.simnpu.capture import CaptureSwitches
 
-INTERVAL_SECONDS = 0.25
+INTERVAL_SECONDS = 0.1
 DEVICE = "npu_sim"
 _LEVELS = {"Level_none": -1, "Level0": 0, "Level1": 1, "Level2": 2}
 _METRICS = {
@@ -63,11 +63,22 @@ def metadata() -> dict[str, Any]:
 
 
 class SimulatedDevice:
-    """Writes the PROF folder of one capture, and the device's records in FRAMEWORK."""
+    """Writes the PROF folder of one capture, and the device's records in FRAMEWORK.
 
-    def __init__(self, capture: Path, settings: Settings):
+    Args:
+        capture: the capture's folder.
+        settings: what to record.
+        flush_host: writes out the host's records; called before the device's, so that a killed process leaves no kernel
+            without its operator.
+    """
+
+    def __init__(self, capture: Path, settings: Settings, flush_host: Callable[[], None] = lambda: None):
+        from stepscope.simnpu import framework_records
         from stepscope.simnpu.capture import DeviceCapture
         from stepscope.simnpu.records import Records
+
+        framework_records.prepare()
+        self._flush_host = flush_host
 
         self._records = Records()
         self._device = DeviceCapture(capture, _switches(settings), self._records)
@@ -113,6 +124,7 @@ class SimulatedDevice:
         self._failed = self._failed or not warn_on_failure("writing the device's records", work)
 
     def _take(self) -> bool:
+        self._flush_host()
         self._device.take(raw_ns())
         return True
 

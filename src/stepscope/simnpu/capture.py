@@ -125,10 +125,11 @@ class DeviceCapture:
             tasks, calls = tasks[tasks["kind"] == MARK], calls[:0]
         elif len(calls):
             self._host_records.calls(calls)
-        if len(tasks):
-            self._write_tasks(tasks, transfers)
+        # What others refer to comes first: a killed process leaves no kernel without its memory, marks and launch.
         if self._switches.memory and not self._switches.marks_only:
             self._write_memory(memory, now_raw_ns)
+        if len(tasks):
+            self._write_tasks(tasks, transfers)
 
     def marks(self, rows: list[dict[str, Any]]) -> None:
         """Host parts of marks: pid, tid, start and end on the clock of the records, mark_id, message, domain, kind."""
@@ -153,6 +154,8 @@ class DeviceCapture:
         launches = self._times.of(tasks)
         tasks = launches.tasks
         kernels = self._descriptions.rows(tasks["description"], changed=(tasks["flags"] & AWAITED) != 0)
+        if self._switches.framework:
+            framework_records.write_marks(self._capture / "FRAMEWORK", tasks, self._descriptions.marks)
         self._host_records.launches(launches, kernels)
         collective = launches.collectives
         collectives = launches.where(collective)
@@ -163,8 +166,6 @@ class DeviceCapture:
         for device in np.unique(tasks["device"]).tolist():
             self._write_device(device, launches, kernels, collectives, parts)
         self.tasks += len(tasks)
-        if self._switches.framework:
-            framework_records.write_marks(self._capture / "FRAMEWORK", tasks, self._descriptions.marks)
 
     def _write_device(
         self, device: int, launches: Launches, kernels: npt.NDArray[Any], collectives: Launches, parts: Transfers

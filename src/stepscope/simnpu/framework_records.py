@@ -27,6 +27,13 @@ _NPU = 20  # c10's number of the device type
 _MOMENTS = ("enqueue_start", "enqueue_end", "dequeue_start", "dequeue_end")
 
 
+def prepare() -> None:
+    """Load what `write_marks` and `write_memory` need: at the first call the columnar engine takes longer than many a job lives."""
+    for name, columns in (("op_mark", {"name": ["x"]}), ("memory_usage", {"ptr": [0]})):
+        for _ in records.encode(records.KINDS[name], pl.DataFrame(columns)):
+            pass
+
+
 def write_marks(framework: Path, tasks: npt.NDArray[Any], names: Mapping[int, str]) -> None:
     """Four marks for each task that went through the task queue; `names` are those of descriptions."""
     queued = tasks[tasks["enqueue_start"] > 0]

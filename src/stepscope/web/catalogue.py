@@ -359,4 +359,4 @@ def _quality(opened: LoadedCapture) -> dict[str, Any]:
     """The line about quality in each language, and how many issues a reader should look at: what is normal does not count."""
     told = quality.as_dict(opened.tables.quality)
     warnings = sum(one["severity"] != "note" for one in told["issues"])
-    return {"summary": told["summary"], "headline": told["headline"], "warnings": warnings}
+    return {key: told[key] for key in ("complete", "summary", "headline")} | {"warnings": warnings}

@@ -80,6 +80,7 @@ def test_no_sum_mixes_units_or_counts_what_is_not_lost(rows):
 def test_as_dict_has_both_languages():
     said = quality.as_dict(table((issues.ALLOCATED_BEFORE_RECORDING, "memory_events", 58)))
     assert said == {
+        "complete": True,
         "summary": {"en": "nothing lost; 1 note", "zh": "没有丢失数据；1 条说明"},
         "headline": {"en": "", "zh": ""},
         "lost": {},

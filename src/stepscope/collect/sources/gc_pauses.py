@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import struct
@@ -14,6 +15,7 @@ from stepscope.collect.clocks import raw_ns
 
 FILE = "torch.gc_record"
 _RECORD = struct.Struct("<3Q")  # docs/formats/framework.md 4.7
+_FLUSH_NS = 100_000_000  # as all records of a capture
 
 
 class GcPauses:
@@ -25,6 +27,7 @@ class GcPauses:
         self._began = 0
         self._records: list[bytes] = []
         self._pid = os.getpid()
+        self._flushed = 0
 
     def start(self) -> None:
         gc.callbacks.append(self._on_collection)
@@ -42,6 +45,10 @@ class GcPauses:
         # A collection that was already running when recording began has no start time.
         if self._began and ended - self._began >= self._threshold_ns:
             self._records.append(_RECORD.pack(self._pid, self._began, ended))
+            if ended - self._flushed >= _FLUSH_NS:
+                self._flushed = ended
+                with contextlib.suppress(OSError):  # it is tried again at the end, where a failure is reported
+                    self._flush()
         self._began = 0
 
     def _flush(self) -> None:

@@ -28,6 +28,9 @@ class DrivenTier:
         if self._open:
             self._open.pop().__exit__(None, None, None)
 
+    def flush(self) -> None:
+        """The other profiler decides when its records reach the disk."""
+
     def _detach(self) -> tuple[Any, bool]:
         """End open ranges, let go of the profiler and return it, with whether it runs."""
         detached = self._profiler, self._started

@@ -34,6 +34,9 @@ class MarksOnlyTier:
     def silence(self) -> None:
         """`stop` may come from any thread, so this is never called."""
 
+    def flush(self) -> None:
+        """Marks have a file of their own."""
+
     def discard(self) -> None:
         self._steps.clear()
 

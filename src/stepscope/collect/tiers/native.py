@@ -53,6 +53,9 @@ class NativeTier:
     def silence(self) -> None:
         self._observer.silence()
 
+    def flush(self) -> None:
+        self._observer.flush()
+
     def discard(self) -> None:
         self.stop()
 

@@ -23,7 +23,7 @@ from typing import Any
 from stepscope.collect.sources.param_tensors import write_param_tensors
 from stepscope.native import find_library
 
-_ABI = 2
+_ABI = 3
 TRIAL = "import sys; from stepscope.collect.tiers.observer import try_library; try_library(sys.argv[1])"
 _TRIAL_OPS = 10
 _PHASES = ("idle", "prepared", "recording", "limit reached")
@@ -163,6 +163,10 @@ class Observer:
     def silence(self) -> None:
         """Record nothing from here on, on any thread; any thread may call it. `stop` comes later."""
         self._check(self._long.stepscope_observer_silence())
+
+    def flush(self) -> None:
+        """Write out what was recorded until now; any thread may call it."""
+        self._check(self._long.stepscope_observer_flush())
 
     def enable_child_thread(self, options: ObserverOptions | None = None) -> None:
         """Record the calling thread too, with its own switches if given."""
@@ -310,6 +314,7 @@ def _declare(library: Any) -> Any:
         "start": (ctypes.c_int, ()),
         "stop": (ctypes.c_int, (ctypes.c_void_p,)),
         "silence": (ctypes.c_int, ()),
+        "flush": (ctypes.c_int, ()),
         "thread": (ctypes.c_int, (number, ctypes.c_void_p)),
         "enable_thread": (ctypes.c_int, (ctypes.c_uint32,)),
         "disable_thread": (ctypes.c_int, ()),

@@ -28,6 +28,7 @@ def overview(opened: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     if not opened.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
+        "complete": quality.complete(opened.tables.quality),
         "headline": quality.as_dict(opened.tables.quality)["headline"],
         "configuration": _configuration(opened, workers),
         "device_summary": _device_summary(opened) if npu else [],
