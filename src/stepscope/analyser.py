@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepscope import prof_output
 from stepscope.analysis import quality
 from stepscope.analysis.step_range import only_steps
 from stepscope.capture import Capture, gc_paused, open_all
@@ -295,6 +296,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
         _copy_settings(capture, target.parent)
     elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
         simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
+        if capture.source == "raw" and prof_output.is_wanted(tables.facts):
+            prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
     return names, tuple(_notes(tables))
 
 

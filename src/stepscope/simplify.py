@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from stepscope.formats.ascend import msprof_output
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.reader import CaptureFiles
 
@@ -17,9 +18,9 @@ _LOG = re.compile(r"msprof_analysis_\d+\.log")
 def simplify(files: CaptureFiles, *, everything: bool, from_raw: bool) -> list[Path]:
     """Remove intermediate files below every PROF folder and return the removed paths.
 
-    Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`, and so does
-    the vendor's parsed output where the analysis was made from raw records (`from_raw`) and they can be read again;
-    elsewhere the analysis itself was made from it (docs/formats/profiler-api.md 21).
+    Intermediate SQLite folders always go. The vendor's summaries, timelines and logs go with `everything`, and so do
+    the vendor's parsed output and its databases where the analysis was made from raw records (`from_raw`) and they can be read
+    again; elsewhere the analysis itself was made from them (docs/formats/profiler-api.md 21).
     """
     removed = []
     for prof in files.profs:
@@ -38,7 +39,7 @@ def _intermediate(prof: Path, everything: bool, from_raw: bool) -> Iterator[Path
         if everything:
             yield from (part / "summary", part / "timeline")
     if everything:
-        yield prof / "mindstudio_profiler_log"
+        yield prof / msprof_output.LOG
         if from_raw and "raw" in prof_folder.forms(prof):
-            yield from (prof / "analyze", prof / "mindstudio_profiler_output")
+            yield from (prof / msprof_output.ANALYZE, prof / msprof_output.OUTPUT, *prof.glob("msprof_*.db"))
         yield from (path for path in prof.glob("msprof_analysis_*.log") if _LOG.fullmatch(path.name))

@@ -34,6 +34,18 @@ def write_analysis_db(tables: Tables, path: Path) -> bool:
     return True
 
 
+def write_communication_db(tables: Tables, folder: Path) -> list[Path]:
+    """Write communication_analyzer.db, which msprof makes of one PROF folder; none without communication operators."""
+    rows = {name: make(tables) for name, make in _COMMUNICATION.items()}
+    if not any(frame.height for frame in rows.values()):
+        return []
+    path = folder / analysis.COMMUNICATION_FILE
+    with new_database(path) as file:
+        for name, frame in rows.items():
+            file.fill(ANALYSIS_DB[name], frame)
+    return [path]
+
+
 def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     level = tables.facts.level
     if level == "Level_none" or not (tables["kernels"].height or tables["collectives"].height):
@@ -42,9 +54,7 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     rows = {"StepTraceTime": analysis.step_rows(step_trace_time_by_task(tables, steps))}
     tables = tables.replace(steps=steps)
     if level != "Level0":  # docs/formats/outputs.md 1.1: level 0 holds only StepTraceTime
-        rows["CommAnalyzerTime"] = time_rows(tables)
-        rows["CommAnalyzerBandwidth"] = bandwidth_rows(tables)
-        rows["CommAnalyzerMatrix"] = matrix_rows(tables)
+        rows |= {name: make(tables) for name, make in _COMMUNICATION.items()}
     return rows
 
 
@@ -61,3 +71,6 @@ def bandwidth_rows(tables: Tables) -> pl.DataFrame:
 def matrix_rows(tables: Tables) -> pl.DataFrame:
     """CommAnalyzerMatrix: one row per pair of ranks and extreme or sum."""
     return analysis.matrix_rows(matrix_tags(stepped(tables, "collective_links", by_time=True)))
+
+
+_COMMUNICATION = {"CommAnalyzerTime": time_rows, "CommAnalyzerBandwidth": bandwidth_rows, "CommAnalyzerMatrix": matrix_rows}

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.export import kernel_details, statistics_csv, task_time
-from stepscope.export.msprof import database, trace
+from stepscope.export.msprof import database as database_file
+from stepscope.export.msprof import trace
 from stepscope.render.atomic import make_output_folder
 from stepscope.tables import Facts, Tables
 
-__all__ = ["write_msprof"]
+__all__ = ["write_msprof", "write_msprof_database"]
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,17 @@ OUTPUTS = (
     Output("task_time_{}.csv", task_time.write_of_msprof),
     Output("communication_statistic_{}.csv", statistics_csv.write_communication_statistic_of_msprof, _has_types),
     Output("msprof_{}.json", trace.write),
-    Output("msprof_{}.db", database.write),
 )
 
 
-def write_msprof(tables: Tables, folder: Path, stamp: str) -> list[Path]:
+def write_msprof(tables: Tables, folder: Path, stamp: str, *, database: bool = True) -> list[Path]:
     """Write every file that the settings and the data of the capture call for.
 
     Args:
         tables: of one PROF_* folder; linked or not.
         folder: where to; created when absent.
         stamp: the time in the names of the files, 14 digits.
+        database: whether the database is one of them.
 
     Returns:
         The files written; each is whole.
@@ -60,4 +61,9 @@ def write_msprof(tables: Tables, folder: Path, stamp: str) -> list[Path]:
     for output in OUTPUTS:
         if output.wanted(facts):
             written += output.write(tables, folder / output.name.format(stamp))
-    return written
+    return [*written, *(write_msprof_database(tables, folder, stamp) if database else ())]
+
+
+def write_msprof_database(tables: Tables, folder: Path, stamp: str) -> list[Path]:
+    """Write msprof_*.db into a folder that exists; none when there is nothing to put into it."""
+    return database_file.write(tables, folder / f"msprof_{stamp}.db")

@@ -17,6 +17,8 @@ from stepscope.formats.ascend.parsed import ParsedFiles, read_parsed
 from stepscope.tables import Facts, Tables, issues, lost
 
 OUTPUT = "mindstudio_profiler_output"
+ANALYZE = "analyze"
+LOG = "mindstudio_profiler_log"
 
 # docs/formats/enums.md 9; the name before `|` is the present one.
 _CSV = (
@@ -66,7 +68,7 @@ def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = 
         for name in kinds.split("|"):
             found = found or _latest(names, name, "csv", quality)
         csv[kinds.split("|")[0]] = found
-    analyze = {path.name: path for path in _listing(prof / "analyze")}
+    analyze = {path.name: path for path in _listing(prof / ANALYZE)}
     return ParsedFiles(
         timeline=_latest(names, "msprof", "json", quality),
         csv=csv,

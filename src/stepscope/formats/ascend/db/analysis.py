@@ -12,6 +12,8 @@ from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.tables import ALL_TABLES, Tables
 
+COMMUNICATION_FILE = "communication_analyzer.db"  # msprof's, in a folder beside its database
+
 # Columns of the database, and those of our tables that they hold.
 _OPERATOR = {"hccl_op_name": "name", "group_name": "group"}
 _TIMES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend.db.analysis import attached, read_analysis
+from stepscope.formats.ascend.db.analysis import COMMUNICATION_FILE, attached, read_analysis
 from stepscope.formats.ascend.db.capture import with_database
 from stepscope.formats.ascend.db.counters import read_counters, read_link_summary
 from stepscope.formats.ascend.db.database import Database
@@ -66,7 +66,7 @@ def read(db: Path, facts: Facts) -> Tables:
 def _with_analysis(tables: Tables, db: Path) -> Tables:
     """Add what the vendor's analysis beside the database says about communication operators."""
     # Beside the profiler's database, and in the folder that msprof itself writes.
-    for path in (db.with_name("analysis.db"), db.parent / "analyze" / "communication_analyzer.db"):
+    for path in (db.with_name("analysis.db"), db.parent / "analyze" / COMMUNICATION_FILE):
         if path.is_file() and not path.is_symlink():
             try:
                 return attached(tables, read_analysis(path))
