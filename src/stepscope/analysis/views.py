@@ -94,7 +94,9 @@ def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, pl.DataFrame]:
 def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, Ints]:
     """Row of the module call of each operator: that around it, and for backward ranges that around the forward operator."""
     ops = tables.ops
-    around = op_tree.innermost(calls, ops.select(_PROCESS, "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent)
+    around = op_tree.innermost(
+        calls, ops.select(_PROCESS, "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent
+    )
     forward = cells.through_queues(tables, calls, parent, op_tree.row_numbers(around))
     pairs = forward_backward_links(ops)
     backward = np.full(ops.height, -1, dtype=np.int64)

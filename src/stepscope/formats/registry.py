@@ -17,12 +17,14 @@ from stepscope.formats.kineto.reader import READER as KINETO
 from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
 from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
+from stepscope.formats.rocprof.reader import READER as ROCPROF
 
 READERS: tuple[Reader, ...] = (
     PROF_FOLDER,
     CAPTURE_FOLDER,
     MINDSPORE_RUNTIME,
     ASCEND_TIMELINE,
+    ROCPROF,
     KINETO,
     NSYS,
     ASCEND_DATABASE,

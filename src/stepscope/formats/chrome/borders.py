@@ -146,15 +146,7 @@ def by_brackets(data: bytes) -> Pieces:
 
 def _borders(flat: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int | None]:
     """Start and end of every whole element of the list, and the place of the list's own closing bracket."""
-    codes = np.frombuffer(flat, np.uint8)
-    kinds = _KINDS[codes]
-    at = np.flatnonzero(kinds)
-    kinds = kinds[at]
-    quotes = kinds == 2
-    quotes[quotes] = ~_escaped(codes, at[quotes])
-    outside = (np.cumsum(quotes, dtype=np.int32) & 1) == 0
-    brackets = (kinds != 2) & outside
-    at, steps = at[brackets], kinds[brackets]
+    at, steps = brackets(flat)
     depth = np.cumsum(steps, dtype=np.int32)
     over = np.flatnonzero(depth < 0)
     closing = int(at[over[0]]) if len(over) else None
@@ -163,6 +155,19 @@ def _borders(flat: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64],
     starts = at[(depth == 1) & (steps == 1)]
     ends = at[(depth == 0) & (steps == -1)] + 1
     return starts[: len(ends)], ends, closing
+
+
+def brackets(text: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """Where brackets and braces are outside of strings, and 1 for each that opens, -1 for each that closes."""
+    codes = np.frombuffer(text, np.uint8)
+    kinds = _KINDS[codes]
+    at = np.flatnonzero(kinds)
+    kinds = kinds[at]
+    quotes = kinds == 2
+    quotes[quotes] = ~_escaped(codes, at[quotes])
+    outside = (np.cumsum(quotes, dtype=np.int32) & 1) == 0
+    found = (kinds != 2) & outside
+    return at[found], kinds[found]
 
 
 def _escaped(codes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

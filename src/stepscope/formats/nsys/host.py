@@ -5,16 +5,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.formats.gpu.ranges import operators
 from stepscope.formats.nsys import schema
 from stepscope.formats.nsys.database import Export, pid_of, tid_of
 from stepscope.formats.sqlite.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
-
-_FUNCTION_SCOPE, _USER_SCOPE = 0, 7
-# What torch.autograd.profiler.emit_nvtx writes after the name of an operator (docs/formats/nsys.md 5.1).
-_OPERATOR_TEXT = (
-    r"^(?<name>.+?)(?:, seq = (?<seq>\d+))?(?:, op_id = (?<op_id>\d+))?(?:, sizes = (?<sizes>\[.*?\]))?(?:, input_op_ids = .*)?$"
-)
 
 
 def api_calls(db: Export) -> pl.DataFrame:
@@ -54,7 +49,7 @@ def ranges(db: Export) -> tuple[pl.DataFrame, pl.DataFrame]:
     events = events.filter(instant | pl.col("end_ns").is_not_null()).with_columns(pl.col("end_ns").fill_null(pl.col("start_ns")))
     named = events.join(domains, on=["pid", "domainId"], how="left", maintain_order="left")
     nested = (pl.col("kind") == "push/pop") & (pl.col("domainId").fill_null(0) == 0) & pl.col("domain").is_null()
-    return _operators(named.filter(nested)), _marks(named.filter(~nested))
+    return operators(named.filter(nested)), _marks(named.filter(~nested))
 
 
 def _domains(events: pl.DataFrame) -> pl.DataFrame:
@@ -62,29 +57,6 @@ def _domains(events: pl.DataFrame) -> pl.DataFrame:
         pid_of("globalTid").alias("pid"), "domainId", domain="message"
     )
     return created.drop_nulls().unique(["pid", "domainId"], keep="first", maintain_order=True)
-
-
-def _operators(events: pl.DataFrame) -> pl.DataFrame:
-    """Few texts are alike, because each holds the number of its call: they are cut by columns, not by distinct text."""
-    parts = events["message"].str.extract_groups(_OPERATOR_TEXT).struct.unnest()
-    by_torch = parts["op_id"].is_not_null() | parts["seq"].is_not_null() | parts["sizes"].is_not_null()
-    operator = by_torch & (parts["name"].str.contains("::", literal=True) | parts["seq"].is_not_null())
-    shapes = (
-        parts["sizes"]
-        .str.replace_all(" ", "", literal=True)
-        .str.replace_all("],[", ";", literal=True)
-        .str.replace_all(r"[\[\]]", "")
-    )
-    rows = events.select(
-        "pid", "tid", "start_ns", "end_ns",
-        name=parts["name"].cast(TEXT),
-        seq=parts["seq"].cast(pl.Int64, strict=False),
-        shapes=shapes.cast(TEXT),
-        scope=pl.when(operator).then(_FUNCTION_SCOPE).otherwise(_USER_SCOPE).cast(pl.UInt8),
-        is_async=pl.lit(False),
-        end_tid="tid",
-    )  # fmt: skip
-    return ALL_TABLES["ops"].conform(rows.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True))
 
 
 def _marks(events: pl.DataFrame) -> pl.DataFrame:
