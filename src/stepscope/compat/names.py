@@ -34,5 +34,7 @@ def fill(name: str) -> None:
         sys.modules[f"{name}.{part}"] = module
         holder, _, last = part.rpartition(".")
         setattr(parts[holder] if holder else stand_in, last, module)
+    # The vendor's name is a class inside a module of the same name: scripts also write `mstx = torch_npu.npu.mstx()`.
+    npu.mstx = parts["npu.mstx"].mstx
     stand_in.__version__ = __version__
     vars(stand_in).update(OPERATORS)

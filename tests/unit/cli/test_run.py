@@ -158,6 +158,8 @@ with torch.autocast("npu", dtype=torch.bfloat16), torch_npu.profiler.profile() a
     model(batch.npu()).float().sum().backward()
 torch.manual_seed(3)
 torch.npu.manual_seed_all(3)
+marks = torch_npu.npu.mstx()
+marks.mark("an instance, as the vendor's class gives one")
 print(batch.device, batch.grad.shape, torch.npu.is_available(), torch_npu.npu_swiglu(batch).shape)
 prof.export_chrome_trace("trace.json")
 torch.distributed.destroy_process_group()
