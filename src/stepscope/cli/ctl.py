@@ -130,8 +130,12 @@ def _start(folder: Path, args: argparse.Namespace) -> int:
     _show(list(outcome.ranks), as_json=args.json)
     if not agreed:
         return _report_silent(outcome) or _report_refused(outcome)
-    last = outcome.start_step + args.warmup + args.steps - 1
-    steps = f"step {last}" if last == outcome.start_step else f"steps {outcome.start_step} to {last}"
+    number = args.warmup + args.steps
+    last = outcome.start_step + number - 1
+    if outcome.start_step == config.NEXT_STEP:
+        steps = "the next step" if number == 1 else f"the next {number} steps"
+    else:
+        steps = f"step {last}" if number == 1 else f"steps {outcome.start_step} to {last}"
     ranks = len(outcome.ranks)
     note(f"{ranks} rank{'s' if ranks > 1 else ''}, {steps}; next: stepscope ctl {args.folder} status")
     return 0
@@ -197,7 +201,8 @@ def _report_silent(outcome: Outcome) -> int:
 
 
 def _report_refused(outcome: Outcome) -> int:
-    note(f"not every rank records from step {outcome.start_step}; see the reasons above")
+    when = "the next step" if outcome.start_step == config.NEXT_STEP else f"step {outcome.start_step}"
+    note(f"not every rank records from {when} on; see the reasons above")
     return NOT_ALL_RANKS
 
 

@@ -93,18 +93,22 @@ def to_json(config: Mapping[str, Any]) -> bytes:
     return (json.dumps(config, indent=4, ensure_ascii=False) + "\n").encode()
 
 
-def parse(content: bytes) -> CaptureRequest:
+def parse(content: bytes, name: str = CONFIG_FILE) -> CaptureRequest:
     """The request in a file; invalid values are noted and replaced by their defaults.
+
+    Args:
+        content: the file's bytes.
+        name: what messages call the file.
 
     Raises:
         CaptureError: the content is not a JSON object.
     """
-    data = _load(content)
+    data = _load(content, name)
     notes: list[str] = []
-    for name in data:
-        if name not in KEYS:
-            near = difflib.get_close_matches(name, KEYS, 1)
-            notes.append(f"{name} is not a key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
+    for key in data:
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, 1)
+            notes.append(f"{key} is not a key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
     values = _Values(data, notes)
     ranks = values.ranks() if values.flag("is_rank") else None
     asynchronous = values.flag("async_mode")
@@ -130,17 +134,17 @@ def parse(content: bytes) -> CaptureRequest:
     )
 
 
-def _load(content: bytes) -> dict[str, Any]:
+def _load(content: bytes, name: str) -> dict[str, Any]:
     if len(content) > LARGEST:
-        raise CaptureError(f"{CONFIG_FILE} has {len(content)} bytes", cause=f"the limit is {LARGEST}", fix="shorten it")
+        raise CaptureError(f"{name} has {len(content)} bytes", cause=f"the limit is {LARGEST}", fix="shorten it")
     if not content.strip():
-        raise CaptureError(f"{CONFIG_FILE} is empty", fix="write the whole file, or delete it and restart for a new template")
+        raise CaptureError(f"{name} is empty", fix="write the whole file, or delete it and restart for a new template")
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as problem:
-        raise CaptureError(f"{CONFIG_FILE} is not valid JSON", cause=str(problem), fix="correct it; it is read again") from problem
+        raise CaptureError(f"{name} is not valid JSON", cause=str(problem), fix="correct it; it is read again") from problem
     if not isinstance(data, dict):
-        raise CaptureError(f"{CONFIG_FILE} is not a JSON object", cause=f"it is a {type(data).__name__}", fix="begin with {")
+        raise CaptureError(f"{name} is not a JSON object", cause=f"it is a {type(data).__name__}", fix="begin with {")
     return data
 
 

@@ -79,7 +79,7 @@ def live_ranks(folder: Path, ranks: Sequence[int] | None = None) -> list[AgedAns
 def start(
     folder: Path, keys: Mapping[str, Any], *, ranks: Sequence[int] | None, start_step: int | None, patience: Patience
 ) -> Outcome:
-    """Request a capture; by default at the next step that all ranks can begin together.
+    """Request a capture; by default at the next step that all ranks can begin together, which one rank alone can at once.
 
     Args:
         folder: the folder that the job watches.
@@ -98,7 +98,8 @@ def start(
         )
     lead = plan.lead_seconds(chosen)
     for _ in range(TRIES):
-        first = start_step if start_step is not None else plan.common_start(chosen, lead)
+        soonest = config.NEXT_STEP if len(chosen) == 1 else plan.common_start(chosen, lead)
+        first = soonest if start_step is None else start_step
         keys = {**keys, "start_step": first, "is_rank": ranks is not None, "rank_list": list(ranks or ())}
         outcome = _ask(folder, keys, ranks, patience)
         late = [aged for aged in outcome.ranks if aged.answer.late and aged.answer.request_id == outcome.request_id]

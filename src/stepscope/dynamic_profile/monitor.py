@@ -19,12 +19,12 @@ from typing import Protocol
 from stepscope.collect import messages
 from stepscope.collect.guard import Fuse, quietly
 from stepscope.control import board
-from stepscope.control.config import CONFIG_FILE, LARGEST, NEXT_STEP, CaptureRequest, parse
+from stepscope.control.config import CONFIG_FILE, LARGEST, NEVER, NEXT_STEP, CaptureRequest, parse, template
 from stepscope.dynamic_profile.journal import Journal
 from stepscope.dynamic_profile.worker import Progress
 from stepscope.errors import CaptureError
 
-FIRST_SECONDS, LEAST_SECONDS, MOST_SECONDS = 2.0, 1.0, 50.0
+LEAST_SECONDS, MOST_SECONDS = 1.0, 50.0
 LAST_WRITE_SECONDS = 5.0  # longest wait at process exit for a folder that hangs
 
 
@@ -33,7 +33,6 @@ class WatchedWorker(Protocol):
 
     cur_step: int
     progress: Progress
-    step_interval: float | None
 
     def deliver(self, request: CaptureRequest) -> None: ...
 
@@ -81,11 +80,10 @@ class Monitor:
 
     @property
     def poll_seconds(self) -> float:
-        """The duration of a step in whole seconds; two until it is known."""
+        """The duration of a step in whole seconds: more often finds nothing new, and less often begins captures late."""
         if self._fixed is not None:
             return self._fixed
-        interval = self._worker.step_interval
-        return FIRST_SECONDS if interval is None else min(max(float(int(interval)), LEAST_SECONDS), MOST_SECONDS)
+        return min(max(float(int(self._pace.seconds or 0)), LEAST_SECONDS), MOST_SECONDS)
 
     def start(self) -> None:
         self.thread.start()
@@ -103,6 +101,8 @@ class Monitor:
     def poll(self) -> None:
         """Read the file, write the answer and the logs once."""
         self.read_config()
+        # At each poll, since one slow step among fast ones must not make all later polls rare.
+        self._pace.note(self._worker.cur_step, self._clock())
         self.answer()
         self._journal.flush()
 
@@ -123,7 +123,7 @@ class Monitor:
         if first and self._seen is not None and self._seen[0] <= self._since_ns:
             self._journal.config_file("INFO", f"{CONFIG_FILE} is older than this job; waiting for the next change")
             return
-        self._hand_over(found)
+        self._hand_over(found, changed=not first)
 
     def answer(self) -> None:
         """Write our answer when it has changed, and regularly as a heartbeat."""
@@ -132,7 +132,6 @@ class Monitor:
         quiet = board.HEARTBEAT_SECONDS if self._pace.seconds is not None else 0.0  # the first known speed is written at once
         if news == self._written and now - self._written_at < max(quiet, self.poll_seconds):
             return
-        self._pace.note(self._worker.cur_step, now)
         self._write(progress)
         self._written, self._written_at = news, now
 
@@ -178,13 +177,17 @@ class Monitor:
             os.close(number)
         return content if self._seen else None
 
-    def _hand_over(self, content: bytes) -> None:
+    def _hand_over(self, content: bytes, *, changed: bool) -> None:
         try:
             request = parse(content)
         except CaptureError as problem:
             self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what, unusable=True)
             return
         self.problem = None
+        if changed and request.start_step == NEVER and not request.stop and content != template():
+            text = f"{CONFIG_FILE} was changed, but its start_step is {NEVER}, which means off: nothing is recorded"
+            self._journal.config_file("WARNING", text)
+            messages.warning(f"{text}; set -1 for the next step, or a number above {self._worker.cur_step}")
         if request.start_step == NEXT_STEP and self._seen is not None:
             common = self._agree(f"{self._seen[0]}_{hashlib.sha256(content).hexdigest()[:12]}", request)
             if common is not None:
@@ -197,6 +200,7 @@ class Monitor:
         if text != self.problem:
             self.problem, self._unusable = text, unusable
             self._journal.config_file("ERROR", text)
+            messages.warning(f"dynamic_profile: {text}")
 
     def _run(self) -> None:
         while not self._ended:

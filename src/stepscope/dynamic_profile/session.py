@@ -31,7 +31,8 @@ class Session:
         self._folder = None if path is None else _folder(path)
         self.monitor: Monitor | None = None
         self._journal = Journal(self._folder, _rank(), self._wake)
-        self.worker = Worker(lambda request, step: Capture(request, step, self._journal.action), self._journal.action, _rank)
+        log = self._journal.action
+        self.worker = Worker(lambda request, step: Capture(request, step, log), log, _rank, metadata.world_size)
         self.step = self.worker.step
         if self._folder is not None:
             self._watch(self._folder)
@@ -39,7 +40,7 @@ class Session:
     def start(self, path: Any) -> None:
         request = self._request(path)
         if request is not None:
-            self.worker.start(replace(request, ranks=None))
+            self.worker.start(request)
 
     def end(self) -> None:
         self.worker.finish()
@@ -140,7 +141,7 @@ def _read(path: Any) -> config.CaptureRequest:
     if file.is_dir():
         file = file / config.CONFIG_FILE
     try:
-        return config.parse(file.read_bytes())
+        return config.parse(file.read_bytes(), str(file))
     except OSError as problem:
         raise CaptureError("cannot read the file", where=str(file), cause=problem.strerror, fix="check the path") from problem
 

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from stepscope.collect import messages
 from stepscope.collect.guard import warn_on_failure
 from stepscope.control import board
 from stepscope.control.config import NEVER, NEXT_STEP, CaptureRequest
-
-# The time of one step is measured between these two calls of step(): by then compiling and caching are over.
-_TIMED_STEPS, _FIRST_STEP_AFTER = (10, 11), 12
 
 
 class Recorder(Protocol):
@@ -52,41 +49,37 @@ class Worker:
         record: starts a capture, given a request and the number of the step that begins.
         log: receives level and text for the log.
         rank: gives the current rank of this process; -1 if it has none.
-        clock: seconds.
+        world_size: gives the number of ranks of the job.
     """
 
     # step() runs between training steps with cold caches, so it touches little memory.
     __slots__ = (
         "_alert",
         "_capture",
-        "_clock",
         "_log",
         "_mail",
         "_pending",
         "_rank",
         "_record",
-        "_timed_from",
+        "_world_size",
         "cur_step",
         "progress",
-        "step_interval",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
         record: Callable[[CaptureRequest, int], Recorder],
         log: Callable[[str, str], None],
         rank: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
+        world_size: Callable[[], int] = lambda: 1,
     ):
         self.cur_step = 0
         self.progress = Progress()
-        self.step_interval: float | None = None
-        self._record, self._log, self._rank, self._clock = record, log, rank, clock
+        self._record, self._log, self._rank, self._world_size = record, log, rank, world_size
         self._alert = False
         self._mail: deque[CaptureRequest] = deque()
         self._pending: CaptureRequest | None = None
         self._capture: Recorder | None = None
-        self._timed_from: float | None = None
 
     def deliver(self, request: CaptureRequest) -> None:
         """Called by the watching thread; the next step handles the request."""
@@ -95,14 +88,12 @@ class Worker:
 
     def step(self) -> None:
         """A step of training has ended."""
-        self.cur_step = step = self.cur_step + 1
+        self.cur_step += 1
         if self._alert:
             self._run(self._work)
-        if step < _FIRST_STEP_AFTER and step in _TIMED_STEPS:
-            self._time_step()
 
     def start(self, request: CaptureRequest) -> None:
-        """Record from here on, whatever the request's start_step and ranks say."""
+        """Record from here on, whatever the request's start_step says."""
         self._run(self._start, request)
 
     def finish(self) -> None:
@@ -113,6 +104,14 @@ class Worker:
             text = f"the job ended after {capture.steps_done} of {capture.request.steps} steps of the capture"
             self._log("WARNING", f"{text}; the data recorded so far are in {capture.path}")
             self._set_progress(board.DONE, text, capture.request, capture.path)
+        waiting, self._pending = self._pending, None
+        # One that arrived after the last step has no chance to be looked at any more.
+        waiting = next((request for request in reversed(self._mail) if request.start_step != NEVER), waiting)
+        if waiting is not None and waiting.wants(self._rank()):
+            self._warn(
+                f"a capture was requested for {_when(waiting)}, but the job ended after step {self.cur_step}: it was not recorded; "
+                "request an earlier step, or let the job run longer"
+            )
 
     def _run(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
         # Cleared before the mail is read: a request that arrives later sets it again.
@@ -137,19 +136,33 @@ class Worker:
     def _accept(self, request: CaptureRequest) -> None:
         """Handle a new request; it replaces one that is still waiting."""
         for note in request.notes:
-            self._log("WARNING", note)
-        self._pending = None
+            self._warn(note)
+        replaced, self._pending = self._pending, None
+        if replaced is not None and not request.stop:
+            self._warn(f"the request for {_when(replaced)} was replaced by a newer one before it began")
         if request.stop:
             self._stop(request)
         elif request.start_step == NEVER:
             self._set_state(board.IDLE, "start_step is 0: no capture requested", request)
-        elif not request.wants(self._rank()):
-            self._set_state(board.LEFT_OUT, f"rank {self._rank()} is not in rank_list {list(request.ranks or ())}", request)
-        else:
+        elif not self._is_left_out(request):
             self._pending = request
             if self._capture is not None:
                 self._show_step(self._capture)
                 self._log("INFO", "received a new request during the capture; it is handled afterwards")
+
+    def _is_left_out(self, request: CaptureRequest) -> bool:
+        """Whether rank_list does not name this process; a list that no process can match is said on the terminal."""
+        rank, ranks = self._rank(), list(request.ranks or ())
+        if request.wants(rank):
+            return False
+        self._set_state(board.LEFT_OUT, f"rank {rank} is not in rank_list {ranks}", request)
+        if rank == -1:
+            why = "this process has no rank (RANK is not set and torch.distributed is not initialised)"
+            self._warn(f"nothing is recorded: rank_list is {ranks}, but {why}; set is_rank to false")
+        elif not any(rank < self._world_size() for rank in ranks):
+            why = f"the job has ranks 0 to {self._world_size() - 1}" if ranks else "an empty list names no rank"
+            self._warn(f"nothing is recorded: rank_list is {ranks}, but {why}; correct rank_list, or set is_rank to false")
+        return True
 
     def _schedule(self, request: CaptureRequest) -> None:
         if request.start_step in (NEXT_STEP, self.cur_step):
@@ -164,17 +177,21 @@ class Worker:
             self._begin(request)
         elif request.start_step < self.cur_step:
             self._pending = None
-            self._refuse(f"start_step {request.start_step} has passed: this is step {self.cur_step}", request)
+            why = f"start_step {request.start_step} has passed: this is step {self.cur_step}"
+            self._set_progress(board.REFUSED, why, request)
+            self._warn(f"refused: {why}; set -1 for the next step, or a later one")
             self.progress = replace(self.progress, late=True)
         elif self.progress.request_id != request.request_id or self.progress.state != board.WAITING:
             self._set_state(board.WAITING, f"for step {request.start_step}", request)
 
     def _start(self, request: CaptureRequest) -> bool:
         if self._capture is not None:
-            self._log("ERROR", "dp.start has no effect: a capture is running")
-        else:
-            for note in request.notes:
-                self._log("WARNING", note)
+            text = f"dp.start has no effect: a capture is running, step {self._capture.steps_done + 1} of "
+            self._warn(f"{text}{self._capture.request.steps}")
+            return True
+        for note in request.notes:
+            self._warn(note)
+        if not self._is_left_out(request):
             self._begin(request)
         return True
 
@@ -220,6 +237,11 @@ class Worker:
         until = self.cur_step + capture.request.steps - capture.steps_done
         self.progress = Progress(board.COLLECTING, text, capture.request.request_id, capture.path, queued_id, until)
 
+    def _warn(self, text: str) -> None:
+        """In the log, and on the terminal: what the user has to know of a request that gives no capture."""
+        self._log("WARNING", text)
+        messages.warning(f"dynamic_profile: {text}")
+
     def _refuse(self, why: str, request: CaptureRequest | None, capture: str | None = None) -> None:
         self._set_progress(board.REFUSED, why, request, capture)
         self._log("WARNING", f"refused: {why}")
@@ -231,9 +253,6 @@ class Worker:
     def _set_progress(self, state: str, text: str, request: CaptureRequest | None, capture: str | None = None) -> None:
         self.progress = Progress(state, text, request.request_id if request else None, capture)
 
-    def _time_step(self) -> None:
-        now = self._clock()
-        if self._timed_from is None:
-            self._timed_from = now
-        else:
-            self.step_interval = now - self._timed_from
+
+def _when(request: CaptureRequest) -> str:
+    return "the next step" if request.start_step == NEXT_STEP else f"step {request.start_step}"

@@ -154,6 +154,12 @@ class TestCommand:
         (asked,) = job.asked
         assert (asked["is_rank"], asked["rank_list"], asked["start_step"], asked["async_mode"]) == (True, [1], 5000, True)
 
+    def test_one_rank_alone_begins_at_once(self, job, tmp_path, capsys):
+        code, _, err = ctl(capsys, tmp_path, "start", "--ranks", "1", "--steps", "2")
+        assert code == 0
+        assert [asked["start_step"] for asked in job.asked] == [-1]
+        assert err.strip() == f"1 rank, the next 2 steps; next: stepscope ctl {tmp_path} status"
+
     def test_a_rank_that_had_passed_the_step_makes_it_choose_a_later_one(self, job, tmp_path, capsys):
         job.late = 1
         code, _, err = ctl(capsys, tmp_path, "start")

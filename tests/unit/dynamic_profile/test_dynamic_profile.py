@@ -43,12 +43,12 @@ class FakeCapture:
 
 
 class Job:
-    """A worker whose captures are noted, with a clock of its own."""
+    """A worker whose captures are noted."""
 
-    def __init__(self, rank=0, **capture):
-        self.captures, self.log, self.now = [], [], 0.0
+    def __init__(self, rank=0, world_size=1, **capture):
+        self.captures, self.log = [], []
         self._capture = capture
-        self.worker = Worker(self._record, lambda level, text: self.log.append(f"{level} {text}"), lambda: rank, lambda: self.now)
+        self.worker = Worker(self._record, lambda level, text: self.log.append(f"{level} {text}"), lambda: rank, lambda: world_size)
 
     def _record(self, request, step):
         self.captures.append(FakeCapture(request, step, **self._capture))
@@ -61,7 +61,6 @@ class Job:
             if wanted is not None:
                 self.worker.deliver(parse(json.dumps(wanted).encode()))
             self.worker.step()
-            self.now += 0.1
         return self
 
     @property
@@ -203,11 +202,49 @@ class TestSteps:
         assert job.run(3, at_1={"start_step": -1}).state[0] == "refused"
         assert capsys.readouterr().err.count("ZeroDivisionError") == 1
 
-    def test_start_ignores_step_and_ranks_and_yields_to_a_capture(self):
+    @pytest.mark.parametrize(("rank", "captures"), [(0, []), (1, [(0, 1)]), (-1, [])])
+    def test_start_obeys_the_ranks_of_its_file(self, rank, captures):
+        job = Job(rank=rank, world_size=2)
+        job.worker.start(parse(b'{"start_step": 7, "is_rank": true, "rank_list": [1], "analyse": true}'))
+        assert spans(job.run(2)) == captures
+
+    @pytest.mark.parametrize(
+        ("job", "listed", "said"),
+        [
+            pytest.param(Job(rank=-1), [0], "rank_list is [0], but this process has no rank (RANK is not set", id="no-rank"),
+            pytest.param(Job(rank=0, world_size=4), [4, 9], "rank_list is [4, 9], but the job has ranks 0 to 3", id="no-such-rank"),
+            pytest.param(Job(rank=0, world_size=4), [], "rank_list is [], but an empty list names no rank", id="empty"),
+            pytest.param(Job(rank=0, world_size=4), [3], None, id="another-rank"),
+        ],
+    )
+    def test_ranks_that_do_not_exist_are_said_on_the_terminal(self, job, listed, said, capsys):
+        job.run(1, at_1={"start_step": -1, "is_rank": True, "rank_list": listed})
+        shown = capsys.readouterr().err
+        assert (said in shown and "set is_rank to false" in shown) if said else shown == ""
+
+    def test_requests_that_give_no_capture_are_said_on_the_terminal(self, capsys):
+        job = Job().run(3, at_1={"start_step": 5}, at_2={"start_step": 6, "acitve": 2})
+        shown = capsys.readouterr().err
+        assert "acitve is not a key of profiler_config.json; did you mean active?" in shown
+        assert "the request for step 5 was replaced by a newer one before it began" in shown
+        job.worker.finish()
+        assert "requested for step 6, but the job ended after step 3: it was not recorded" in capsys.readouterr().err
+        job.run(1, at_4={"start_step": 2})
+        assert "start_step 2 has passed: this is step 4; set -1 for the next step" in capsys.readouterr().err
+        job.worker.deliver(parse(b'{"start_step": -1}'))
+        job.worker.finish()
+        assert "requested for the next step, but the job ended after step 4" in capsys.readouterr().err
+
+    def test_a_request_that_was_taken_back_is_not_missed(self, capsys):
+        job = Job().run(2, at_1={"start_step": 5}, at_2={"stop": True})
+        job.worker.finish()
+        assert capsys.readouterr().err == ""
+
+    def test_start_ignores_the_step_and_yields_to_a_capture(self, capsys):
         job = Job().run(2)
         job.worker.start(CaptureRequest(start_step=70, active=2))
         job.worker.start(CaptureRequest(active=2))
-        assert "ERROR dp.start has no effect: a capture is running" in job.log
+        assert "dp.start has no effect: a capture is running, step 1 of 2" in capsys.readouterr().err
         # An edit while it runs is taken up afterwards.
         assert spans(job.run(6, at_3={"start_step": -1, "active": 2})) == [(2, 2), (4, 2)]
 
@@ -375,14 +412,34 @@ class TestWatching:
         assert capsys.readouterr().err.count("ZeroDivisionError") == 1
         assert folder.job.run(3).worker.cur_step == 3
 
-    def test_the_time_between_two_looks_follows_the_steps(self, watched, tmp_path):
+    @pytest.mark.parametrize(("seconds", "expected"), [(0.02, 1), (1.9, 1), (7.9, 7), (1000, 50)])
+    def test_the_time_between_two_looks_follows_the_steps(self, watched, tmp_path, seconds, expected):
         folder = watched(tmp_path)
-        assert folder.monitor.poll_seconds == 2
-        folder.job.run(11)
-        assert folder.monitor.poll_seconds == 1  # steps of 0.1 s
-        for seconds, expected in ((7.9, 7), (1000, 50)):
-            folder.job.worker.step_interval = seconds
-            assert folder.monitor.poll_seconds == expected
+        assert folder.monitor.poll_seconds == 1
+        for _ in range(3):
+            folder.turn(steps=1, seconds=seconds)
+        assert folder.monitor.poll_seconds == expected
+
+    def test_one_slow_step_does_not_make_later_captures_late(self, watched, tmp_path):
+        folder = watched(tmp_path)
+        folder.turn(steps=1, seconds=9).turn(steps=1, seconds=9).turn(steps=1, seconds=9)  # compiling, or waiting for an analysis
+        assert folder.monitor.poll_seconds == 9
+        folder.turn(steps=400, seconds=9).turn(steps=0)
+        assert folder.monitor.poll_seconds == 1
+
+    def test_a_changed_file_that_is_switched_off_is_said_on_the_terminal(self, watched, tmp_path, capsys):
+        folder = watched(tmp_path)
+        folder.file.write_bytes(template())
+        folder.turn(steps=6)
+        assert capsys.readouterr().err == ""
+        folder.ask({**TEMPLATE, "active": 3})
+        folder.turn()
+        shown = capsys.readouterr().err
+        assert "profiler_config.json was changed, but its start_step is 0, which means off: nothing is recorded" in shown
+        assert "set -1 for the next step, or a number above 6" in shown
+        folder.ask({"stop": True})
+        folder.turn()
+        assert capsys.readouterr().err == ""
 
     def test_answers_are_written_when_they_change_and_as_a_heartbeat(self, watched, tmp_path):
         folder = watched(tmp_path)
@@ -443,8 +500,9 @@ class TestSettings:
 
     def test_the_template_warns_of_nothing(self, noting_tier):
         said = []
-        captures.Capture(parse(template()), 1, lambda level, text: said.append(text)).step()
-        assert said == []
+        captures.Capture(parse(template()), 1, lambda level, text: said.append((level, text))).step()
+        ((level, text),) = said
+        assert (level, text.split(";")[1][:25]) == ("INFO", " next: stepscope analyse ")
 
     def test_a_full_disk_is_the_reason(self, noting_tier, monkeypatch):
         monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))

@@ -40,7 +40,7 @@ STANDS_FOR = """
 26.5 unit/profiler/test_states.py test_start_again_with_an_exhausted_schedule_warns
 26.5 unit/profiler/test_states.py test_the_second_of_two_profilers_has_no_effect
 26.5 unit/profiler/test_states.py test_exception_of_the_body_comes_out_after_the_handler
-26.5 unit/profiler/test_states.py test_exception_in_the_handler_is_one_warning_and_one_call
+26.5 unit/profiler/test_states.py test_exception_in_the_handler_is_shown_as_its_own_and_once_per_capture
 26.5 unit/profiler/test_states.py test_keyboard_interrupt_passes_and_saves
 26.5 unit/profiler/test_states.py test_destruction_stops
 26.5 faults/test_profiler_faults.py test_fork_while_recording
@@ -74,7 +74,7 @@ R-01 unit/profiler/test_arguments.py test_defaults_are_silent_and_in_the_documen
 R-02 unit/profiler/test_arguments.py test_defaults_are_silent_and_in_the_documented_order
 R-03 unit/profiler/test_states.py test_without_a_schedule_there_are_no_warnings_and_no_steps
 R-04 unit/profiler/test_torch.py test_exports
-R-05 unit/profiler/test_states.py test_exception_in_the_handler_is_one_warning_and_one_call
+R-05 unit/profiler/test_states.py test_exception_in_the_handler_is_shown_as_its_own_and_once_per_capture
 R-06 unit/profiler/test_places.py test_two_handlers_made_before_use_do_not_mix
 R-06 unit/profiler/test_places.py test_path_creator_serves_custom_handlers_only
 R-07 unit/collect/test_recording.py test_metadata_goes_into_every_capture
