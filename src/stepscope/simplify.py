@@ -27,7 +27,10 @@ def simplify(files: CaptureFiles, *, everything: bool, from_raw: bool) -> list[P
         for path in _intermediate(prof, everything, from_raw):
             if path.is_symlink() or not path.exists():
                 continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            except FileNotFoundError:
+                continue  # another analysis of the same capture removes it
             removed.append(path)
     return removed
 

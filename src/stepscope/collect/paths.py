@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ FOLDER_MODE, FILE_MODE = 0o750, 0o640
 LONGEST_PATH, LONGEST_NAME = 4096, 255
 _PORTABLE = re.compile(r"[./_\-~\s0-9A-Za-z\u4e00-\u9fa5]*")
 _STAMP_DIGITS = 17
+_NAME_SHOWN = 60  # characters, so that the rest fits whatever their bytes
 
 
 def longest_worker_name() -> int:
@@ -106,11 +108,16 @@ def new_capture_folder(
             return folder
 
 
+def temporary(path: Path) -> Path:
+    """A new name beside `path`; random, since machines may share the folder, and containers their process numbers."""
+    return path.with_name(f".{path.name[:_NAME_SHOWN]}.{secrets.token_hex(8)}.partial")
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file of mode 0640 atomically."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = temporary(path)
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
             file.write(content)
         os.replace(partial, path)
     except OSError:

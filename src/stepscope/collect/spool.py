@@ -33,8 +33,7 @@ def move(capture: Path, destination: Path) -> Path:
             raise
     else:
         return target
-    partial = destination / f".{capture.name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = paths.temporary(target)
     try:
         shutil.copytree(capture, partial, symlinks=True)
         os.rename(partial, target)

@@ -63,9 +63,7 @@ def test_units_are_compiled_each_and_then_linked(compiler, monkeypatch, tmp_path
     for name in ("one.cpp", "inner/one.cpp", "shared.h"):  # files of one name in two folders
         (tmp_path / name).touch()
     monkeypatch.setattr(library, "_source", lambda name: tmp_path)
-    calls = compiler(
-        'case "$2" in *.o) echo unit > "$2";; *) cat "$(dirname "$2")"/*/0.o "$(dirname "$2")"/*/1.o > "$2";; esac'
-    )
+    calls = compiler('case "$2" in *.o) echo unit > "$2";; *) cat "$(dirname "$2")"/*/0.o "$(dirname "$2")"/*/1.o > "$2";; esac')
     made = find_library("observer", "import sys; assert open(sys.argv[1]).read() == 'unit\\nunit\\n'")
     assert isinstance(made, Library), made
     assert calls() == 3
