@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.formats.chrome.inflate import Note
 from stepscope.formats.gpu.collectives import COLLECTIVE_KERNEL
 from stepscope.formats.rocprof import fields
-from stepscope.formats.rocprof.json_lists import Document
+from stepscope.formats.rocprof.json_lists import Document, Fields
 from stepscope.formats.sqlite.texts import per_text
 from stepscope.tables import TEXT, issues
 
@@ -139,7 +139,7 @@ class Process:
             kernel_name=pl.col("kernel_name").str.strip_suffix(".kd").cast(TEXT),
         )
 
-    def _spans(self, name: str, wanted: fields.Fields) -> pl.DataFrame:
+    def _spans(self, name: str, wanted: Fields) -> pl.DataFrame:
         """A list of records with start_ns, end_ns and connection_id; those whose times cannot be are left out and counted."""
         rows = self._records(name, wanted)
         start, end = pl.col("start_timestamp"), pl.col("end_timestamp")
@@ -153,7 +153,7 @@ class Process:
         )
         return ordered.with_columns(start_ns=start, end_ns=end, connection_id=connection)
 
-    def _records(self, name: str, wanted: fields.Fields) -> pl.DataFrame:
+    def _records(self, name: str, wanted: Fields) -> pl.DataFrame:
         parts = [self._document.records(place, wanted) for place in self._places(name, b"[")]
         return pl.concat(parts) if parts else self._document.no_records(wanted)
 
