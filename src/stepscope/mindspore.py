@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The profiler for MindSpore; see stepscope.frameworks.mindspore.
 
-`python -m stepscope.mindspore SCRIPT [ARGUMENTS]` records an unchanged script, as MS_PROFILER_OPTIONS says.
+`python -m stepscope.mindspore SCRIPT [ARGUMENTS]` runs an unchanged script with this profiler in place of MindSpore's own.
 """
 
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stepscope.frameworks import mindspore as _framework
 from stepscope.frameworks.mindspore import *  # noqa: F403
-from stepscope.frameworks.mindspore import __all__  # noqa: F401
+from stepscope.frameworks.mindspore import __all__, redirect  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,8 @@ def _run() -> int:
     if len(sys.argv) < 2:
         print("usage: python -m stepscope.mindspore SCRIPT [ARGUMENTS]", file=sys.stderr)
         return 2
+    import_module("mindspore")
+    redirect.install()
     sys.argv = sys.argv[1:]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
     runpy.run_path(sys.argv[0], run_name="__main__")

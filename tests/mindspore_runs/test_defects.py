@@ -143,7 +143,7 @@ with Profiler(schedule=plan, on_trace_ready=lambda prof: None, output_path="./la
 """,
         MODE="graph",
     )
-    assert "MindSpore 9.9.9 is not known" in said
+    assert "MindSpore 9.9.9 is unknown" in said
     assert "only calls of cells are recorded" in said
     capture = captures(tmp_path / "later")[0]
     tables = stepscope.open(capture, source="raw")

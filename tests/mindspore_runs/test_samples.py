@@ -1,4 +1,4 @@
-"""The examples of MindSpore's profiler document on the processor, with only import line and device target changed."""
+"""The examples of MindSpore's profiler document on the processor, unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from training import captures, counted, examples, results, run
+from training import UNCHANGED, captures, counted, examples, results, run
 
 import stepscope
 
@@ -20,7 +20,7 @@ TRAINING = """
 import numpy as np, mindspore as ms
 from mindspore import nn
 import mindspore.dataset as ds
-ms.set_context(mode=ms.{mode}, device_target="CPU")
+ms.set_context(mode=ms.{mode}, device_target="Ascend")
 net = nn.Dense(2, 2)
 data = ds.GeneratorDataset(lambda: ((np.ones(2, np.float32), np.int32(1)) for _ in range(12)), ["data", "label"]).batch(2)
 loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
@@ -31,8 +31,7 @@ model.train(2, data, callbacks=[{callback}])
 
 def sample(*holding: str) -> str:
     (found,) = [code for code in examples() if all(text in code for text in holding)]
-    lines = found.replace("from mindspore import Profiler", "from stepscope.mindspore import Profiler")
-    return lines.replace("from mindspore.profiler import", "from stepscope.mindspore import")
+    return found
 
 
 def word(mode: str) -> str:
@@ -60,8 +59,9 @@ def said_kernels(capture) -> int | None:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_constructors_example(mode, tmp_path):
     code = sample("ProfilerLevel.Level0", "aicore_metrics=AicoreMetrics.AiCoreNone")
-    code = code.replace('device_target="Ascend"', 'device_target="CPU"').replace("GRAPH_MODE", word(mode))
-    run(tmp_path, code)
+    assert 'device_target="Ascend"' in code
+    said = run(tmp_path, code.replace("GRAPH_MODE", word(mode)), through=UNCHANGED[mode == "graph"])
+    assert said.count("no Ascend device can be used here: the script asks for Ascend and runs on the CPU") == 1
     (capture,) = captures(tmp_path / "data")
     assert results(capture) >= FILES
     tables = opened(capture)
@@ -86,7 +86,7 @@ def test_the_constructors_example(mode, tmp_path):
 @pytest.mark.parametrize("mode", MODES)
 def test_stop_at_step_with_a_list_of_steps(mode, tmp_path):
     code = sample("StopAtStep", "step_list=[2,3,4]")
-    run(tmp_path, code + TRAINING.format(mode=word(mode), callback="StopAtStep()"))
+    run(tmp_path, code + TRAINING.format(mode=word(mode), callback="StopAtStep()"), through=UNCHANGED[mode == "graph"])
     (capture,) = captures(tmp_path / "data")
     tables = opened(capture)
     assert tables.steps["step"].to_list() == [1, 2, 3, 4, 5]
@@ -104,7 +104,7 @@ def test_stop_at_step_with_a_list_of_steps(mode, tmp_path):
 def test_stop_at_step_and_at_epoch(mode, holding, tmp_path):
     code = sample(*holding, "self.profiler.analyse()")
     name = holding[0]
-    run(tmp_path, code + TRAINING.format(mode=word(mode), callback=f"{name}(2, 2)"))
+    run(tmp_path, code + TRAINING.format(mode=word(mode), callback=f"{name}(2, 2)"), through=UNCHANGED[0])
     (capture,) = captures(tmp_path / "data")
     steps = opened(capture).steps["step"].to_list()
     assert steps == ([2] if name == "StopAtStep" else [7, 8, 9, 10, 11, 12])  # the second of two epochs
@@ -114,9 +114,15 @@ def test_stop_at_step_and_at_epoch(mode, holding, tmp_path):
 def test_offline_analyse(tmp_path):
     begin = sample("StopAtEpoch").replace("self.profiler.analyse()", "pass")
     run(tmp_path, begin.replace("Profiler(start", 'Profiler(output_path="./profiling_path", start') + TRAINING.format(
-        mode="GRAPH_MODE", callback="StopAtEpoch(1, 1)"))  # fmt: skip
+        mode="GRAPH_MODE", callback="StopAtEpoch(1, 1)"), through=UNCHANGED[0])  # fmt: skip
     (capture,) = captures(tmp_path / "profiling_path")
     assert not (capture / "ASCEND_PROFILER_OUTPUT").exists()
-    run(tmp_path, sample("offline_analyse"))
+    again = '\nProfiler.offline_analyse("./profiling_path", step_list=[99])'
+    said = run(tmp_path, sample("offline_analyse") + again, through=UNCHANGED[1])
+    short = capture.relative_to(tmp_path)
+    files = len(results(capture) - {"analyse.done"})
+    assert said.count(f"{files} files in {short / 'ASCEND_PROFILER_OUTPUT'}; next: stepscope top {short}") == 2
+    assert "[ERROR]" in said
+    assert "steps [99] were not recorded: the capture has 6 steps" in said
     assert results(capture) >= FILES
     assert opened(capture).steps["step"].to_list() == [1, 2, 3, 4, 5, 6]

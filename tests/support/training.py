@@ -27,12 +27,16 @@ def interpreter() -> str:
     pytest.skip("no environment with MindSpore: `make test` builds .venv-mindspore, or set STEPSCOPE_MINDSPORE_PYTHON")
 
 
-def run(folder: Path, code: str, **environment: str) -> str:
-    """Run a script; what it printed."""
+# Two ways to run an unchanged script.
+UNCHANGED = (("-m", "stepscope", "run"), ("-m", "stepscope.mindspore"))
+
+
+def run(folder: Path, code: str, *, through: tuple[str, ...] = (), **environment: str) -> str:
+    """Run a script, with `through` between Python and its name; what it printed."""
     script = folder / "training.py"
     script.write_text(textwrap.dedent(code))
     done = subprocess.run(
-        [interpreter(), str(script)],
+        [interpreter(), *through, str(script)],
         cwd=folder,
         env={**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", "GLOG_v": "3", **environment},
         capture_output=True,

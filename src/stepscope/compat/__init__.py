@@ -18,6 +18,8 @@ from pathlib import Path
 STAND_IN_FOLDER = str(Path(__file__).parent / "path")
 # Holds an entry point that torch calls at the end of its import, in whatever process.
 HOOK_FOLDER = str(Path(__file__).parent / "hooks")
+# Holds a `mindspore` that imports the real one and redirects its profiler.
+MINDSPORE_FOLDER = str(Path(__file__).parent / "mindspore_path")
 
 
 def vendor_spec() -> ModuleSpec | None:
@@ -36,8 +38,16 @@ def install() -> bool:
 def install_in_children(environment: MutableMapping[str, str] = os.environ) -> None:
     """The same for processes started with this environment (spawn, torchrun, data loaders); after `install`."""
     before = environment.get("PYTHONPATH", "").split(os.pathsep)
-    ours = [folder for folder in (STAND_IN_FOLDER, HOOK_FOLDER) if folder in sys.path and folder not in before]
+    ours = [folder for folder in (STAND_IN_FOLDER, HOOK_FOLDER) if folder in sys.path]
+    if _has_mindspore():
+        ours.append(MINDSPORE_FOLDER)
+    ours = [folder for folder in ours if folder not in before]
     environment["PYTHONPATH"] = os.pathsep.join([*filter(None, before), *ours])
+
+
+def _has_mindspore() -> bool:
+    """Whether MindSpore is installed; only then may `import mindspore` find ours first."""
+    return importlib.machinery.PathFinder.find_spec("mindspore", [f for f in sys.path if f != MINDSPORE_FOLDER]) is not None
 
 
 install()

@@ -33,10 +33,19 @@ def sections(info: Json) -> tuple[Json, Json] | None:
     if isinstance(collector, Mapping) and isinstance(collector.get("activities"), list):
         common["activities"] = collector["activities"]  # of those requested, the ones that the machine supports
     common["schedule"] = parameters.get("schedule") if parameters.get("is_set_schedule", True) else None
+    ignored = _without_effect(collector)
+    parameters = {name: value for name, value in parameters.items() if name not in ignored}
     level, metrics = (str(parameters.get(name) or "") for name in ("profiler_level", "aic_metrics"))
     further = {f"_{name}": parameters.get(name) for name in _SAME}
     metrics = metrics or str(parameters.get("aicore_metrics") or "")
     return common, {**further, "_profiler_level": _LEVELS.get(level, level), "_aic_metrics": _METRICS.get(metrics, metrics)}
+
+
+def _without_effect(collector: object) -> set[object]:
+    """Settings that the machine could not follow, as our own collector notes them."""
+    named = collector.get("without_effect") if isinstance(collector, Mapping) else None
+    found: set[object] = set(named) if isinstance(named, list) else set()
+    return found | {"aicore_metrics"} if "aic_metrics" in found else found
 
 
 def rank(info: Json) -> object:

@@ -10,7 +10,10 @@ from typing import Any
 
 from stepscope.collect import messages
 from stepscope.collect.analysis_process import AnalysisProcess
+from stepscope.collect.guard import warn_on_failure
 from stepscope.errors import CaptureError
+
+RESULTS = "ASCEND_PROFILER_OUTPUT"
 
 
 def consecutive(action: str, steps: Any) -> list[int] | None:
@@ -25,7 +28,18 @@ def consecutive(action: str, steps: Any) -> list[int] | None:
     return None
 
 
-def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification: Any) -> None:
+def analyse(
+    profiler_path: Any,
+    max_process_number: Any = None,
+    pretty: Any = False,
+    step_list: Any = None,
+    data_simplification: Any = True,
+) -> None:
+    """`mindspore.profiler.profiler.analyse`: as Profiler.offline_analyse, with the number of captures analysed at the same time."""
+    warn_on_failure("analyse", analyse_offline, profiler_path, pretty, step_list, data_simplification, max_process_number)
+
+
+def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification: Any, processes: Any = None) -> None:
     """Analyse every capture at or below `path`, each in its own process."""
     from stepscope.formats import discover
 
@@ -38,14 +52,21 @@ def analyse_offline(path: Any, pretty: Any, step_list: Any, data_simplification:
         messages.error(f"offline_analyse: expected a *_ascend_ms folder or a folder of such folders: {problem}")
         return
     extra = {"pretty": pretty, "steps": consecutive("offline_analyse", step_list), "simplify": data_simplification is True}
-    jobs = max(1, min((os.cpu_count() or 1) // 2, len(found)))
+    most = processes if isinstance(processes, int) and processes > 0 else (os.cpu_count() or 1) // 2
+    jobs = max(1, min(most, len(found)))
 
-    def analyse_one(capture: Path) -> None:
+    def analyse_one(capture: Path) -> bool:
         outcome = AnalysisProcess({"do": "analyse", "capture": str(capture), **extra}).wait()
+        if outcome.unmet:
+            messages.error(f"offline_analyse: {outcome.unmet}: {capture}")
         if outcome.ok:
-            messages.info(f"analysed in {outcome.seconds:.1f} s: {capture}")
+            written = f"{len(outcome.files)} files in {capture / RESULTS}"
+            messages.info(f"offline_analyse: analysed in {outcome.seconds:.1f} s, {written}; next: stepscope top {capture}")
         else:
             messages.error(f"offline_analyse: {capture}: {outcome.error}")
+        return outcome.ok
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(analyse_one, [files.root for files in found]))
+        done = list(pool.map(analyse_one, [files.root for files in found]))
+    if len(done) > 1:
+        messages.info(f"offline_analyse: {sum(done)} of {len(done)} captures in {path} analysed")

@@ -43,6 +43,7 @@ class Recording(CurrentCapture):
         self._ended: ticks.Anchor | None = None
         self._marks: StepMarks | None = None
         self._target = ""
+        self._without_effect: list[str] = []
         self._finished: list[Path] = []
 
     def init(self) -> None:
@@ -50,6 +51,10 @@ class Recording(CurrentCapture):
         parent = paths.writable_folder(where.parent)
         budget.refuse_full_disk(parent)
         self._target = sources.device_target()
+        self._without_effect = sources.without_effect(self._parameters, self._target)
+        if self._without_effect:
+            text = f"without an Ascend device these settings have no effect: {', '.join(self._without_effect)}"
+            messages.once(messages.warning, text)
         self._sources = sources.choose(self._parameters, self._target)
         self._began = self._ended = None
         self._opened = ticks.anchor(ticks.counter())
@@ -182,6 +187,7 @@ class Recording(CurrentCapture):
                 "pid": os.getpid(),
                 "device": {"Ascend": "npu", "GPU": "cuda"}.get(self._target, "cpu"),
                 "activities": kept,
+                "without_effect": self._without_effect,
                 "sources": [source.name for source in self._sources],
                 "failed": self._failed,
                 "complete": complete,

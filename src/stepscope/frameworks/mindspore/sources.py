@@ -15,6 +15,12 @@ from stepscope.frameworks.mindspore.arguments import Parameters
 from stepscope.frameworks.mindspore.cells import CellCalls
 from stepscope.frameworks.mindspore.constants import ProfilerActivity, ProfilerLevel
 from stepscope.frameworks.mindspore.mstx import UserMarks
+from stepscope.frameworks.mindspore.redirect import stock
+
+
+_ASCEND_ONLY = (
+    "aic_metrics", "l2_cache", "hbm_ddr", "pcie", "parallel_strategy", "sys_io", "sys_interconnection", "host_sys",
+)  # fmt: skip
 
 
 class Source(Protocol):
@@ -90,15 +96,12 @@ class StockProfiler:
         self.vendor_info: dict[str, Any] = {}  # its own profiler_info
 
     def start(self, framework: Path) -> None:
-        import mindspore
-        from mindspore import profiler as stock
-
         self._capture = framework.parent
         wanted = self._parameters
         arguments = {
-            "activities": [getattr(stock.ProfilerActivity, item.name) for item in wanted.activities],
-            "profiler_level": getattr(stock.ProfilerLevel, wanted.profiler_level.name),
-            "aic_metrics": getattr(stock.AicoreMetrics, wanted.aic_metrics.name),
+            "activities": [getattr(stock("ProfilerActivity"), item.name) for item in wanted.activities],
+            "profiler_level": getattr(stock("ProfilerLevel"), wanted.profiler_level.name),
+            "aic_metrics": getattr(stock("AicoreMetrics"), wanted.aic_metrics.name),
             **{
                 name: getattr(wanted, name)
                 for name in (
@@ -108,12 +111,12 @@ class StockProfiler:
             },
         }  # fmt: skip
         arguments["aicore_metrics"] = arguments["aic_metrics"]  # the keyword of older versions; the other one is ignored
-        self._profiler = mindspore.Profiler(output_path=str(self._nest), data_simplification=False, **arguments)
+        self._profiler = stock("Profiler")(output_path=str(self._nest), data_simplification=False, **arguments)
 
     def stop(self) -> None:
-        stock, self._profiler = self._profiler, None
-        if stock is not None:
-            stock.stop()
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
             self._take_over()
 
     @property
@@ -153,6 +156,18 @@ def recorded(parameters: Parameters, target: str) -> tuple[ProfilerActivity, ...
     here = {"Ascend": ProfilerActivity.NPU, "GPU": ProfilerActivity.GPU}.get(target)
     kept = tuple(item for item in parameters.activities if item in (ProfilerActivity.CPU, here))
     return kept or (ProfilerActivity.CPU,)
+
+
+def without_effect(parameters: Parameters, target: str) -> list[str]:
+    """Settings that differ from their defaults and that only another device could follow."""
+    if target == "Ascend":
+        return []
+    found = [name for name in _ASCEND_ONLY if getattr(parameters, name) != getattr(Parameters, name)]
+    if not parameters.sync_enable and target != "GPU":
+        found.append("sync_enable")
+    if ProfilerActivity.GPU in parameters.activities and target != "GPU":
+        found.append("ProfilerActivity.GPU")
+    return found
 
 
 def choose(parameters: Parameters, target: str) -> Sequence[Source]:

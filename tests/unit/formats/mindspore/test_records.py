@@ -198,4 +198,15 @@ def test_settings_in_the_words_of_the_other_framework():
         True,
     )
     assert settings.sections({"config": {}}) is None
+
+
+def test_settings_that_the_machine_could_not_follow_are_off():
+    given = {"aic_metrics": "PipeUtilization", "aicore_metrics": "PipeUtilization", "l2_cache": True, "mstx": True}
+    _, further = settings.sections(
+        {"profiler_parameters": given, "collector": {"without_effect": ["aic_metrics", "l2_cache", "pcie"]}}
+    )
+    assert (further["_aic_metrics"], further["_l2_cache"], further["_mstx"]) == ("", None, True)
+
+
+def test_the_rank_of_a_capture():
     assert settings.rank({"ms_profiler_info": {"rank_id": "3"}}) == "3"

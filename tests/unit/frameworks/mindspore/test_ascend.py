@@ -48,6 +48,7 @@ def ascend(monkeypatch):
     made: list[dict] = []
     clock = types.SimpleNamespace(get_clock_syscnt=lambda: 5)
     profiler = types.SimpleNamespace(
+        Profiler=stock_profiler(made),
         **{
             kind.__name__: enum.Enum(kind.__name__, {item.name: item.value for item in kind})
             for kind in (ProfilerActivity, ProfilerLevel, AicoreMetrics)
@@ -57,7 +58,6 @@ def ascend(monkeypatch):
         __version__="2.10.0",
         get_context=lambda name: {"device_target": "Ascend", "mode": 0, "jit_level": "O0"}[name],
         GRAPH_MODE=0,
-        Profiler=stock_profiler(made),
         profiler=profiler,
         _c_expression=types.SimpleNamespace(
             PythonProfilerRecorder=lambda name: types.SimpleNamespace(record_start=lambda: None, record_end=lambda: None),
