@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from stepscope import prof_output
 from stepscope.analysis import quality
-from stepscope.analysis.step_range import only_steps
+from stepscope.analysis.step_range import missing_steps, only_steps
 from stepscope.capture import Capture, gc_paused, open_all
 from stepscope.child_process import ProcessEnded, answers
 from stepscope.errors import CaptureError
@@ -50,6 +50,7 @@ class Result(NamedTuple):
     files: tuple[str, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()  # what was lost or not understood, one line each
+    unmet: str | None = None  # what the request asked for and the capture does not have
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def _guarded(capture: Capture, request: Request) -> Result:
     try:
         target = _target(capture, request)
         log = _log_file(target.parent if target.name == OUTPUT else target)
-        files, notes = _analyse(capture, request, target)
+        files, notes, unmet = _analyse(capture, request, target)
     except CaptureError as problem:
         _log(log, logging.ERROR, str(problem))
         return Result(str(capture.path), False, str(problem), seconds=time.perf_counter() - started)
@@ -262,14 +263,15 @@ def _guarded(capture: Capture, request: Request) -> Result:
     _log(log, logging.INFO, f"analysed in {seconds:.2f} s, {len(files)} files in {target}")
     for line in notes:
         _log(log, logging.WARNING, line)
-    return Result(str(capture.path), True, None, str(target), tuple(files), seconds, notes)
+    return Result(str(capture.path), True, None, str(target), tuple(files), seconds, notes, unmet)
 
 
-def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str], tuple[str, ...]]:
+def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str], tuple[str, ...], str | None]:
     databases_only = request.exports is not None and set(request.exports) <= {"db"}
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
     # With --out the capture stays untouched, and the store would lie inside it.
     tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel)
+    unmet = missing_steps(tables, request.steps)
     tables = only_steps(tables, request.steps) if request.steps else tables
     exports = request.exports or tables.facts.export_type or ("text",)
     if target.is_symlink():
@@ -298,7 +300,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
         simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
         if capture.source == "raw" and prof_output.is_wanted(tables.facts):
             prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
-    return names, tuple(_notes(tables))
+    return names, tuple(_notes(tables)), unmet
 
 
 def _notes(tables: Tables) -> Iterable[str]:

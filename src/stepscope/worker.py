@@ -56,6 +56,7 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
         "ok": not failed,
         "error": "; ".join(str(result.error) for result in failed) or None,
         "files": [name for result in results for name in result.files],
+        "unmet": "; ".join(result.unmet for result in results if result.unmet) or None,
     }
 
 

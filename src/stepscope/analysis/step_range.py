@@ -28,6 +28,17 @@ def only_steps(tables: Tables, numbers: Sequence[int]) -> Tables:
     return between(tables, *bounds.row(0))
 
 
+def missing_steps(tables: Tables, numbers: Sequence[int]) -> str | None:
+    """Which of the asked steps the capture lacks, in a sentence; None when it has them all."""
+    recorded = tables.steps.height
+    missing = [number for number in numbers if number > recorded]
+    if not missing:
+        return None
+    counted = f"the capture has {recorded} steps, counted from 1 at the first recorded one" if recorded else "it has no steps"
+    rest = "all steps were analysed" if len(missing) == len(numbers) else "the others were analysed"
+    return f"steps {missing} were not recorded: {counted}; {rest}"
+
+
 def between(tables: Tables, start_ns: int, end_ns: int) -> Tables:
     """The rows that begin in [start_ns, end_ns)."""
     kept: dict[str, pl.Series] = {}

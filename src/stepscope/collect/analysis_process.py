@@ -23,6 +23,7 @@ class Outcome(NamedTuple):
     error: str | None
     seconds: float
     files: tuple[str, ...] = ()
+    unmet: str | None = None  # what was asked for and the capture does not have
 
 
 class AnalysisProcess:
@@ -66,7 +67,7 @@ class AnalysisProcess:
                     f"the analysis process ended with {child_process.how_ended(code)}: {child_process.last_line(errors)}",
                     seconds,
                 )
-        return Outcome(bool(result["ok"]), result.get("error"), seconds, tuple(result.get("files", ())))
+        return Outcome(bool(result["ok"]), result.get("error"), seconds, tuple(result.get("files", ())), result.get("unmet"))
 
 
 def wait_with_progress(process: AnalysisProcess) -> Outcome:
@@ -103,6 +104,8 @@ def analyse_capture(
 
     def finish() -> None:
         outcome = process.wait() if background else wait_with_progress(process)
+        if outcome.unmet:
+            messages.error(f"{outcome.unmet}: {capture}")
         if outcome.ok:
             waited = "" if background else "; the job waited for it"
             messages.info(

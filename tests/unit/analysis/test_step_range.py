@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.step_range import between, only_steps
+from stepscope.analysis.step_range import between, missing_steps, only_steps
 from stepscope.tables import ALL_TABLES, Tables
 
 
@@ -54,3 +54,12 @@ def test_steps_that_are_not_there_leave_everything():
     part = only_steps(capture(), [9])
     assert part.ops.height == 6
     assert part.quality["issue"].to_list() == ["steps-not-found"]
+
+
+def test_missing_steps_are_named():
+    assert missing_steps(capture(), [2, 3]) is None
+    assert missing_steps(capture(), ()) is None
+    counted = "the capture has 3 steps, counted from 1 at the first recorded one"
+    assert missing_steps(capture(), [99]) == f"steps [99] were not recorded: {counted}; all steps were analysed"
+    assert missing_steps(capture(), [3, 4]) == f"steps [4] were not recorded: {counted}; the others were analysed"
+    assert missing_steps(Tables({}), [1]) == "steps [1] were not recorded: it has no steps; all steps were analysed"

@@ -32,7 +32,7 @@ def test_a_bad_capture_gives_four_lines_and_code_3(tmp_path, capsys):
     assert err.splitlines() == [
         "error: no such file or folder",
         f"  where: {tmp_path}/nowhere",
-        "  do this: check the path; a capture folder ends in _ascend_pt",
+        "  do this: check the path; a capture folder ends in _ascend_pt or _ascend_ms",
     ]
 
 

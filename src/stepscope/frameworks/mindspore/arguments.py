@@ -109,9 +109,14 @@ def parameters(given: Mapping[str, Any]) -> Parameters:
     checked = {name: _CHECKS[name](name, value) for name, value in given.items() if name in _CHECKS}
     found = Parameters(**{name: value for name, value in checked.items() if value is not None})
     handler = found.on_trace_ready
-    if isinstance(handler, TraceHandler) and handler.dir_name and "output_path" in given:
-        messages.warning(f"output_path={found.output_path!r} is ignored: the handler keeps captures in {handler.dir_name!r}")
+    theirs = handler.dir_name if isinstance(handler, TraceHandler) else None
+    if theirs and "output_path" in given and _same_folder(theirs) != _same_folder(found.output_path):
+        messages.warning(f"output_path={found.output_path!r} is ignored: the handler keeps captures in {theirs!r}")
     return _resolve_conflicts(found)
+
+
+def _same_folder(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def _warn_about_old_keywords(given: Mapping[str, Any]) -> None:

@@ -163,7 +163,10 @@ class Profiler:
         """The interpreter ends during a recording: keep the data, without analysis."""
         self._has_started = False
         self._fuse.run("stopping the profiler", self.prof_if.finalize)
-        messages.warning(f"the process ended while recording; run `stepscope analyse {self.prof_if.prof_path}`")
+        if self.prof_if.prof_path:
+            messages.warning(f"the process ended while recording; run `stepscope analyse {self.prof_if.prof_path}`")
+        else:
+            messages.warning(f"the process ended at step {self.step_num}, before the schedule's first recorded step: nothing was recorded")
 
     def forget_after_fork(self) -> None:
         self._has_started, self._refused = False, True
@@ -196,7 +199,7 @@ class Profiler:
         self._open_step()
 
     def _run(self, transition: Transition) -> None:
-        if transition.warning:
+        if transition.warning and self._parameters.schedule is not None:
             messages.warning(transition.warning.format(path=self.prof_if.prof_path))
         self._do(*transition.work)
 

@@ -153,6 +153,11 @@ def test_a_handlers_folder_wins_with_a_word(capsys):
     assert "./its" in capsys.readouterr().err
 
 
+def test_the_same_folder_given_twice_is_no_conflict(tmp_path, capsys):
+    parameters({"output_path": str(tmp_path), "on_trace_ready": tensorboard_trace_handler(f"{tmp_path}/.")})
+    assert "is ignored" not in "".join(capsys.readouterr())
+
+
 def test_actions_of_a_schedule():
     """wait=1 warmup=1 active=2 repeat=2 skip_first=1 over 12 steps, as MindSpore 2.10 gives them."""
     plan = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)

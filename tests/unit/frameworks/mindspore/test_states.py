@@ -208,12 +208,29 @@ def test_the_later_class_calls_the_handler_without_a_schedule():
     assert [call for call in prof.prof_if.calls if call.startswith("ProfilerStep")] == ["ProfilerStep#0", "ProfilerStep#1"]
 
 
+def test_without_a_schedule_nothing_is_said_about_one(capsys):
+    with profile(on_trace_ready=lambda prof: None):
+        pass
+    assert "schedule" not in "".join(capsys.readouterr())
+
+
+def test_no_message_has_an_empty_path(capsys):
+    prof = Profiler(schedule=schedule(wait=5, active=1, warmup=1))
+    prof.prof_if.prof_path = ""
+    prof.step()
+    prof.end_with_process()
+    said = "".join(capsys.readouterr())
+    assert "ended at step 1, before the schedule's first recorded step: nothing was recorded" in said
+    assert "analyse `" not in said
+    active.release(prof)
+
+
 def test_offline_analysis_has_a_worker_on_one_core(monkeypatch, tmp_path, capsys):
     """Defect 5: half of one core is no core."""
     asked = []
 
     class Done:
-        ok, error, seconds = True, None, 0.0
+        ok, error, seconds, files, unmet = True, None, 0.0, ("a.csv", "b.csv"), "steps [2] were not recorded"
 
     class Process:
         def __init__(self, request):
@@ -229,7 +246,11 @@ def test_offline_analysis_has_a_worker_on_one_core(monkeypatch, tmp_path, capsys
     Profiler.offline_analyse(str(tmp_path), step_list=[1, 2], data_simplification=True)
     assert [request["steps"] for request in asked] == [[1, 2], [1, 2]]
     assert [request["simplify"] for request in asked] == [True, True]
-    assert capsys.readouterr().err.count("analysed in") == 2
+    said = "".join(capsys.readouterr())
+    assert said.count("analysed in") == said.count("ERROR") == 2
+    assert f"2 files in {tmp_path}/a_1_20240101000000000_ascend_ms/ASCEND_PROFILER_OUTPUT; next: stepscope top {tmp_path}" in said
+    assert "steps [2] were not recorded" in said
+    assert f"2 of 2 captures in {tmp_path} analysed" in said
 
 
 @pytest.mark.parametrize("path", ["nowhere", 5])
