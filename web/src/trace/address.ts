@@ -3,7 +3,7 @@
 //
 // Other views open the timeline with `slice` (id), with `table` and `row`, with `t` (from_to) or with `find` (a search).
 
-import type { Mark } from "./draw";
+import type { Mark } from "./canvas/draw";
 
 type Params = Readonly<Record<string, string>>;
 

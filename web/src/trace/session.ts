@@ -2,12 +2,12 @@
 // What a reader does with the timeline: selecting, walking, marking, searching, aligning. Asks the server and tells the panels.
 
 import { ApiError } from "../api";
-import type { Mark } from "./draw";
-import { type Lane, trackKey } from "./layout";
-import type { Arrows, Brief, Detail, Found } from "./model";
-import type { Picked } from "./pick";
-import type { Source } from "./source";
-import type { Chosen, Flow, Range, Scene, Timeline } from "./timeline";
+import type { Mark } from "./canvas/draw";
+import { type Lane, trackKey } from "./canvas/layout";
+import type { Arrows, Brief, Detail, Found } from "./data/model";
+import type { Picked } from "./canvas/pick";
+import type { Source } from "./data/source";
+import type { Chosen, Flow, Range, Scene, Timeline } from "./canvas/timeline";
 
 const MOST_ARROWS = 2000;
 const MOST_HITS = 1000;

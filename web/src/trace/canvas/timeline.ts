@@ -3,15 +3,15 @@
 
 import { type Arrow, drawArrows, drawLabels, drawOverview, drawRuler, type Mark } from "./draw";
 import { arrange, type Choice, type Lane, lanesBetween, type Layout, trackKey } from "./layout";
-import { length, rawUs } from "./numbers";
+import { length, rawUs } from "../numbers";
 import { addBusy, Painter, type Window } from "./paint";
 import { type Picked, pickSlice, rowAt } from "./pick";
 import { Frames } from "./perf";
-import type { Source } from "./source";
+import type { Source } from "../data/source";
 import { css, type Rgb, type Theme, word } from "./theme";
-import { BINS, levelFor } from "./tiles";
+import { BINS, levelFor } from "../data/tiles";
 import { Viewport } from "./viewport";
-import { colourOf } from "../colour";
+import { colourOf } from "../../colour";
 
 export const OVERVIEW = 40;
 export const RULER = 38;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One capture in the timeline: its tracks, names, colours and tiles, and where its clock stands beside the first one's.
 
-import type { Api, Progress } from "../api";
-import { colourOf } from "../colour";
+import type { Api, Progress } from "../../api";
+import { colourOf } from "../../colour";
 import type { Meta } from "./model";
-import type { Theme } from "./theme";
+import type { Theme } from "../canvas/theme";
 import { counterTile, type CounterTile, sliceTile, type SliceTile, TileStore } from "./tiles";
 
 const NAMES_AT_ONCE = 100_000;

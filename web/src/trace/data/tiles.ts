@@ -4,7 +4,7 @@
 // Tile (row, k, i) covers 512 bins of 2^k ns. A tile that is exact (every entry one slice) stays exact at every closer
 // look, so nothing is asked for inside it: zooming into a quiet stretch costs no request at all.
 
-import type { Api } from "../api";
+import type { Api } from "../../api";
 import { type Columns, readColumns } from "./columns";
 
 export const BINS = 512;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mouse, trackpad and pen on the timeline.
 
-import { trackKey } from "./layout";
-import type { Picked } from "./pick";
-import { OVERVIEW, type Range, type Timeline } from "./timeline";
+import { trackKey } from "../canvas/layout";
+import type { Picked } from "../canvas/pick";
+import { OVERVIEW, type Range, type Timeline } from "../canvas/timeline";
 
 export interface GestureActions {
   select(picked: Picked | null): void;

@@ -2,8 +2,8 @@
 // Which lanes there are and where: rank, process, track, with folds, pins, hidden tracks and the filter applied.
 // Lengths are CSS pixels.
 
-import type { Process, Track } from "./model";
-import type { Source } from "./source";
+import type { Process, Track } from "../data/model";
+import type { Source } from "../data/source";
 
 export const ROW = 18;
 const GROUP = 24;

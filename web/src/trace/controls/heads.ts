@@ -2,11 +2,11 @@
 // The column of track names: only those in view are elements, so a thousand ranks cost no more than one.
 
 import { button, h } from "./dom";
-import type { Lane } from "./layout";
-import type { Track } from "./model";
-import { grouped, whole } from "./numbers";
-import type { Timeline } from "./timeline";
-import { t } from "./words";
+import type { Lane } from "../canvas/layout";
+import type { Track } from "../data/model";
+import { grouped, whole } from "../numbers";
+import type { Timeline } from "../canvas/timeline";
+import { t } from "../words";
 
 export interface HeadActions {
   fold(lane: Lane): void;

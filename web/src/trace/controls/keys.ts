@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keyboard (docs/reference/viewer.md 8). A held key keeps moving; a tap moves a little.
 
-import type { Timeline } from "./timeline";
+import type { Timeline } from "../canvas/timeline";
 
 export interface KeyActions {
   moved(): void;

@@ -2,8 +2,8 @@
 // Everything on the canvas that is no slice: labels, marks, arrows, ruler, overview strip. Context units are CSS pixels.
 
 import type { Labels, Window } from "./paint";
-import { ticks, whole } from "./numbers";
-import type { Source } from "./source";
+import { ticks, whole } from "../numbers";
+import type { Source } from "../data/source";
 import { blend, css, type Theme } from "./theme";
 
 type Context = CanvasRenderingContext2D;

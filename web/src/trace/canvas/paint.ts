@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slices and counters as pixels: one scanline per row, copied down, drawn once per frame (docs/reference/viewer.md 6.3).
 
-import { SHADES, type Source } from "./source";
+import { SHADES, type Source } from "../data/source";
 import type { Theme } from "./theme";
 import { blend, word } from "./theme";
-import { BINS, type CounterTile, levelFor, type SliceTile } from "./tiles";
+import { BINS, type CounterTile, levelFor, type SliceTile } from "../data/tiles";
 
 export interface Window {
   readonly from: number;

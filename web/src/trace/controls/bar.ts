@@ -2,11 +2,11 @@
 // The tool bar: processes, flow events, ranks, search, export.
 
 import { button, type Child, h } from "./dom";
-import { tracksOf } from "./layout";
-import { whole } from "./numbers";
+import { tracksOf } from "../canvas/layout";
+import { whole } from "../numbers";
 import { tracksOf as rangeTracks } from "./panel";
-import type { SearchOptions, Session } from "./session";
-import { t } from "./words";
+import type { SearchOptions, Session } from "../session";
+import { t } from "../words";
 
 export interface BarActions {
   setRanks(names: Set<string>): void;

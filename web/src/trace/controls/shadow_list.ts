@@ -2,11 +2,11 @@
 // The slices in view as a list that keyboards and screen readers walk through; the canvas alone would be a picture.
 
 import { h } from "./dom";
-import { length } from "./numbers";
-import { inView, type Picked } from "./pick";
-import type { Session } from "./session";
-import type { Timeline } from "./timeline";
-import { t } from "./words";
+import { length } from "../numbers";
+import { inView, type Picked } from "../canvas/pick";
+import type { Session } from "../session";
+import type { Timeline } from "../canvas/timeline";
+import { t } from "../words";
 
 const MOST = 200;
 

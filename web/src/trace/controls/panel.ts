@@ -2,12 +2,12 @@
 // The bottom panel: Slice Detail, Slice List of a range, search hits, marks. Tables twin what the canvas shows.
 
 import { button, h } from "./dom";
-import type { Detail, FlowEnd, RangeSlices, RangeTable } from "./model";
-import { exactUs, grouped, length, rawUs, whole } from "./numbers";
-import type { SearchResult, Session } from "./session";
-import type { Source } from "./source";
-import type { Chosen, Range } from "./timeline";
-import { t } from "./words";
+import type { Detail, FlowEnd, RangeSlices, RangeTable } from "../data/model";
+import { exactUs, grouped, length, rawUs, whole } from "../numbers";
+import type { SearchResult, Session } from "../session";
+import type { Source } from "../data/source";
+import type { Chosen, Range } from "../canvas/timeline";
+import { t } from "../words";
 
 type Tab = "detail" | "list" | "search" | "marks";
 const TITLES: Readonly<Record<Tab, string>> = { detail: "Slice Detail", list: "Slice List", search: "Search", marks: "Marks" };

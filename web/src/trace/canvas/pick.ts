@@ -3,8 +3,8 @@
 
 import type { Lane } from "./layout";
 import { firstReaching, lowerBound, type Window } from "./paint";
-import type { Source } from "./source";
-import { BINS, idAt, levelFor, type SliceTile } from "./tiles";
+import type { Source } from "../data/source";
+import { BINS, idAt, levelFor, type SliceTile } from "../data/tiles";
 
 /** What one place of the picture stands for. `count` > 1: that many slices, `name` and `id` those of the longest. */
 export interface Picked {
