@@ -6,6 +6,7 @@ Look at `git diff tests/captures` afterwards: that is what changed for users.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -17,9 +18,9 @@ import snapshot
 
 def main() -> None:
     known = snapshot.names()
-    for path in (snapshot.FOLDER / "expected").glob("*.txt"):
-        if path.name.split(".")[0] not in known:
-            path.unlink()
+    for path in (snapshot.FOLDER / "expected").iterdir():
+        if path.name not in known:
+            shutil.rmtree(path)
     for name in sys.argv[1:] or known:
         with tempfile.TemporaryDirectory() as folder:
             for part, sections in snapshot.take(name, Path(folder)).items():

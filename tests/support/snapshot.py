@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 
 def place(name: str, part: str) -> Path:
-    return FOLDER / "expected" / f"{name}.{part}.txt"
+    return FOLDER / "expected" / name / f"{part}.txt"
 
 
 def read(path: Path) -> Sections:
@@ -50,7 +50,7 @@ def read(path: Path) -> Sections:
 
 
 def write(path: Path, sections: Sections) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(f"{MARK}{title}\n{body}\n" for title, body in sections.items()), encoding="utf-8")
 
 
