@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page import Page, absent, chromium, serving
-from timeline import odd_trace
-from tiny_trace import write_trace
+from viewer.page import Page, absent, chromium, serving
+from viewer.timeline import odd_trace
+from viewer.tiny_trace import write_trace
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from page import absent
+from viewer.page import absent
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"

@@ -9,8 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from page import Page
-from timeline import npu_events, spans
+from viewer.page import Page
+from viewer.timeline import npu_events, spans
 
 pytestmark = pytest.mark.slow  # a real browser
 

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from page import Page, absent
+from viewer.page import Page, absent
 
 pytestmark = pytest.mark.slow  # a real browser and a real TensorBoard
 

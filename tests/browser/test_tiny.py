@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from page import AXE, Page, serving
-from tiny_trace import HOSTILE, write_trace
+from viewer.page import AXE, Page, serving
+from viewer.tiny_trace import HOSTILE, write_trace
 
 pytestmark = pytest.mark.slow  # a real browser
 

@@ -9,7 +9,7 @@ from collections import Counter
 from urllib.parse import unquote
 
 import pytest
-from timeline import NPU, ODD_NAME, Timeline, by_process, npu_events, ns, spans
+from viewer.timeline import NPU, ODD_NAME, Timeline, by_process, npu_events, ns, spans
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from timeline import NPU, Timeline, npu_events, spans
+from viewer.timeline import NPU, Timeline, npu_events, spans
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 

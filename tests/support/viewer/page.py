@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 # As root, without a network: no sandbox, and none of the browser's own errands.
 FLAGS = (

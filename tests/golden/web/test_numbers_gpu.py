@@ -8,7 +8,7 @@ import json
 from collections import Counter, defaultdict
 
 import pytest
-from viewer_numbers import GPU, NCCL, kineto
+from viewer.numbers import GPU, NCCL, kineto
 
 
 @pytest.mark.parametrize("name", [GPU, NCCL])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from page import Page
+from viewer.page import Page
 
 NPU_RUN, NPU = "npu_level2", "run=npu_level2&worker=0"
 ODD_NAME = "void f<img src=x onerror=alert(1)>(float const*)"

@@ -7,7 +7,7 @@ import shutil
 from collections import Counter, defaultdict
 
 import pytest
-from viewer_numbers import Viewer
+from viewer.numbers import Viewer
 
 import stepscope
 

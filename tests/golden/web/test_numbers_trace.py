@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from viewer_numbers import Viewer, each_capture, first_event, folder, ns, timeline, where
+from viewer.numbers import Viewer, each_capture, first_event, folder, ns, timeline, where
 
 from stepscope.web.timeline.binary_columns import decode
 

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 
 import pytest
-from viewer_numbers import LEVELS, each_capture, folder, step_time, table, where
+from viewer.numbers import LEVELS, each_capture, folder, step_time, table, where
 
 
 @pytest.mark.parametrize("level", LEVELS)

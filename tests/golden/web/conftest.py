@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from viewer_numbers import CAPTURES, GPU, NCCL, Viewer, folder
+from viewer.numbers import CAPTURES, GPU, NCCL, Viewer, folder
 
 
 @pytest.fixture(scope="session")

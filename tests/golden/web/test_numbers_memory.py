@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from viewer_numbers import each_capture, first_event, folder, ns, table, where
+from viewer.numbers import each_capture, first_event, folder, ns, table, where
 
 
 @each_capture

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import pytest
-from viewer_numbers import Viewer, each_capture, first_event, folder, ns, table, where
+from viewer.numbers import Viewer, each_capture, first_event, folder, ns, table, where
 
 
 @each_capture

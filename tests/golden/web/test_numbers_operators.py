@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from viewer_numbers import each_capture, folder, ns, table, timeline, where
+from viewer.numbers import each_capture, folder, ns, table, timeline, where
 
 
 def test_runs_workers_and_spans_of_the_literal_layout(npu):
