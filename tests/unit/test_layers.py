@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ ALLOWED = {
     "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
 }
+MOST_FILES = 20  # in a folder
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
 _FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
@@ -111,3 +113,16 @@ def test_unit_tests_mirror_the_source():
     tests = Path(__file__).resolve().parent
     folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     assert sorted(str(folder) for folder in folders if not (SOURCE / folder).is_dir()) == []
+
+
+def test_folders_can_be_read_at_a_glance():
+    root = SOURCE.parents[1]
+    folders: Counter[str] = Counter()
+    for top in ("src", "native", "web/src", "tests", "benchmarks", "examples"):
+        found = (path for path in (root / top).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        folders.update(path.parent.relative_to(root).as_posix() for path in found)
+    # The page is built into one folder; its files are not read.
+    built = "src/stepscope/web/static"
+    assert {
+        folder: count for folder, count in folders.items() if count > MOST_FILES and folder not in (built, "native/simnpu")
+    } == {}
