@@ -122,7 +122,7 @@ def serve(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
         loaded.once("trace", lambda: index)
         return loaded
 
-    catalogue = Catalogue([folder / "run"], opener=open_generated)
+    catalogue = Catalogue([folder / "run"], loader=open_generated)
     server = create_server(App(catalogue, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
     Thread(target=server.run, daemon=True).start()
     try:

@@ -14,7 +14,7 @@ from werkzeug.test import Client
 from stepscope.errors import CaptureError
 from stepscope.web.app import App
 from stepscope.web.catalogue import Catalogue
-from stepscope.web.loaded import open_capture
+from stepscope.web.loaded import load_capture
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -75,6 +75,13 @@ def test_an_empty_folder_says_what_was_searched(viewer):
 def test_a_folder_that_is_not_there(tmp_path):
     catalogue = Catalogue([tmp_path / "nothing"])
     assert catalogue.listing()["empty"]["title"] == "no such folder"
+    catalogue.close()
+
+
+def test_a_file_that_is_not_a_capture(tmp_path):
+    write(tmp_path, "holiday.jpg", "x")
+    catalogue = Catalogue([tmp_path / "holiday.jpg"])
+    assert catalogue.listing()["empty"]["detail"] == "holiday.jpg is neither a trace nor a database"
     catalogue.close()
 
 
@@ -170,7 +177,7 @@ def test_loading_is_told_with_a_number(tmp_path):
         assert go.wait(30)
         raise CaptureError("nothing in it", where=str(files.root), cause="a test", fix="another file")
 
-    catalogue = Catalogue([tmp_path], opener=slow)
+    catalogue = Catalogue([tmp_path], loader=slow)
     client = Client(App(catalogue))
     try:
         first = client.get("/api/v1/overview")
@@ -193,9 +200,9 @@ def test_reading_can_be_cancelled_and_begun_again(tmp_path):
         begun.set()
         assert go.wait(30)
         progress("linking", 0.5)
-        return open_capture(files, root, version, progress)
+        return load_capture(files, root, version, progress)
 
-    catalogue = Catalogue([tmp_path], opener=slow)
+    catalogue = Catalogue([tmp_path], loader=slow)
     client = Client(App(catalogue))
     name = {"run": "run", "worker": "w", "span": "1"}
     client.post("/api/v1/load", json=name)
@@ -217,7 +224,7 @@ def test_a_fault_while_loading_is_ours(tmp_path, caplog):
     def broken(files, root, version, progress):
         raise ZeroDivisionError("secret")
 
-    catalogue = Catalogue([tmp_path], opener=broken)
+    catalogue = Catalogue([tmp_path], loader=broken)
     answer = Client(App(catalogue)).get("/api/v1/overview?wait=30")
     assert (answer.status_code, answer.json["error"]["code"]) == (500, "internal")
     assert "secret" not in answer.text
@@ -274,12 +281,12 @@ def test_a_capture_that_changes_while_it_is_read_has_no_version(tmp_path):
     file = write(tmp_path, "run/w.pt.trace.json", trace("a"))
 
     def changing(files, root, version, progress):
-        opened = open_capture(files, root, version, progress)
+        capture = load_capture(files, root, version, progress)
         if b'"b"' not in file.read_bytes():
             file.write_text(trace("a", "b"))
-        return opened
+        return capture
 
-    catalogue = Catalogue([tmp_path], opener=changing, clock=lambda: 0.0)
+    catalogue = Catalogue([tmp_path], loader=changing, clock=lambda: 0.0)
     client = Client(App(catalogue))
     version = client.get("/api/v1/runs").json["runs"][0]["workers"][0]["spans"][0]["version"]
     first = get(client, "trace/meta", v=version)

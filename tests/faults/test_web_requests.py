@@ -248,6 +248,21 @@ def test_bodies_are_limited_and_checked(client, route):
             assert client.post(url, data=body, content_type="application/json").status_code == 422, body
 
 
+def test_messages_say_what_is_wrong(client):
+    def answer(response):
+        return response.json["error"]
+
+    broken = client.post("/api/v1/sql?wait=30", data=b"{", content_type="application/json")
+    assert answer(broken)["title"] == "the request body is not valid JSON"
+    assert (
+        answer(client.post("/api/v1/trace/counters?wait=30", json=[[0, 0, 0]]))["detail"] == "track: track 0 is not a counter track"
+    )
+    assert answer(client.get('/api/v1/operators?wait=30&filter={"name":{"min":1}}'))["detail"] == (
+        "filter: name is not a column of numbers"
+    )
+    assert answer(client.get("/api/v1/operators?wait=30&filter={"))["detail"].startswith("filter: not valid JSON (")
+
+
 def test_a_body_of_unknown_length_is_limited_too(client):
     environ = EnvironBuilder(path="/api/v1/sql", method="POST", content_type="application/json").get_environ()
     environ["wsgi.input"] = io.BytesIO(b"[" * (3 << 20))

@@ -75,7 +75,7 @@ class App:
         """The response, whatever happens: a failed route never takes the others down."""
         number = uuid4().hex[:12]
         try:
-            response = self._answered(request)
+            response = self._answer(request)
         except Problem as problem:
             response = _json(problem.body(number), problem.status)
         except RequestEntityTooLarge:
@@ -88,12 +88,12 @@ class App:
             response = _json(Problem(status, "not_found" if status == 404 else "bad_request", problem.name).body(number), status)
         except Exception:  # the border of a route
             LOG.exception("%s: %s %s failed", number, request.method, request.path)
-            body = {"error": {"code": "internal", "title": "a fault of stepscope; the log has the details", "id": number}}
+            body = {"error": {"code": "internal", "title": "a fault in stepscope; the log has the details", "id": number}}
             response = _json(body, 500)
-        return _finished(request, response)
+        return _finish(request, response)
 
-    def _answered(self, request: Request) -> Response:
-        token = self._checked(request)
+    def _answer(self, request: Request) -> Response:
+        token = self._check(request)
         path = _own_path(request.path)
         endpoint, values = self._map.bind("", path_info=path).match(method=request.method)
         response = self._file(endpoint, values) if endpoint.startswith("#") else self._api(request, endpoint)
@@ -101,7 +101,7 @@ class App:
             response.set_cookie(guard.cookie_name(token), token, httponly=True, samesite="Strict")
         return response
 
-    def _checked(self, request: Request) -> str | None:
+    def _check(self, request: Request) -> str | None:
         settings = self.settings
         if settings.hosts is not None:
             guard.check_host(request.headers.get("Host", ""), settings.hosts)
@@ -109,20 +109,20 @@ class App:
             guard.check_origin(dict(request.headers), request.headers.get("Host", "") if settings.hosts is not None else "")
         if settings.token is not None:
             kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
-            given = [
+            tokens = [
                 request.args.get("token", ""),
                 request.cookies.get(guard.cookie_name(settings.token), ""),
                 bearer if kind.lower() == "bearer" else "",
             ]
-            guard.check_token(settings.token, given)
+            guard.check_token(settings.token, tokens)
         return settings.token
 
     def _api(self, request: Request, path: str) -> Response:
         body = _body(request) if request.method == "POST" else None
-        asked = ViewRequest(self.catalogue, self.settings, Query(request.args.to_dict(flat=False), body))
-        answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](asked)
+        view_request = ViewRequest(self.catalogue, self.settings, Query(request.args.to_dict(flat=False), body))
+        answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](view_request)
         response = _download(answer) if isinstance(answer, Download) else _json(answer)
-        response.headers["Cache-Control"] = FOREVER if asked.immutable and request.method != "POST" else "no-cache"
+        response.headers["Cache-Control"] = FOREVER if view_request.immutable and request.method != "POST" else "no-cache"
         return response
 
     def _file(self, endpoint: str, values: Mapping[str, Any]) -> Response:
@@ -155,7 +155,7 @@ def _body(request: Request) -> Any:
     try:
         return orjson.loads(request.get_data(cache=False) or b"null")
     except orjson.JSONDecodeError as problem:
-        raise Problem(400, "bad_request", "the body is no JSON", detail=str(problem)[:200]) from None
+        raise Problem(400, "bad_request", "the request body is not valid JSON", detail=str(problem)[:200]) from None
 
 
 def _json(body: Any, status: int = 200) -> Response:
@@ -170,8 +170,8 @@ def _download(answer: Download) -> Response:
     return response
 
 
-def _finished(request: Request, response: Response) -> Response:
-    """Headers that every answer has, compression when asked for, and 304 when the reader has it already."""
+def _finish(request: Request, response: Response) -> Response:
+    """Headers that every answer has, gzip when accepted, and 304 when the client already has it."""
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
@@ -182,7 +182,7 @@ def _finished(request: Request, response: Response) -> Response:
     response.vary.add("Accept-Encoding")
     if response.is_streamed:
         if wants_gzip:
-            response.response = _packed(response.response)
+            response.response = _gzip_stream(response.response)
             response.headers["Content-Encoding"] = "gzip"
         return response
     data = response.get_data()
@@ -201,7 +201,7 @@ def _finished(request: Request, response: Response) -> Response:
     return response
 
 
-def _packed(parts: Iterable[bytes | str]) -> Iterator[bytes]:
+def _gzip_stream(parts: Iterable[bytes | str]) -> Iterator[bytes]:
     pack = zlib.compressobj(4, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     for part in parts:
         yield pack.compress(part if isinstance(part, bytes) else part.encode())

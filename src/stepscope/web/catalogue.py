@@ -21,22 +21,22 @@ from stepscope.analysis import quality
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
-from stepscope.web.discovery import Found, discover, layouts, natural, shown_path
-from stepscope.web.loaded import LoadedCapture, open_capture
+from stepscope.web.discovery import CaptureLocation, discover, layouts, natural, shown_path
+from stepscope.web.loaded import LoadedCapture, load_capture
 from stepscope.web.problems import Problem
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.view_list import in_order, views_by_files, views_of
 
 LOG = logging.getLogger("stepscope.web")
 REFRESH_S = 10.0
-Opener = Callable[..., LoadedCapture]
+Loader = Callable[..., LoadedCapture]
 
 
 @dataclass
 class Entry:
     """One capture and how far it is."""
 
-    found: Found
+    location: CaptureLocation
     version: str
     stage: str = ""
     progress: float = 0.0
@@ -50,13 +50,13 @@ class Entry:
     def views_by_files(self) -> list[str]:
         """A guess that holds until the capture is read."""
         if self._guess is None:
-            self._guess = views_by_files(self.found.files)
+            self._guess = views_by_files(self.location.files)
         return self._guess
 
     @property
     def state(self) -> str:
         if self.future is None:
-            return "not_analysed" if self.found.not_analysed else "found"
+            return "not_analysed" if self.location.not_analysed else "found"
         if not self.future.done():
             return "loading"
         return "failed" if self.future.cancelled() or self.future.exception() is not None else "ready"
@@ -73,21 +73,21 @@ class Entry:
         if self._error is None:
             problem = self.future.exception()
             assert problem is not None
-            self._error = described_error(self, problem)
+            self._error = error_body(self, problem)
         return self._error
 
-    def moved(self, stage: str, progress: float) -> None:
-        """Called between the stages of reading, so that is where a cancelled one ends."""
+    def report(self, stage: str, progress: float) -> None:
+        """Note how far loading is. Called between its stages, which is where a cancelled one ends."""
         if self.cancelled:
-            raise CaptureError("reading was cancelled", where=str(self.found.files.root), fix="press Try again")
+            raise CaptureError("reading was cancelled", where=str(self.location.files.root), fix="press Try again")
         self.stage, self.progress = self.private(stage), progress
 
     def private(self, text: str) -> str:
         """Text without the place of the folder that was given."""
-        return hidden(text, self.found.root)
+        return without_root(text, self.location.root)
 
 
-def hidden(text: str, root: Path) -> str:
+def without_root(text: str, root: Path) -> str:
     """A message without the paths that lead to the folder which the user gave."""
     return text.replace(f"{root}/", "").replace(str(root), root.name)
 
@@ -101,12 +101,12 @@ class Catalogue:
         *,
         follow_links: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        opener: Opener = open_capture,
+        loader: Loader = load_capture,
         workers: int = 2,
     ):
         self.roots = [Path(root) for root in roots]
         self.follow_links = follow_links
-        self._clock, self._opener = clock, opener
+        self._clock, self._loader = clock, loader
         self._entries: dict[tuple[str, str, str], Entry] = {}
         self._gone: dict[tuple[str, str, str], str] = {}  # captures that were here before, and their paths
         self._lock = RLock()
@@ -130,14 +130,14 @@ class Catalogue:
             found = {item.key: (item, data_version(item)) for item in discover(self.roots, follow_links=self.follow_links)}
             self._scanned = self._clock()
         with self._lock:
-            self._gone |= {key: entry.found.path for key, entry in self._entries.items() if key not in found}
-            self._entries = {key: self._kept(key, *item) for key, item in found.items()}
+            self._gone |= {key: entry.location.path for key, entry in self._entries.items() if key not in found}
+            self._entries = {key: self._entry(key, *item) for key, item in found.items()}
 
-    def _kept(self, key: tuple[str, str, str], found: Found, version: str) -> Entry:
+    def _entry(self, key: tuple[str, str, str], location: CaptureLocation, version: str) -> Entry:
         known = self._entries.get(key)
-        if known is not None and known.version == version and known.found.files.root == found.files.root:
+        if known is not None and known.version == version and known.location.files.root == location.files.root:
             return known
-        return Entry(found, version)
+        return Entry(location, version)
 
     def entries(self) -> list[Entry]:
         with self._lock:
@@ -146,24 +146,24 @@ class Catalogue:
     def entry(self, run: str | None, worker: str | None, span: str | None) -> Entry:
         """The capture of that name; what is left out means the first."""
         self.scan()
-        found = self.entries()
+        entries = self.entries()
         levels = (("run", run), ("worker", worker), ("span", span))
         self._refuse_gone(*(name for _, name in levels))
-        if not found:
+        if not entries:
             raise Problem(404, "unknown_run", "no run here", hint="give a folder that holds captures")
         for level, name in levels:
-            names = list(dict.fromkeys(getattr(entry.found, level) for entry in found))
-            wanted = names[0] if name is None else name
-            found = [entry for entry in found if getattr(entry.found, level) == wanted]
-            if not found:
+            names = list(dict.fromkeys(getattr(entry.location, level) for entry in entries))
+            choice = names[0] if name is None else name
+            entries = [entry for entry in entries if getattr(entry.location, level) == choice]
+            if not entries:
                 raise Problem(
                     404,
                     f"unknown_{level}",
-                    f"no {level} {wanted!r}",
+                    f"no {level} {choice!r}",
                     detail=f"{level}s: {', '.join(names[:20])}",
                     hint="reload the runs",
                 )
-        return found[0]
+        return entries[0]
 
     def _refuse_gone(self, *names: str | None) -> None:
         """Say it of a capture that was here and is no longer, which is not the same as a name that never was."""
@@ -179,11 +179,11 @@ class Catalogue:
 
     def workers_of(self, run: str | None, span: str | None) -> list[Entry]:
         """One capture of each worker of a run: that of the span, else its first."""
-        run = self.entry(run, None, None).found.run
+        run = self.entry(run, None, None).location.run
         chosen: dict[str, Entry] = {}
         for entry in self.entries():
-            if entry.found.run == run and (entry.found.worker not in chosen or entry.found.span == span):
-                chosen[entry.found.worker] = entry
+            if entry.location.run == run and (entry.location.worker not in chosen or entry.location.span == span):
+                chosen[entry.location.worker] = entry
         return list(chosen.values())
 
     def load(self, entry: Entry) -> Future[LoadedCapture]:
@@ -191,26 +191,26 @@ class Catalogue:
         with self._lock:
             if entry.future is None or entry.state == "failed":
                 entry._error, entry.cancelled = None, False
-                entry.moved("waiting for its turn", 0.0)
-                entry.future = self._pool.submit(self._opened, entry)
+                entry.report("waiting for its turn", 0.0)
+                entry.future = self._pool.submit(self._load, entry)
             return entry.future
 
     def cancel(self, entry: Entry) -> None:
         """Give up reading; what is ready stays."""
         entry.cancelled = entry.state == "loading"
 
-    def _opened(self, entry: Entry) -> LoadedCapture:
-        opened = self._opener(entry.found.files, entry.found.root, entry.version, entry.moved)
-        entry.moved("", 1.0)
-        if data_version(entry.found) != entry.version:
+    def _load(self, entry: Entry) -> LoadedCapture:
+        capture = self._loader(entry.location.files, entry.location.root, entry.version, entry.report)
+        entry.report("", 1.0)
+        if data_version(entry.location) != entry.version:
             entry.changing, self._scanned = True, None  # the next request finds the new version
-        return opened
+        return capture
 
-    def opened(self, entry: Entry, wait: float | None = 0.0) -> LoadedCapture:
+    def capture(self, entry: Entry, wait: float | None = 0.0) -> LoadedCapture:
         """The capture when it is ready in so many seconds (None: however long); else the problem that says how far it is."""
         if entry.state == "not_analysed":
             raise Problem(
-                409, "not_analysed", "this capture has not been analysed yet", detail=entry.found.path,
+                409, "not_analysed", "this capture has not been analysed yet", detail=entry.location.path,
                 hint=f"press Analyse, or run: {command(entry)}",
             )  # fmt: skip
         future = entry.future if entry.state == "failed" and entry.future else self.load(entry)
@@ -221,13 +221,13 @@ class Catalogue:
                 409,
                 "loading",
                 "still loading",
-                detail=entry.found.path,
+                detail=entry.location.path,
                 hint="ask again",
                 progress=entry.progress,
                 stage=entry.stage,
             ) from None
         if problem is not None:
-            raise failed(entry.error or {})
+            raise load_problem(entry.error or {})
         return future.result()
 
     def listing(self) -> dict[str, Any]:
@@ -235,13 +235,13 @@ class Catalogue:
         self.scan()
         runs: dict[str, dict[str, list[Entry]]] = {}
         for entry in self.entries():
-            runs.setdefault(entry.found.run, {}).setdefault(entry.found.worker, []).append(entry)
+            runs.setdefault(entry.location.run, {}).setdefault(entry.location.worker, []).append(entry)
         shown = [
             {
                 "name": run,
                 "views": self._views_of_run([entry for entries in workers.values() for entry in entries], len(workers)),
                 "workers": [
-                    {"name": worker, "spans": [self.described(entry) for entry in spans]} for worker, spans in workers.items()
+                    {"name": worker, "spans": [self.describe(entry) for entry in spans]} for worker, spans in workers.items()
                 ],
             }
             for run, workers in sorted(runs.items(), key=lambda item: natural(item[0]))
@@ -260,16 +260,16 @@ class Catalogue:
         return in_order(views)
 
     def _views(self, entry: Entry) -> list[str]:
-        opened = entry.ready
-        if opened is not None:
-            shown = opened
-            return shown.once("views", lambda: views_of(shown))
+        ready = entry.ready
+        if ready is not None:
+            capture = ready
+            return capture.once("views", lambda: views_of(capture))
         return entry.views_by_files
 
-    def described(self, entry: Entry) -> dict[str, Any]:
+    def describe(self, entry: Entry) -> dict[str, Any]:
         ready = entry.ready
         return {
-            "name": entry.found.span,
+            "name": entry.location.span,
             "state": entry.state,
             "progress": entry.progress,
             "stage": entry.stage,
@@ -279,7 +279,7 @@ class Catalogue:
             "simulated": ready.simulated if ready else False,
             "modelled": list(ready.facts.modelled) if ready else [],
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
-            "path": entry.found.path,
+            "path": entry.location.path,
             "quality": _quality(ready) if ready else None,
             "command": command(entry) if entry.state == "not_analysed" else None,
             "error": entry.error,
@@ -297,55 +297,55 @@ class Catalogue:
         return {"title": title, "detail": detail, "hint": "give a folder in one of these layouts", "layouts": layouts()}
 
 
-def described_error(entry: Entry, problem: BaseException) -> dict[str, Any]:
+def error_body(entry: Entry, problem: BaseException) -> dict[str, Any]:
     number = uuid4().hex[:12]
     if isinstance(problem, CaptureError):
-        where = Path(problem.where) if problem.where else entry.found.files.root
-        said = Problem(
+        where = Path(problem.where) if problem.where else entry.location.files.root
+        answer = Problem(
             415, "unreadable", entry.private(problem.what), detail=entry.private(problem.cause or ""),
-            file=shown_path(where, entry.found.root), hint=entry.private(problem.fix or ""),
+            file=shown_path(where, entry.location.root), hint=entry.private(problem.fix or ""),
         )  # fmt: skip
     elif isinstance(problem, OSError):
-        said = Problem(
+        answer = Problem(
             415, "unreadable", "the files cannot be read", detail=problem.strerror or type(problem).__name__,
-            file=entry.found.path, hint="check that they are still there and readable, then load again",
+            file=entry.location.path, hint="check that they are still there and readable, then load again",
         )  # fmt: skip
     else:
-        LOG.error("%s: loading %s failed", number, entry.found.files.root, exc_info=problem)
-        return {"code": "internal", "title": "loading failed: a fault of stepscope", "id": number, "status": 500}
-    body: dict[str, Any] = said.body(number)["error"]
-    return {**body, "status": said.status}
+        LOG.error("%s: loading %s failed", number, entry.location.files.root, exc_info=problem)
+        return {"code": "internal", "title": "loading failed because of a fault in stepscope", "id": number, "status": 500}
+    body: dict[str, Any] = answer.body(number)["error"]
+    return {**body, "status": answer.status}
 
 
-def failed(error: dict[str, Any]) -> Problem:
-    said = {"title": "loading failed", "code": "unreadable", "status": 415, **error}
-    known = {key: said.get(key) or "" for key in ("detail", "hint")}
-    return Problem(said["status"], said["code"], said["title"], file=said.get("file"), **known)
+def load_problem(error: dict[str, Any]) -> Problem:
+    answer = {"title": "loading failed", "code": "unreadable", "status": 415, **error}
+    texts = {key: answer.get(key) or "" for key in ("detail", "hint")}
+    return Problem(answer["status"], answer["code"], answer["title"], file=answer.get("file"), **texts)
 
 
 def command(entry: Entry) -> str:
-    return f"stepscope analyse {entry.found.path}"
+    return f"stepscope analyse {entry.location.path}"
 
 
-def data_version(found: Found) -> str:
+def data_version(location: CaptureLocation) -> str:
     """A short text that changes whenever a source file or the form of our tables does."""
     try:
-        sources = fingerprint(_sources(found), found.files.root)
+        sources = fingerprint(_sources(location), location.files.root)
     except OSError:  # gone or changing while we look; the next scan sees it
         sources = []
     return hashlib.sha256(orjson.dumps([SCHEMA_VERSION, trace_index.VERSION, sources])).hexdigest()[:12]
 
 
-def _sources(found: Found) -> list[Path]:
+def _sources(location: CaptureLocation) -> list[Path]:
     try:
-        return Capture(found.files).source_files()
+        return Capture(location.files).source_files()
     except CaptureError:
         return []
 
 
 def _instead(root: Path) -> str:
     if root.is_file():
-        return f"{root.name} is no trace and no database"
+        return f"{root.name} is neither a trace nor a database"
     try:
         names = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     except OSError as problem:
@@ -355,8 +355,8 @@ def _instead(root: Path) -> str:
     return f"{root.name} holds {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _quality(opened: LoadedCapture) -> dict[str, Any]:
+def _quality(capture: LoadedCapture) -> dict[str, Any]:
     """The line about quality in each language, and how many issues a reader should look at: what is normal does not count."""
-    told = quality.as_dict(opened.tables.quality)
-    warnings = sum(one["severity"] != "note" for one in told["issues"])
-    return {key: told[key] for key in ("complete", "summary", "headline")} | {"warnings": warnings}
+    described = quality.as_dict(capture.tables.quality)
+    warnings = sum(one["severity"] != "note" for one in described["issues"])
+    return {key: described[key] for key in ("complete", "summary", "headline")} | {"warnings": warnings}

@@ -23,7 +23,7 @@ MOST_ENTRIES = 200_000  # folders and files looked at in one scan
 
 
 @dataclass(frozen=True)
-class Found:
+class CaptureLocation:
     """One capture and where the user finds it."""
 
     run: str
@@ -60,15 +60,15 @@ def layouts() -> list[str]:
     return [line for reader in registry.READERS for line in reader.layouts]
 
 
-def discover(roots: Sequence[Path], *, follow_links: bool = False) -> list[Found]:
+def discover(roots: Sequence[Path], *, follow_links: bool = False) -> list[CaptureLocation]:
     """Every capture at or below the given paths, by run, worker and span in natural order."""
-    found: list[Found] = []
-    for given in roots:
-        root = Path(os.path.realpath(given))
+    captures: list[CaptureLocation] = []
+    for path in roots:
+        root = Path(os.path.realpath(path))
         if root.exists():
-            found += _Scan(root, follow_links).all()
-    unique: dict[Path, Found] = {}
-    for item in found:
+            captures += _Scan(root, follow_links).all()
+    unique: dict[Path, CaptureLocation] = {}
+    for item in captures:
         unique.setdefault(item.files.root, item)
     return _distinct(list(unique.values()))
 
@@ -81,17 +81,17 @@ class _Scan:
         self.follow_links = follow_links
         self.looked_at = 0
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[CaptureLocation]:
         if self.root.is_file():
             capture = registry.claim(self.root)
             return [self._file(capture, self.root)] if capture else []
         itself = registry.claim(self.root)
         if itself is not None:
             # ASCEND_PROFILER_OUTPUT itself was named: its capture is the folder around it.
-            return [Found(itself.root.name, *_names(itself), itself, itself.root, _not_analysed(itself))]
+            return [CaptureLocation(itself.root.name, *_names(itself), itself, itself.root, _not_analysed(itself))]
         return list(self._below(self.root, 0)) or self._plain_traces()
 
-    def _below(self, folder: Path, depth: int) -> Iterator[Found]:
+    def _below(self, folder: Path, depth: int) -> Iterator[CaptureLocation]:
         entries = self._entries(folder)
         profs = any(entry.name.startswith("PROF_") and entry.is_dir() for entry in entries)
         for entry in entries:
@@ -100,7 +100,7 @@ class _Scan:
                     continue
                 capture = registry.claim(entry)
                 if capture is not None:
-                    yield Found(self._run(folder), *_names(capture), capture, self.root, _not_analysed(capture))
+                    yield CaptureLocation(self._run(folder), *_names(capture), capture, self.root, _not_analysed(capture))
                 elif depth < MOST_DEPTH:
                     yield from self._below(entry, depth + 1)
             elif any(reader.listed(entry) for reader in registry.READERS):
@@ -120,7 +120,7 @@ class _Scan:
         return [entry for entry in (folder / name for name in names if not name.startswith(".")) if self._allowed(entry)]
 
     def _allowed(self, entry: Path) -> bool:
-        """Links lead nowhere outside, unless the user said that they may."""
+        """Links lead nowhere outside, unless the user allows it."""
         if not entry.is_symlink():
             return True
         if self.follow_links:
@@ -131,21 +131,21 @@ class _Scan:
     def _run(self, folder: Path) -> str:
         return self.root.name if folder == self.root else folder.relative_to(self.root).as_posix()
 
-    def _file(self, capture: CaptureFiles, path: Path) -> Found:
+    def _file(self, capture: CaptureFiles, path: Path) -> CaptureLocation:
         root = self.root if self.root.is_dir() else self.root.parent
         run = path.parent.name if path.parent == root else path.parent.relative_to(root).as_posix()
         if capture.file is None:  # a file inside a capture folder
-            return Found(capture.root.parent.name, *_names(capture), capture, capture.root)
-        return Found(run, *_names(capture), capture, root)
+            return CaptureLocation(capture.root.parent.name, *_names(capture), capture, capture.root)
+        return CaptureLocation(run, *_names(capture), capture, root)
 
-    def _plain_traces(self) -> list[Found]:
-        """Chrome traces of any name in the very folder that was given, when there is nothing else."""
-        found = []
+    def _plain_traces(self) -> list[CaptureLocation]:
+        """Chrome traces of any name directly in the given folder, if it has no other captures."""
+        traces = []
         for entry in self._entries(self.root):
             capture = registry.claim(entry) if is_json(entry) else None
             if capture is not None and capture.file and (entry.suffix == ".gz" or looks_like_trace(entry)):
-                found.append(self._file(capture, entry))
-        return found
+                traces.append(self._file(capture, entry))
+        return traces
 
 
 def _derived(folder: Path) -> bool:
@@ -168,15 +168,15 @@ def _not_analysed(capture: CaptureFiles) -> bool:
     return not any("parsed" in prof_folder.forms(prof) for prof in capture.profs) if capture.framework or capture.profs else False
 
 
-def _distinct(found: list[Found]) -> list[Found]:
-    """Natural order; spans of traces numbered by time, and captures of the same name told apart."""
-    groups: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
-    for item in found:
+def _distinct(captures: list[CaptureLocation]) -> list[CaptureLocation]:
+    """Natural order; spans of traces numbered by time, captures of the same name get different spans."""
+    groups: defaultdict[tuple[str, str], list[CaptureLocation]] = defaultdict(list)
+    for item in captures:
         groups[item.run, item.worker].append(item)
-    named = []
+    numbered = []
     for members in groups.values():
         members.sort(key=lambda item: (natural(item.span), natural(item.files.root.name)))
         spans = [item.span for item in members]
         renumber = len(set(spans)) < len(spans) or any(span.startswith("time ") for span in spans)
-        named += [replace(item, span=str(number)) if renumber else item for number, item in enumerate(members, 1)]
-    return sorted(named, key=lambda item: (natural(item.run), natural(item.worker), natural(item.span)))
+        numbered += [replace(item, span=str(number)) if renumber else item for number, item in enumerate(members, 1)]
+    return sorted(numbered, key=lambda item: (natural(item.run), natural(item.worker), natural(item.span)))

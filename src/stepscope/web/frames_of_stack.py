@@ -11,10 +11,10 @@ _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
 
 def stack_frames(stack: str | None) -> list[dict[str, Any]]:
     """Frames of a stack text (`;` between frames), innermost first."""
-    found = []
+    frames = []
     for text in (part.strip() for part in (stack or "").split(";")):
         if text:
             match = _FRAME.match(text)
             place = (match["file"], int(match["line"]), match["function"]) if match else (None, None, text)
-            found.append({"text": text, **dict(zip(("file", "line", "function"), place, strict=True))})
-    return found
+            frames.append({"text": text, **dict(zip(("file", "line", "function"), place, strict=True))})
+    return frames

@@ -81,6 +81,6 @@ def cookie_name(token: str) -> str:
     return f"stepscope_token_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
-def check_token(wanted: str, given: Collection[str]) -> None:
-    if not any(hmac.compare_digest(wanted.encode(), one.encode("utf-8", "replace")) for one in given):
+def check_token(token: str, candidates: Collection[str]) -> None:
+    if not any(hmac.compare_digest(token.encode(), one.encode("utf-8", "replace")) for one in candidates):
         raise Problem(401, "token", "a token is needed", hint="open the address with ?token=… that the server printed")

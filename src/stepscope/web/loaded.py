@@ -17,7 +17,7 @@ from stepscope.tables.store import store_folder
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.timeline.index import TraceIndex
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 Progress = Callable[[str, float], None]
 
 _STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7))
@@ -33,20 +33,20 @@ class LoadedCapture:
     version: str
     source_files: tuple[Path, ...] = ()
     load_s: float = 0.0
-    _kept: dict[str, Any] = field(default_factory=dict)
+    _results: dict[str, Any] = field(default_factory=dict)
     _lock: Any = field(default_factory=RLock)
     _locks: dict[str, Any] = field(default_factory=dict)
 
-    def once(self, key: str, make: Callable[[], Kept]) -> Kept:
-        """What `make` gives, computed at the first call; who asks for something else does not wait."""
-        if key not in self._kept:
+    def once(self, key: str, make: Callable[[], Value]) -> Value:
+        """The result of `make`, computed at the first call; calls for another key do not wait for it."""
+        if key not in self._results:
             with self._lock:
                 own = self._locks.setdefault(key, RLock())
             with own:
-                if key not in self._kept:
-                    self._kept[key] = make()
-        kept: Kept = self._kept[key]
-        return kept
+                if key not in self._results:
+                    self._results[key] = make()
+        value: Value = self._results[key]
+        return value
 
     @property
     def facts(self) -> Facts:
@@ -63,10 +63,10 @@ class LoadedCapture:
 
     @property
     def simulated(self) -> bool:
-        """Whether a simulated device made it; `facts.modelled` names what of it is no measurement."""
+        """Whether it was recorded on the simulated NPU; `facts.modelled` names what is modelled instead of measured."""
         collector = self.facts.profiler_info.get("collector")
-        said = collector if isinstance(collector, dict) else {}
-        return bool(self.facts.modelled) or "npu_sim" in (said.get("device"), said.get("backend"))
+        settings = collector if isinstance(collector, dict) else {}
+        return bool(self.facts.modelled) or "npu_sim" in (settings.get("device"), settings.get("backend"))
 
     @property
     def has_device(self) -> bool:
@@ -82,7 +82,7 @@ class LoadedCapture:
         return self.trace.base_ns
 
 
-def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> LoadedCapture:
+def load_capture(files: CaptureFiles, root: Path, version: str, progress: Progress) -> LoadedCapture:
     """Read a capture (or open its store) and prepare its timeline.
 
     Raises:
@@ -90,7 +90,7 @@ def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progre
     """
     began = perf_counter()
     tables, sources = _tables(files, progress)
-    opened = LoadedCapture(tables, files, root, version, tuple(sources))
+    capture = LoadedCapture(tables, files, root, version, tuple(sources))
     progress("preparing the timeline", 0.8)
     folder = trace_folder(files.root)
     index = trace_index.load(folder, version)
@@ -101,9 +101,9 @@ def open_capture(files: CaptureFiles, root: Path, version: str, progress: Progre
             index = trace_index.load(folder, version) or index
         except OSError:
             pass  # shown all the same; only the next opening is slower
-    made = index
-    opened.once("trace", lambda: made)
-    return LoadedCapture(tables, files, root, version, tuple(sources), perf_counter() - began, opened._kept)
+    built = index
+    capture.once("trace", lambda: built)
+    return LoadedCapture(tables, files, root, version, tuple(sources), perf_counter() - began, capture._results)
 
 
 def trace_folder(capture: Path) -> Path:

@@ -43,7 +43,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Late:
-    """A column that is made of the rows shown, when they are shown; of all rows only where it is sorted or filtered by."""
+    """A column that is computed for the shown rows only; for all rows when the table is sorted or filtered by it."""
 
     make: Callable[[pl.DataFrame], pl.Series]
     order: str = ""  # column of the frame that has the same order and is there already
@@ -70,8 +70,8 @@ class Listing:
 
     def shown(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The shown columns of some rows of the frame."""
-        made = [self.late[column.key].make(rows).alias(column.key) for column in self.columns if column.key in self.late]
-        return rows.with_columns(made).select(column.key for column in self.columns)
+        columns = [self.late[column.key].make(rows).alias(column.key) for column in self.columns if column.key in self.late]
+        return rows.with_columns(columns).select(column.key for column in self.columns)
 
     def replace(self, **changes: Any) -> Listing:
         return replace(self, **changes)
@@ -135,22 +135,22 @@ def filtered(listing: Listing, query: Query) -> pl.DataFrame:
 
 
 def _passing(listing: Listing, query: Query) -> pl.Series | None:
-    """Whether each row passes; None when nothing is asked for."""
-    found: list[pl.Series] = []
+    """Whether each row passes; None without a filter."""
+    conditions: list[pl.Series] = []
     text = query.optional("q")
     keys = listing.keys
     if text is not None and listing.search in keys:
-        found.append(pl.Series(_matching(listing.column(listing.search), text, "q"), dtype=pl.Boolean))
+        conditions.append(pl.Series(_matching(listing.column(listing.search), text, "q"), dtype=pl.Boolean))
     for key, wanted in query.json("filter", dict, {}).items():
         if key not in keys:
             raise bad_parameter("filter", f"no column {key}")
         if not isinstance(wanted, dict) or not wanted or set(wanted) - {"min", "max", "in", "text"}:
             raise bad_parameter("filter", f"{key}: an object with min and max, in, or text")
-        found.append(_condition(listing.column(key), key, wanted))
-    if not found:
+        conditions.append(_condition(listing.column(key), key, wanted))
+    if not conditions:
         return None
-    mask = found[0]
-    for one in found[1:]:
+    mask = conditions[0]
+    for one in conditions[1:]:
         mask = mask & one
     return mask
 
@@ -159,7 +159,7 @@ def _condition(column: pl.Series, key: str, wanted: dict[str, Any]) -> pl.Series
     passing: pl.Series = pl.Series([True]).new_from_index(0, len(column))
     if "min" in wanted or "max" in wanted:
         if not column.dtype.is_numeric():
-            raise bad_parameter("filter", f"{key} is no number")
+            raise bad_parameter("filter", f"{key} is not a column of numbers")
         for bound, test in (("min", column.ge), ("max", column.le)):
             limit = wanted.get(bound)
             if limit is not None:
@@ -205,7 +205,7 @@ def _matching(column: pl.Series, text: str, parameter: str) -> Any:
 
 
 def _order(listing: Listing, mask: pl.Series | None, query: Query) -> tuple[pl.Series | None, Sequence[tuple[str, bool]]]:
-    """Positions of the rows that pass, in the order asked for; None for all rows as they stand."""
+    """Positions of the rows that pass, in the requested order; None for all rows in their own order."""
     positions = None if mask is None else mask.arg_true()
     keys = query.texts("sort")
     if not keys:
@@ -215,15 +215,15 @@ def _order(listing: Listing, mask: pl.Series | None, query: Query) -> tuple[pl.S
         raise bad_parameter("sort", f"no column {unknown[0]}")
     if len(set(keys)) < len(keys):
         raise bad_parameter("sort", "a column may be given once")
-    given = query.texts("desc")
-    if any(flag not in ("0", "1") for flag in given) or len(given) > len(keys):
+    flags = query.texts("desc")
+    if any(flag not in ("0", "1") for flag in flags) or len(flags) > len(keys):
         raise bad_parameter("desc", "0 or 1 for each column")
-    descending = [flag == "1" for flag in given] + [False] * (len(keys) - len(given))
+    descending = [flag == "1" for flag in flags] + [False] * (len(keys) - len(flags))
     columns = [_sortable(listing, key) for key in keys]
-    asked = pl.DataFrame(columns if positions is None else [column.gather(positions) for column in columns])
-    texts = [_ranks(asked[key]).alias(key) for key in keys if asked.schema[key] in (pl.Categorical, pl.String)]
+    sorted_by = pl.DataFrame(columns if positions is None else [column.gather(positions) for column in columns])
+    texts = [_ranks(sorted_by[key]).alias(key) for key in keys if sorted_by.schema[key] in (pl.Categorical, pl.String)]
     by = pl.arg_sort_by(keys, descending=descending, nulls_last=True, maintain_order=True)
-    order = asked.with_columns(texts).select(by).to_series()
+    order = sorted_by.with_columns(texts).select(by).to_series()
     return order if positions is None else positions.gather(order), list(zip(keys, descending, strict=True))
 
 

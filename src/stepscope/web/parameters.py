@@ -68,7 +68,7 @@ class Query:
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as problem:
-            raise bad_parameter(name, f"no JSON ({problem})") from None
+            raise bad_parameter(name, f"not valid JSON ({problem})") from None
         if not isinstance(value, kind):
             raise bad_parameter(name, f"a JSON {'object' if kind is dict else 'list'}")
         return value

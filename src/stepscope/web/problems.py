@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that are no data: what is wrong, in which file, and what to do (docs/http_api.md, errors)."""
+"""Error answers: what is wrong, in which file, and what to do (docs/http_api.md, errors)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Problem(Exception):
         self.detail, self.file, self.hint, self.more = detail, file, hint, more
 
     def body(self, number: str) -> dict[str, Any]:
-        said = {"code": self.code, "title": self.title, "detail": self.detail, "file": self.file, "hint": self.hint, "id": number}
-        return {"error": {**said, **self.more}}
+        fields = {"code": self.code, "title": self.title, "detail": self.detail, "file": self.file, "hint": self.hint, "id": number}
+        return {"error": {**fields, **self.more}}
 
 
 def bad_parameter(name: str, why: str) -> Problem:

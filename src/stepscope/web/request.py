@@ -43,17 +43,17 @@ class ViewRequest:
     def entry(self) -> Entry:
         return self.catalogue.entry(*(self.query.optional(name) for name in ("run", "worker", "span")))
 
-    def opened(self) -> LoadedCapture:
+    def capture(self) -> LoadedCapture:
         """The capture that the request names."""
         entry = self.entry()
         version = self.query.optional("v")
         if version is not None and version != entry.version:
             raise Problem(
-                409, "changed", "the capture has changed", detail=entry.found.path, hint="reload the runs", version=entry.version
+                409, "changed", "the capture has changed", detail=entry.location.path, hint="reload the runs", version=entry.version
             )
-        opened = self.catalogue.opened(entry, self._wait())
+        capture = self.catalogue.capture(entry, self._wait())
         self.immutable = version is not None and not entry.changing
-        return opened
+        return capture
 
     def _wait(self) -> float:
         return float(self.query.number("wait", 0, most=MOST_WAIT))
@@ -70,16 +70,16 @@ class ViewRequest:
         last: Problem | None = None
         for entry in entries:
             try:
-                ready[entry.found.worker] = self.catalogue.opened(entry, max(0.0, until - monotonic()))
+                ready[entry.location.worker] = self.catalogue.capture(entry, max(0.0, until - monotonic()))
             except Problem as problem:
                 last = problem
-                behind.append({"worker": entry.found.worker, "state": entry.state, "progress": entry.progress})
+                behind.append({"worker": entry.location.worker, "state": entry.state, "progress": entry.progress})
         if not ready and last is not None:
             raise last
         return ready, behind
 
     def worker_count(self) -> int:
-        return len(self.catalogue.workers_of(self.entry().found.run, None))
+        return len(self.catalogue.workers_of(self.entry().location.run, None))
 
     def side(self, name: str) -> LoadedCapture:
         """One of the two captures of a comparison, named by a query string of its own."""
@@ -91,4 +91,4 @@ class ViewRequest:
         except ValueError:
             raise bad_parameter(name, "run=…&worker=…&span=…, encoded") from None
         entry = self.catalogue.entry(*(parts.get(key, [None])[0] for key in ("run", "worker", "span")))
-        return self.catalogue.opened(entry, self._wait())
+        return self.catalogue.capture(entry, self._wait())

@@ -36,7 +36,7 @@ from stepscope.web.views import trace_export
 
 @dataclass(frozen=True)
 class Download:
-    """An answer that is no JSON."""
+    """An answer that is not JSON."""
 
     data: bytes | Iterator[bytes]
     media: str
@@ -65,194 +65,194 @@ def _post(path: str) -> Callable[[Route], Route]:
     return add
 
 
-def listed(asked: ViewRequest, listing: Listing, name: str) -> Answer:
+def listing_page(request: ViewRequest, listing: Listing, name: str) -> Answer:
     """A page of a table, or all of it as csv."""
-    if asked.query.choice("format", ("json", "csv")) == "csv":
-        return Download(csv_text(listing, asked.query).encode(), "text/csv; charset=utf-8", f"{name}.csv")
-    return page(listing, asked.query)
+    if request.query.choice("format", ("json", "csv")) == "csv":
+        return Download(csv_text(listing, request.query).encode(), "text/csv; charset=utf-8", f"{name}.csv")
+    return page(listing, request.query)
 
 
 @_get("runs")
-def runs(asked: ViewRequest) -> Answer:
-    settings = asked.settings
+def runs(request: ViewRequest) -> Answer:
+    settings = request.settings
     about = {"app": "stepscope", "version": __version__, "sql": settings.sql, "source_preview": settings.source_root is not None}
-    return {**about, **asked.catalogue.listing(), "refresh_s": REFRESH_S}
+    return {**about, **request.catalogue.listing(), "refresh_s": REFRESH_S}
 
 
 @_post("rescan")
-def rescan(asked: ViewRequest) -> Answer:
-    asked.catalogue.scan(force=True)
-    return runs(asked)
+def rescan(request: ViewRequest) -> Answer:
+    request.catalogue.scan(force=True)
+    return runs(request)
 
 
-def _named(asked: ViewRequest) -> Entry:
+def _named(request: ViewRequest) -> Entry:
     """The capture that a body names."""
-    if not isinstance(asked.body, dict) or not all(isinstance(value, str) for value in asked.body.values()):
+    if not isinstance(request.body, dict) or not all(isinstance(value, str) for value in request.body.values()):
         raise bad_parameter("body", "an object with run, worker and span")
-    return asked.catalogue.entry(*(asked.body.get(name) for name in ("run", "worker", "span")))
+    return request.catalogue.entry(*(request.body.get(name) for name in ("run", "worker", "span")))
 
 
 @_post("load")
-def load(asked: ViewRequest) -> Answer:
-    entry = _named(asked)
-    asked.catalogue.load(entry)
-    return asked.catalogue.described(entry)
+def load(request: ViewRequest) -> Answer:
+    entry = _named(request)
+    request.catalogue.load(entry)
+    return request.catalogue.describe(entry)
 
 
 @_post("cancel")
-def cancel(asked: ViewRequest) -> Answer:
-    entry = _named(asked)
-    asked.catalogue.cancel(entry)
-    return asked.catalogue.described(entry)
+def cancel(request: ViewRequest) -> Answer:
+    entry = _named(request)
+    request.catalogue.cancel(entry)
+    return request.catalogue.describe(entry)
 
 
 @_get("report")
-def report(asked: ViewRequest) -> Answer:
-    text = html([of_entries(asked.catalogue, asked.entry().found.run)])
+def report(request: ViewRequest) -> Answer:
+    text = html([of_entries(request.catalogue, request.entry().location.run)])
     return Download(text.encode("utf-8", "replace"), "text/html; charset=utf-8", "report.html")
 
 
 @_get("overview")
-def overview(asked: ViewRequest) -> Answer:
-    return overview_view.overview(asked.opened(), asked.worker_count())
+def overview(request: ViewRequest) -> Answer:
+    return overview_view.overview(request.capture(), request.worker_count())
 
 
 @_get("operators")
-def operators(asked: ViewRequest) -> Answer:
-    return listed(asked, operator_view.operators(asked.opened(), asked.query), "operators")
+def operators(request: ViewRequest) -> Answer:
+    return listing_page(request, operator_view.operators(request.capture(), request.query), "operators")
 
 
 @_get("operators/pies")
-def operator_pies(asked: ViewRequest) -> Answer:
-    return operator_view.pies(asked.opened(), asked.query)
+def operator_pies(request: ViewRequest) -> Answer:
+    return operator_view.pies(request.capture(), request.query)
 
 
 @_get("operators/stacks")
-def operator_stacks(asked: ViewRequest) -> Answer:
-    return operator_view.stacks(asked.opened(), asked.query)
+def operator_stacks(request: ViewRequest) -> Answer:
+    return operator_view.stacks(request.capture(), request.query)
 
 
 @_get("kernels")
-def kernels(asked: ViewRequest) -> Answer:
-    return listed(asked, kernel_view.kernels(asked.opened(), asked.query), "kernels")
+def kernels(request: ViewRequest) -> Answer:
+    return listing_page(request, kernel_view.kernels(request.capture(), request.query), "kernels")
 
 
 @_get("kernels/pies")
-def kernel_pies(asked: ViewRequest) -> Answer:
-    return kernel_view.pies(asked.opened(), asked.query)
+def kernel_pies(request: ViewRequest) -> Answer:
+    return kernel_view.pies(request.capture(), request.query)
 
 
 @_get("kernels/calls")
-def kernel_calls(asked: ViewRequest) -> Answer:
-    return kernel_view.calls(asked.opened(), asked.query)
+def kernel_calls(request: ViewRequest) -> Answer:
+    return kernel_view.calls(request.capture(), request.query)
 
 
 @_get("memory/curve")
-def memory_curve(asked: ViewRequest) -> Answer:
-    return memory_view.curve(asked.opened(), asked.query)
+def memory_curve(request: ViewRequest) -> Answer:
+    return memory_view.curve(request.capture(), request.query)
 
 
 @_get("memory/events")
-def memory_events(asked: ViewRequest) -> Answer:
-    return listed(asked, memory_view.events(asked.opened(), asked.query), "memory_events")
+def memory_events(request: ViewRequest) -> Answer:
+    return listing_page(request, memory_view.events(request.capture(), request.query), "memory_events")
 
 
 @_get("memory/components")
-def memory_components(asked: ViewRequest) -> Answer:
-    return listed(asked, memory_view.components(asked.opened(), asked.query), "memory_components")
+def memory_components(request: ViewRequest) -> Answer:
+    return listing_page(request, memory_view.components(request.capture(), request.query), "memory_components")
 
 
 @_get("memory/statistics")
-def memory_statistics(asked: ViewRequest) -> Answer:
-    return listed(asked, memory_view.statistics(asked.opened(), asked.query), "memory_statistics")
+def memory_statistics(request: ViewRequest) -> Answer:
+    return listing_page(request, memory_view.statistics(request.capture(), request.query), "memory_statistics")
 
 
 @_get("memory/alive")
-def memory_alive(asked: ViewRequest) -> Answer:
-    return memory_view.alive(asked.opened(), asked.query)
+def memory_alive(request: ViewRequest) -> Answer:
+    return memory_view.alive(request.capture(), request.query)
 
 
 @_get("distributed/overview")
-def distributed_overview(asked: ViewRequest) -> Answer:
-    return distributed_view.overview(*asked.workers(), asked.query)
+def distributed_overview(request: ViewRequest) -> Answer:
+    return distributed_view.overview(*request.workers(), request.query)
 
 
 @_get("distributed/ops")
-def distributed_ops(asked: ViewRequest) -> Answer:
-    return listed(asked, distributed_view.operations(asked.opened(), asked.query), "communication_operations")
+def distributed_ops(request: ViewRequest) -> Answer:
+    return listing_page(request, distributed_view.operations(request.capture(), request.query), "communication_operations")
 
 
 @_get("distributed/slow")
-def distributed_slow(asked: ViewRequest) -> Answer:
-    return distributed_view.slow(asked.workers()[0])
+def distributed_slow(request: ViewRequest) -> Answer:
+    return distributed_view.slow(request.workers()[0])
 
 
 @_get("comm/matrix")
-def comm_matrix(asked: ViewRequest) -> Answer:
-    ready, missing = asked.workers()
-    return {**communication_view.matrix(ready, asked.query), "missing": missing}
+def comm_matrix(request: ViewRequest) -> Answer:
+    ready, missing = request.workers()
+    return {**communication_view.matrix(ready, request.query), "missing": missing}
 
 
 @_get("comm/bandwidth")
-def comm_bandwidth(asked: ViewRequest) -> Answer:
-    return communication_view.bandwidth(asked.opened(), asked.query)
+def comm_bandwidth(request: ViewRequest) -> Answer:
+    return communication_view.bandwidth(request.capture(), request.query)
 
 
 @_get("comm/strip")
-def comm_strip(asked: ViewRequest) -> Answer:
-    return communication_view.strip(asked.workers()[0], asked.query)
+def comm_strip(request: ViewRequest) -> Answer:
+    return communication_view.strip(request.workers()[0], request.query)
 
 
 @_get("modules")
-def modules(asked: ViewRequest) -> Answer:
-    return module_view.modules(asked.opened(), asked.query)
+def modules(request: ViewRequest) -> Answer:
+    return module_view.modules(request.capture(), request.query)
 
 
 @_get("flame")
-def flame(asked: ViewRequest) -> Answer:
-    form = asked.query.choice("format", ("json", "collapsed", "speedscope"))
-    opened = asked.opened()
+def flame(request: ViewRequest) -> Answer:
+    form = request.query.choice("format", ("json", "collapsed", "speedscope"))
+    capture = request.capture()
     if form == "collapsed":
-        return Download(flame_view.collapsed(opened, asked.query).encode(), "text/plain; charset=utf-8", "stacks.txt")
+        return Download(flame_view.collapsed(capture, request.query).encode(), "text/plain; charset=utf-8", "stacks.txt")
     if form == "speedscope":
-        return Download(flame_view.speedscope(opened, asked.query), "application/json", "stacks.speedscope.json")
-    return flame_view.flame(opened, asked.query)
+        return Download(flame_view.speedscope(capture, request.query), "application/json", "stacks.speedscope.json")
+    return flame_view.flame(capture, request.query)
 
 
 @_get("diff")
-def diff(asked: ViewRequest) -> Answer:
-    return diff_view.diff(asked.side("a"), asked.side("b"), asked.query)
+def diff(request: ViewRequest) -> Answer:
+    return diff_view.diff(request.side("a"), request.side("b"), request.query)
 
 
 @_get("findings")
-def findings(asked: ViewRequest) -> Answer:
-    return finding_view.findings(asked.opened())
+def findings(request: ViewRequest) -> Answer:
+    return finding_view.findings(request.capture())
 
 
 @_get("files")
-def files(asked: ViewRequest) -> Answer:
-    return file_view.files(asked.opened())
+def files(request: ViewRequest) -> Answer:
+    return file_view.files(request.capture())
 
 
 @_get("files/preview")
-def files_preview(asked: ViewRequest) -> Answer:
-    data = file_view.preview(asked.opened(), asked.query, follow_links=asked.settings.follow_links)
+def files_preview(request: ViewRequest) -> Answer:
+    data = file_view.preview(request.capture(), request.query, follow_links=request.settings.follow_links)
     return Download(data, "text/plain; charset=utf-8")
 
 
 @_get("source")
-def source(asked: ViewRequest) -> Answer:
-    return file_view.source(asked.settings.source_root, asked.query)
+def source(request: ViewRequest) -> Answer:
+    return file_view.source(request.settings.source_root, request.query)
 
 
 @_post("sql")
-def run_sql(asked: ViewRequest) -> Answer:
-    if not asked.settings.sql:
+def run_sql(request: ViewRequest) -> Answer:
+    if not request.settings.sql:
         raise Problem(403, "sql_off", "SQL is switched off", hint="start without --no-sql")
-    opened = asked.opened()
-    asked.immutable = False
-    answer = sql(opened.once("database", lambda: Database(opened.tables)), asked.body)
-    if isinstance(asked.body, dict) and asked.body.get("format") == "csv":
+    capture = request.capture()
+    request.immutable = False
+    answer = sql(capture.once("database", lambda: Database(capture.tables)), request.body)
+    if isinstance(request.body, dict) and request.body.get("format") == "csv":
         return Download(rows_as_csv(answer["columns"], answer["rows"]).encode(), "text/csv; charset=utf-8", "query.csv")
     return answer
 
@@ -269,57 +269,57 @@ def rows_as_csv(columns: list[str], rows: list[list[Any]]) -> str:
 
 
 @_get("trace/meta")
-def trace_meta(asked: ViewRequest) -> Answer:
-    opened = asked.opened()
-    return opened.once("trace meta", lambda: trace_view.meta(opened.trace, opened.tables))
+def trace_meta(request: ViewRequest) -> Answer:
+    capture = request.capture()
+    return capture.once("trace meta", lambda: trace_view.meta(capture.trace, capture.tables))
 
 
 @_get("trace/names")
-def trace_names(asked: ViewRequest) -> Answer:
-    return trace_view.names(asked.opened().trace, asked.query)
+def trace_names(request: ViewRequest) -> Answer:
+    return trace_view.names(request.capture().trace, request.query)
 
 
 @_post("trace/tiles")
-def trace_tiles(asked: ViewRequest) -> Answer:
-    return Download(trace_view.tiles(asked.opened().trace, asked.body), binary_columns.MEDIA_TYPE)
+def trace_tiles(request: ViewRequest) -> Answer:
+    return Download(trace_view.tiles(request.capture().trace, request.body), binary_columns.MEDIA_TYPE)
 
 
 @_post("trace/counters")
-def trace_counters(asked: ViewRequest) -> Answer:
-    return Download(trace_view.counters(asked.opened().trace, asked.body), binary_columns.MEDIA_TYPE)
+def trace_counters(request: ViewRequest) -> Answer:
+    return Download(trace_view.counters(request.capture().trace, request.body), binary_columns.MEDIA_TYPE)
 
 
 @_get("trace/slice")
-def trace_slice(asked: ViewRequest) -> Answer:
-    opened = asked.opened()
-    return slice_view.slice_detail(opened.trace, opened.tables, asked.query)
+def trace_slice(request: ViewRequest) -> Answer:
+    capture = request.capture()
+    return slice_view.slice_detail(capture.trace, capture.tables, request.query)
 
 
 @_get("trace/next")
-def trace_next(asked: ViewRequest) -> Answer:
-    return slice_view.next_slice(asked.opened().trace, asked.query)
+def trace_next(request: ViewRequest) -> Answer:
+    return slice_view.next_slice(request.capture().trace, request.query)
 
 
 @_post("trace/range")
-def trace_range(asked: ViewRequest) -> Answer:
-    return slice_view.range_statistics(asked.opened().trace, asked.body)
+def trace_range(request: ViewRequest) -> Answer:
+    return slice_view.range_statistics(request.capture().trace, request.body)
 
 
 @_post("trace/range/slices")
-def trace_range_slices(asked: ViewRequest) -> Answer:
-    return slice_view.range_slices(asked.opened().trace, asked.body)
+def trace_range_slices(request: ViewRequest) -> Answer:
+    return slice_view.range_slices(request.capture().trace, request.body)
 
 
 @_get("trace/search")
-def trace_search(asked: ViewRequest) -> Answer:
-    return slice_view.search(asked.opened().trace, asked.query)
+def trace_search(request: ViewRequest) -> Answer:
+    return slice_view.search(request.capture().trace, request.query)
 
 
 @_get("trace/flows")
-def trace_flows(asked: ViewRequest) -> Answer:
-    return arrow_view.flows(asked.opened().trace, asked.query)
+def trace_flows(request: ViewRequest) -> Answer:
+    return arrow_view.flows(request.capture().trace, request.query)
 
 
 @_get("trace/export")
-def trace_download(asked: ViewRequest) -> Answer:
-    return Download(trace_export.export(asked.opened().trace, asked.query), "application/json", "trace.json")
+def trace_download(request: ViewRequest) -> Answer:
+    return Download(trace_export.export(request.capture().trace, request.query), "application/json", "trace.json")

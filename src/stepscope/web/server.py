@@ -30,7 +30,7 @@ class Address:
 
 
 class Server:
-    """A running place: `url` to open, `run()` until interrupted."""
+    """A server: open `url`, and `run()` until interrupted."""
 
     def __init__(self, paths: Sequence[Path], address: Address, settings: Settings):
         token = None if is_loopback(address.host) or not address.with_token else secrets.token_urlsafe(24)
@@ -46,9 +46,9 @@ class Server:
             ),
         )
         self._closing = False
-        listening = bound(address)
-        self.port = int(listening.getsockname()[1])
-        self._server = create_server(app, sockets=[listening], threads=THREADS, ident=None, max_request_body_size=2 << 20)
+        listener = listen(address)
+        self.port = int(listener.getsockname()[1])
+        self._server = create_server(app, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=2 << 20)
         shown = "localhost" if address.host in WIDE else address.host
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
@@ -70,18 +70,18 @@ class Server:
             self.catalogue.close()
 
 
-def bound(address: Address) -> socket.socket:
+def listen(address: Address) -> socket.socket:
     """A socket at the address; waitress leaves its own open where this fails."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(place)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
         except OSError:
-            listening.close()
+            listener.close()
             raise
     except OSError as problem:
         raise CaptureError(
@@ -90,7 +90,7 @@ def bound(address: Address) -> socket.socket:
             cause=problem.strerror or str(problem),
             fix="give another --port (or none for any that is free), or another --host",
         ) from None
-    return listening
+    return listener
 
 
 def names_of(host: str) -> frozenset[str] | None:

@@ -33,26 +33,26 @@ def in_order(views: Iterable[str]) -> list[str]:
 
 def views_by_files(files: CaptureFiles) -> list[str]:
     """A guess before anything is read."""
-    found = {"Files"}
+    views = {"Files"}
     if files.output is not None:
-        found |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
-        if "NPU Kernel" in found and not files.profs and read_capture_facts(files.root)[0].device_kind == "cpu":
-            found = found - {"NPU Kernel"} | {"CPU Kernel"}
+        views |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
+        if "NPU Kernel" in views and not files.profs and read_capture_facts(files.root)[0].device_kind == "cpu":
+            views = views - {"NPU Kernel"} | {"CPU Kernel"}
     if files.file or files.databases:
-        found |= {"Overview", "Operator", "Trace"}
+        views |= {"Overview", "Operator", "Trace"}
     if files.framework or files.profs:
-        found |= {"Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})
-    return in_order(found)
+        views |= {"Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})
+    return in_order(views)
 
 
-def views_of(opened: LoadedCapture) -> list[str]:
+def views_of(capture: LoadedCapture) -> list[str]:
     """The views for which a capture has data."""
-    tables = opened.tables
+    tables = capture.tables
     there = {
-        "Overview": bool(tables.steps.height or opened.has_device or tables.step_times.height or tables.ops.height),
+        "Overview": bool(tables.steps.height or capture.has_device or tables.step_times.height or tables.ops.height),
         "Operator": bool(tables.ops.height or tables.op_times.height),
-        _KERNELS.get(opened.kind, "GPU Kernel"): bool(opened.has_device if opened.is_npu else tables.kernels.height),
-        "Trace": bool(opened.trace.count or len(opened.trace.samples["time"])),
+        _KERNELS.get(capture.kind, "GPU Kernel"): bool(capture.has_device if capture.is_npu else tables.kernels.height),
+        "Trace": bool(capture.trace.count or len(capture.trace.samples["time"])),
         "Memory": bool(
             tables.memory_events.height
             or tables.allocations.height
@@ -61,12 +61,12 @@ def views_of(opened: LoadedCapture) -> list[str]:
         "Communication": bool(
             tables.collective_times.height
             or tables.collective_links.height
-            or (opened.is_npu and tables.transfers.height)
+            or (capture.is_npu and tables.transfers.height)
             or tables.link_extremes.height
         ),
         "Module": has_modules(tables),
         "Flame": bool(tables.ops.height or tables.python_calls.height),
-        "Findings": bool(tables.ops.height or opened.has_device),
+        "Findings": bool(tables.ops.height or capture.has_device),
         "Files": True,
     }
     return in_order(view for view, present in there.items() if present)

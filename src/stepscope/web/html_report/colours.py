@@ -22,8 +22,8 @@ def colour_of(name: str) -> str:
     """A fixed colour, else the one that the name's FNV-1a hash points to."""
     if name in FIXED:
         return FIXED[name]
-    found = 0x811C9DC5
+    value = 0x811C9DC5
     units = name.encode("utf-16-le", "surrogatepass")
     for place in range(0, len(units), 2):
-        found = ((found ^ int.from_bytes(units[place : place + 2], "little")) * 0x01000193) & 0xFFFFFFFF
-    return PALETTE[found % len(PALETTE)]
+        value = ((value ^ int.from_bytes(units[place : place + 2], "little")) * 0x01000193) & 0xFFFFFFFF
+    return PALETTE[value % len(PALETTE)]

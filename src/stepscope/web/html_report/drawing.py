@@ -38,11 +38,11 @@ def stacked_bars(series: Sequence[str], bars: Sequence[tuple[str, Sequence[float
         for kind, value in zip(series, values, strict=True):
             size = tall * value / largest
             top -= size
-            told = tag("title", f"{name} · {kind} · {time_text(value)}")
+            tooltip = tag("title", f"{name} · {kind} · {time_text(value)}")
             parts.append(
                 tag(
                     "rect",
-                    told,
+                    tooltip,
                     x=f"{x - width / 2:.1f}",
                     y=f"{top:.1f}",
                     width=f"{width:.1f}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML in which every text is text: only what this module made is markup."""
+"""HTML in which every text is text: only what this module builds is markup."""
 
 from __future__ import annotations
 

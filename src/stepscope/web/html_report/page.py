@@ -41,38 +41,40 @@ def runs(paths: Sequence[Path]) -> list[Run]:
     catalogue = Catalogue(paths)
     try:
         catalogue.scan()
-        made = [of_entries(catalogue, name) for name in dict.fromkeys(entry.found.run for entry in catalogue.entries())]
+        read_runs = [of_entries(catalogue, name) for name in dict.fromkeys(entry.location.run for entry in catalogue.entries())]
         empty = catalogue.listing()["empty"]
     finally:
         catalogue.close()
     if empty:
         raise CaptureError(empty["title"], cause=empty["detail"], fix=f"{empty['hint']}: {'; '.join(empty['layouts'])}")
-    if not any(run.ready for run in made):
-        worker, why = made[0].missing[0]
-        raise CaptureError("no capture can be read", where=f"{made[0].name}: {worker}", cause=why, fix="stepscope info says more")
-    return made
+    if not any(run.ready for run in read_runs):
+        worker, why = read_runs[0].missing[0]
+        raise CaptureError(
+            "no capture can be read", where=f"{read_runs[0].name}: {worker}", cause=why, fix="stepscope info says more"
+        )
+    return read_runs
 
 
 def of_entries(catalogue: Catalogue, name: str) -> Run:
     """All captures of one run; waits until they are read."""
     run = Run(name, {}, [])
-    entries: list[Entry] = [entry for entry in catalogue.entries() if entry.found.run == name]
+    entries: list[Entry] = [entry for entry in catalogue.entries() if entry.location.run == name]
     for entry in entries:
         catalogue.load(entry)
     for entry in entries:
-        several = sum(other.found.worker == entry.found.worker for other in entries) > 1
-        worker = f"{entry.found.worker} · {entry.found.span}" if several else entry.found.worker
+        several = sum(other.location.worker == entry.location.worker for other in entries) > 1
+        worker = f"{entry.location.worker} · {entry.location.span}" if several else entry.location.worker
         try:
-            run.ready[worker] = catalogue.opened(entry, None)
+            run.ready[worker] = catalogue.capture(entry, None)
         except Problem as problem:
             run.missing.append((worker, ". ".join(part for part in (problem.title, problem.detail, problem.hint) if part)))
     return run
 
 
-def html(made: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime | None = None) -> str:
+def html(runs: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime | None = None) -> str:
     """The whole file."""
-    title = ", ".join(run.name for run in made)
-    body = [_run_section(run, f"r{place}", most_workers) for place, run in enumerate(made)]
+    title = ", ".join(run.name for run in runs)
+    body = [_run_section(run, f"r{place}", most_workers) for place, run in enumerate(runs)]
     when = (now or datetime.now(timezone.utc)).strftime("%Y-%m-%d %H:%M UTC")
     contents = [
         tag(
@@ -86,7 +88,7 @@ def html(made: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime
                 ),
             ),
         )
-        for place, run in enumerate(made)
+        for place, run in enumerate(runs)
     ]
     head = joined(
         tag("meta", charset="utf-8"),
@@ -106,7 +108,7 @@ def html(made: Sequence[Run], *, most_workers: int = MOST_WORKERS, now: datetime
 def _run_section(run: Run, anchor: str, most: int) -> Markup:
     shown = list(run.ready.items())[:most]
     left = len(run.ready) - len(shown)
-    simulated = next((simulated_text(opened) for opened in run.ready.values() if opened.simulated), "")
+    simulated = next((simulated_text(capture) for capture in run.ready.values() if capture.simulated), "")
     several = len(run.ready) > 1
     return tag(
         "article",
@@ -117,11 +119,11 @@ def _run_section(run: Run, anchor: str, most: int) -> Markup:
             tag(
                 "details",
                 tag("summary", tag("h2", f"Worker {worker}")),
-                sections.capture(opened, f"{anchor}w{number}", len(run.ready)),
+                sections.capture_sections(capture, f"{anchor}w{number}", len(run.ready)),
                 id=f"{anchor}w{number}",
                 open="",
             )
-            for number, (worker, opened) in enumerate(shown)
+            for number, (worker, capture) in enumerate(shown)
         ),
         tag("p", f"{left} more workers are in the pictures above only: --workers {len(run.ready)}", class_="note")
         if left

@@ -21,9 +21,9 @@ _NPU_PARTS = ("Computing", "Communication(Not Overlapped)", "Free")  # what adds
 Section = Callable[[LoadedCapture], Markup]
 
 
-def capture(opened: LoadedCapture, anchor: str, workers: int) -> Markup:
+def capture_sections(capture: LoadedCapture, anchor: str, workers: int) -> Markup:
     """Everything about one worker; a part that cannot be had says why and leaves the others."""
-    views = views_of(opened)
+    views = views_of(capture)
     kernel = next((view for view in views if view.endswith(" Kernel")), "")
     parts: list[tuple[str, str, Section]] = [
         ("Overview", "Where the time goes", lambda one: _overview(one, workers)),
@@ -35,21 +35,21 @@ def capture(opened: LoadedCapture, anchor: str, workers: int) -> Markup:
         ("Module", "Module", _modules),
         ("Files", "Data quality", _quality),
     ]
-    return joined(*(_part(title, section, opened, f"{anchor}-{view}") for view, title, section in parts if view and view in views))
+    return joined(*(_part(title, section, capture, f"{anchor}-{view}") for view, title, section in parts if view and view in views))
 
 
-def _part(title: str, section: Section, opened: LoadedCapture, anchor: str) -> Markup:
+def _part(title: str, section: Section, capture: LoadedCapture, anchor: str) -> Markup:
     try:
-        inside = section(opened)
+        inside = section(capture)
     except Problem as problem:
         inside = tag("p", ". ".join(part for part in (problem.title, problem.detail, problem.hint) if part), class_="note")
     return tag("section", tag("h3", title), inside, id=anchor.replace(" ", "-")) if inside else EMPTY
 
 
-def _overview(opened: LoadedCapture, workers: int) -> Markup:
-    data = overview.overview(opened, workers)
+def _overview(capture: LoadedCapture, workers: int) -> Markup:
+    data = overview.overview(capture, workers)
     steps, rows = data["steps"], data["execution"]["rows"]
-    shown = [name for name in steps["categories"] if not opened.is_npu or name in _NPU_PARTS]
+    shown = [name for name in steps["categories"] if not capture.is_npu or name in _NPU_PARTS]
     places = [steps["categories"].index(name) for name in shown]
     bars = [(str(row["step"]), [row["values"][place] for place in places]) for row in steps["rows"]]
     slow = [str(row["step"]) for row in steps["rows"] if row["slow"]]
@@ -82,13 +82,13 @@ def _fact(fact: Mapping[str, Any]) -> str:
     return f"{text} {fact.get('unit') or ''}".strip()
 
 
-def _findings(opened: LoadedCapture) -> Markup:
-    found = findings.findings(opened)
+def _findings(capture: LoadedCapture) -> Markup:
+    result = findings.findings(capture)
     rows = [
         [hit["severity"], joined(tag("b", hit["title"]), tag("br"), hit["detail"]), hit["action"], hit["gain_us"]]
-        for hit in found["findings"]
+        for hit in result["findings"]
     ]
-    silent = "; ".join(f"{one['rule']}: {one['because']}" for one in found["not_applicable"])
+    silent = "; ".join(f"{one['rule']}: {one['because']}" for one in result["not_applicable"])
     if not rows:
         return tag("p", f"No findings. Not applicable: {silent or 'none'}", class_="note")
     note = f"Not applicable: {silent}" if silent else ""
@@ -112,8 +112,8 @@ def _listing(listing: Listing, bars: str, leave: tuple[str, ...] = ()) -> Markup
     return table(titles, rows, bars=keys.index(bars) if bars in keys else None, note="; ".join([*note, *data["notes"]]))
 
 
-def _timeline(opened: LoadedCapture) -> Markup:
-    drawn = drawing.timeline(opened.trace)
+def _timeline(capture: LoadedCapture) -> Markup:
+    drawn = drawing.timeline(capture.trace)
     return (
         joined(drawn, tag("p", "The three fullest rows of each track; stepscope view shows every slice.", class_="note"))
         if drawn
@@ -121,24 +121,24 @@ def _timeline(opened: LoadedCapture) -> Markup:
     )
 
 
-def _operators(opened: LoadedCapture) -> Markup:
-    listing = operators.operators(opened, Query())
+def _operators(capture: LoadedCapture) -> Markup:
+    listing = operators.operators(capture, Query())
     device = any(column.key == "device_self" for column in listing.columns)
     return _listing(listing, "device_self" if device else "host_self", ("call_stack",))
 
 
-def _kernels(opened: LoadedCapture) -> Markup:
-    return _listing(kernels.kernels(opened, Query()), "total")
+def _kernels(capture: LoadedCapture) -> Markup:
+    return _listing(kernels.kernels(capture, Query()), "total")
 
 
-def _memory(opened: LoadedCapture) -> Markup:
-    data = memory.curve(opened, Query(px=drawing.WIDTH))
+def _memory(capture: LoadedCapture) -> Markup:
+    data = memory.curve(capture, Query(px=drawing.WIDTH))
     series = [one for one in data["series"] if one["name"] in ("Allocated (MB)", "Reserved (MB)")] or data["series"]
     return joined(*(tag("p", title) for title in data["titles"]), drawing.curves(series, "Memory over time"))
 
 
-def _modules(opened: LoadedCapture) -> Markup:
-    data = modules.modules(opened, Query())
+def _modules(capture: LoadedCapture) -> Markup:
+    data = modules.modules(capture, Query())
     rows = [
         [joined(Markup("&emsp;" * row["depth"]), row["cells"][0]), *row["cells"][1:]]
         for row in data["rows"]
@@ -149,12 +149,12 @@ def _modules(opened: LoadedCapture) -> Markup:
     return table(titles, rows, bars=3, note=f"{left} deeper or later modules are left out" if left else "")
 
 
-def _quality(opened: LoadedCapture) -> Markup:
-    said = tag("p", quality.summary(opened.tables.quality), class_="note")
+def _quality(capture: LoadedCapture) -> Markup:
+    summary = tag("p", quality.summary(capture.tables.quality), class_="note")
     rows = [
-        [one.issue.severity, one.sentence(), one.where(), one.issue.advice] for one in quality.occurrences(opened.tables.quality)
+        [one.issue.severity, one.sentence(), one.where(), one.issue.advice] for one in quality.occurrences(capture.tables.quality)
     ]
-    return joined(said, table(["Severity", "Issue", "Where", "What to do"], rows) if rows else EMPTY)
+    return joined(summary, table(["Severity", "Issue", "Where", "What to do"], rows) if rows else EMPTY)
 
 
 def workers(ready: dict[str, LoadedCapture], missing: list[dict[str, Any]]) -> Markup:
@@ -164,7 +164,7 @@ def workers(ready: dict[str, LoadedCapture], missing: list[dict[str, Any]]) -> M
     for block in (data["computation"], data["synchronizing"]):
         bars = [(worker, row) for worker, row in zip(data["workers"], block["rows"] if block else [], strict=bool(block)) if row]
         if bars:
-            # Bubbles and preparing are no part of the bar's length.
+            # Bubbles and preparing are not part of the bar's length.
             places = [place for place, name in enumerate(block["series"]) if name not in ("Bubble", "Preparing")]
             drawn = [(worker, [row[place] for place in places]) for worker, row in bars]
             parts += [

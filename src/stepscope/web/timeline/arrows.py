@@ -28,11 +28,11 @@ ARROW = {
 End = tuple[Ints, Ints, Ints]  # time, track, slice; -1 where there is none
 
 
-def arrows(tables: Tables, index: TraceIndex, found: Gathered) -> tuple[list[str], dict[str, Array]]:
+def arrows(tables: Tables, index: TraceIndex, gathered: Gathered) -> tuple[list[str], dict[str, Array]]:
     """Categories by name, and all arrows sorted by where they begin."""
     finder = _Finder(index)
     parts: dict[str, list[tuple[End, End]]] = {}
-    for category, start, end in _pairs(tables, finder, found):
+    for category, start, end in _pairs(tables, finder, gathered):
         if start[0].size:
             parts.setdefault(category, []).append((start, end))
     categories = sorted(parts)
@@ -47,8 +47,8 @@ def arrows(tables: Tables, index: TraceIndex, found: Gathered) -> tuple[list[str
     return categories, {name: column[order].astype(ARROW[name]) for name, column in columns.items()}
 
 
-def _pairs(tables: Tables, finder: _Finder, found: Gathered) -> Iterator[tuple[str, End, End]]:
-    timeline = found.timeline
+def _pairs(tables: Tables, finder: _Finder, gathered: Gathered) -> Iterator[tuple[str, End, End]]:
+    timeline = gathered.timeline
     for name in ("kernels", "collectives"):
         if name == "collectives" and not timeline.is_npu:
             continue
@@ -110,14 +110,14 @@ class _Finder:
 
 def innermost(index: TraceIndex, rows: list[int], times: Ints) -> Ints:
     """The slice of the deepest row that is open at each time, -1 where none is."""
-    found = np.full(times.size, -1, dtype=np.int64)
+    ids = np.full(times.size, -1, dtype=np.int64)
     left = np.arange(times.size)
     for row in reversed(rows):
         start, end = index.part(row, "start"), index.part(row, "end")
         place = np.searchsorted(start, times[left], side="right") - 1
         inside = (place >= 0) & ((end[place] > times[left]) | (start[place] == times[left]))
-        found[left[inside]] = place[inside] + index.row_bounds[row]
+        ids[left[inside]] = place[inside] + index.row_bounds[row]
         left = left[~inside]
         if not left.size:
             break
-    return found
+    return ids

@@ -24,8 +24,8 @@ def depth_rows(start: Ints, end: Ints) -> tuple[Ints, int]:
     depth = np.zeros(len(start), dtype=np.int64)
     crossing = 0
     for stretch in _nested(start, reach, depth):
-        depth[stretch], found = _first_free(start[stretch], reach[stretch])
-        crossing += found
+        depth[stretch], count = _first_free(start[stretch], reach[stretch])
+        crossing += count
     return depth, crossing
 
 

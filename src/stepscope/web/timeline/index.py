@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of a capture, ready to be asked: slices by row, prepared clusters, samples and arrows as mapped columns.
+"""The timeline of a capture, ready for queries: slices by row, prepared clusters, samples and arrows as mapped columns.
 
 Built once from the tables, kept in a folder beside the store and opened by memory map. A slice's id is its position when
 slices are ordered by row and start.
@@ -53,7 +53,7 @@ class TraceIndex:
     names: list[str]
     categories: list[str]  # of arrows
     slices: Mapping[str, Array]
-    made: Mapping[int, Mapping[int, Clusters]]  # row -> level -> clusters
+    clusters: Mapping[int, Mapping[int, Clusters]]  # row -> level -> clusters
     samples: Mapping[str, Array]  # time, value
     sample_bounds: Mapping[int, tuple[int, int]]  # counter track -> its samples
     arrows: Mapping[str, Array]
@@ -83,35 +83,35 @@ class TraceIndex:
 
 
 def build(tables: Tables) -> TraceIndex:
-    found = gather(tables)
-    base, last = _extent(found, tables)
-    tracks, track = _tracks(found)
-    slices, row_track, bounds = _rows(found.slices, track, base, tracks)
-    names, slices["name"] = _dense(slices["name"], found.slices["name"])
-    samples, sample_bounds = _sampled(found, tracks, base)
+    gathered = gather(tables)
+    base, last = _extent(gathered, tables)
+    tracks, track = _tracks(gathered)
+    slices, row_track, bounds = _rows(gathered.slices, track, base, tracks)
+    names, slices["name"] = _dense(slices["name"], gathered.slices["name"])
+    samples, sample_bounds = _sampled(gathered, tracks, base)
     places = _places(slices)
     index = TraceIndex(
-        base, last - base, _processes(found, tables), tracks, row_track, bounds, names, [], slices, {}, samples, sample_bounds, {},
-        places,
+        base, last - base, _processes(gathered, tables), tracks, row_track, bounds, names, [], slices, {}, samples, sample_bounds,
+        {}, places,
     )  # fmt: skip
-    made = {
+    clusters = {
         row: prepared(index.part(row, "start"), index.part(row, "end"), bounds[row])
         for row in range(len(row_track))
         if bounds[row + 1] - bounds[row] > 1
     }
-    categories, pointed = arrows(tables, index, found)
-    return replace(index, made=made, categories=categories, arrows=pointed)
+    categories, pointed = arrows(tables, index, gathered)
+    return replace(index, clusters=clusters, categories=categories, arrows=pointed)
 
 
-def _extent(found: Gathered, tables: Tables) -> tuple[int, int]:
-    starts = [found.slices["start_ns"].min(), found.samples["time_ns"].min(), tables.memory_events["time_ns"].min()]
-    ends = [found.slices["end_ns"].max(), found.samples["time_ns"].max(), tables.memory_events["time_ns"].max()]
+def _extent(gathered: Gathered, tables: Tables) -> tuple[int, int]:
+    starts = [gathered.slices["start_ns"].min(), gathered.samples["time_ns"].min(), tables.memory_events["time_ns"].min()]
+    ends = [gathered.slices["end_ns"].max(), gathered.samples["time_ns"].max(), tables.memory_events["time_ns"].max()]
     known = [time for time in starts if isinstance(time, int)]
     beyond = [time for time in ends if isinstance(time, int)]
     return min(known, default=0), max(beyond, default=0)
 
 
-def _processes(found: Gathered, tables: Tables) -> list[dict[str, Any]]:
+def _processes(gathered: Gathered, tables: Tables) -> list[dict[str, Any]]:
     rank = tables.facts.rank if tables.facts.rank >= 0 else None
     npu = tables.facts.device_kind in ("npu", "")  # the adapter of PyTorch is part of an NPU's software
     return [
@@ -119,38 +119,38 @@ def _processes(found: Gathered, tables: Tables) -> list[dict[str, Any]]:
             "id": number, "name": process.name, "badge": "PTA" if npu and process.layer.name == "Python" else None,
             "label": process.label, "sort": process.layer.sort, "rank": rank, "pid": process.pid, "layer": process.layer.name,
         }
-        for number, process in enumerate(found.processes)
+        for number, process in enumerate(gathered.processes)
     ]  # fmt: skip
 
 
-def _tracks(found: Gathered) -> tuple[list[dict[str, Any]], Ints]:
+def _tracks(gathered: Gathered) -> tuple[list[dict[str, Any]], Ints]:
     """Tracks in display order, and the track of each slice."""
-    position = {process.pid: number for number, process in enumerate(found.processes)}
-    group = group_numbers([found.slices], ["pid", "tid"])[0]
-    keyed = found.slices.select("pid", "tid").with_columns(group=pl.Series(group)).unique("group")
+    position = {process.pid: number for number, process in enumerate(gathered.processes)}
+    group = group_numbers([gathered.slices], ["pid", "tid"])[0]
+    keyed = gathered.slices.select("pid", "tid").with_columns(group=pl.Series(group)).unique("group")
     entries = []
     for pid, tid, number in keyed.iter_rows():
-        label, sort = found.threads.get((pid, tid), (f"Thread {tid}", tid))
+        label, sort = gathered.threads.get((pid, tid), (f"Thread {tid}", tid))
         entries.append((position[pid], sort, tid, label, number))
     entries.sort()
-    counters = found.samples.select(SERIES).unique(maintain_order=True).rows()
-    made: list[dict[str, Any]] = []
+    counters = gathered.samples.select(SERIES).unique(maintain_order=True).rows()
+    tracks: list[dict[str, Any]] = []
     number_of = np.zeros(int(group.max(initial=0)) + 1, dtype=np.int64)
-    for process in range(len(found.processes)):
+    for process in range(len(gathered.processes)):
         for _, sort, tid, label, number in (entry for entry in entries if entry[0] == process):
-            number_of[number] = len(made)
-            made.append(
-                {"id": len(made), "process": process, "kind": "slice", "thread": tid, "label": label, "sort": sort,
+            number_of[number] = len(tracks)
+            tracks.append(
+                {"id": len(tracks), "process": process, "kind": "slice", "thread": tid, "label": label, "sort": sort,
                  "rows": [], "slices": 0, "overlapping": 0}
             )  # fmt: skip
         for _, name, series, instance in (entry for entry in counters if entry[0] == process):
             label = name or series or "counter"
-            made.append(
-                {"id": len(made), "process": process, "kind": "counter",
-                 "label": label if instance is None else f"{label} #{instance}", "sort": len(made), "series": series,
+            tracks.append(
+                {"id": len(tracks), "process": process, "kind": "counter",
+                 "label": label if instance is None else f"{label} #{instance}", "sort": len(tracks), "series": series,
                  "unit": _unit(series), "samples": 0, "min": None, "max": None}
             )  # fmt: skip
-    return made, number_of[group] if group.size else group
+    return tracks, number_of[group] if group.size else group
 
 
 def _unit(series: str | None) -> str:
@@ -237,9 +237,9 @@ def _dense(codes: Array, names: pl.Series) -> tuple[list[str], Array]:
     return texts.gather(order).to_list(), number[codes] if codes.size else codes
 
 
-def _sampled(found: Gathered, tracks: list[dict[str, Any]], base: int) -> tuple[dict[str, Array], dict[int, tuple[int, int]]]:
-    time, value = found.samples["time_ns"].to_numpy() - base, found.samples["value"].to_numpy()
-    group = group_numbers([found.samples], SERIES)[0]
+def _sampled(gathered: Gathered, tracks: list[dict[str, Any]], base: int) -> tuple[dict[str, Array], dict[int, tuple[int, int]]]:
+    time, value = gathered.samples["time_ns"].to_numpy() - base, gathered.samples["value"].to_numpy()
+    group = group_numbers([gathered.samples], SERIES)[0]
     edges = np.flatnonzero(np.diff(group, prepend=-1, append=-1)).tolist() if group.size else []
     bounds = {}
     counters = [track for track in tracks if track["kind"] == "counter"]
@@ -265,11 +265,11 @@ def _places(slices: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def save(index: TraceIndex, folder: Path, key: str) -> None:
-    """Keep the timeline at `folder`; `key` tells which data it was made of."""
+    """Keep the timeline at `folder`; `key` names the data that it was built from."""
     parts = {**index.slices, **{f"sample_{name}": column for name, column in index.samples.items()}}
     parts |= {f"arrow_{name}": column for name, column in index.arrows.items()}
     parts |= {f"place_{source}": column for source, column in index.places.items()}
-    levels, ready = _flat(index.made)
+    levels, ready = _flat(index.clusters)
     parts |= {f"cluster_{name}": column for name, column in ready.items()}
     manifest = {
         "version": VERSION, "key": key, "base_ns": index.base_ns, "length_ns": index.length_ns, "processes": index.processes,
@@ -285,28 +285,28 @@ def save(index: TraceIndex, folder: Path, key: str) -> None:
         os.chmod(new / MANIFEST, 0o640)
 
 
-def _flat(made: Mapping[int, Mapping[int, Clusters]]) -> tuple[list[list[int]], dict[str, Array]]:
+def _flat(clusters: Mapping[int, Mapping[int, Clusters]]) -> tuple[list[list[int]], dict[str, Array]]:
     """All clusters as one set of columns, and which part belongs to which row and level."""
     levels, parts, at = [], [], 0
-    for row, by_level in made.items():
-        for level, found in by_level.items():
-            levels.append([row, level, at, at + found.bin.size])
-            parts.append(found)
-            at += found.bin.size
+    for row, by_level in clusters.items():
+        for level, part in by_level.items():
+            levels.append([row, level, at, at + part.bin.size])
+            parts.append(part)
+            at += part.bin.size
     empty = np.zeros(0, dtype=np.int64)
     return levels, {name: np.concatenate([empty, *(getattr(part, name) for part in parts)]).astype("<i8") for name in CLUSTER}
 
 
 def load(folder: Path, key: str) -> TraceIndex | None:
-    """Open a kept timeline; None when it is absent, damaged or made of other data."""
+    """Open a kept timeline; None when it is absent, damaged or built from other data."""
     try:
         manifest = orjson.loads((folder / MANIFEST).read_bytes())
         if manifest["version"] != VERSION or manifest["key"] != key:
             return None
-        made: dict[int, dict[int, Clusters]] = {}
+        clusters: dict[int, dict[int, Clusters]] = {}
         ready = {name: _mapped(folder / f"cluster_{name}.npy") for name in CLUSTER}
         for row, level, first, last in manifest["levels"]:
-            made.setdefault(row, {})[level] = Clusters(**{name: column[first:last] for name, column in ready.items()})
+            clusters.setdefault(row, {})[level] = Clusters(**{name: column[first:last] for name, column in ready.items()})
         return TraceIndex(
             base_ns=manifest["base_ns"],
             length_ns=manifest["length_ns"],
@@ -317,7 +317,7 @@ def load(folder: Path, key: str) -> TraceIndex | None:
             names=manifest["names"],
             categories=manifest["categories"],
             slices={name: _mapped(folder / f"{name}.npy") for name in COLUMNS},
-            made=made,
+            clusters=clusters,
             samples={name: _mapped(folder / f"sample_{name}.npy") for name in ("time", "value")},
             sample_bounds={track: (first, last) for track, first, last in manifest["sample_bounds"]},
             arrows={name: _mapped(folder / f"arrow_{name}.npy") for name in ARROW},

@@ -2,7 +2,7 @@
 """Level of detail: what one tile of one row of a timeline shows.
 
 Bins of level k are 2**k ns wide and a tile is 512 of them. A tile with few slices holds them all; one with many holds one
-cluster per bin. Clusters of tiles with very many slices are made once, so that no tile costs more than some thousand
+cluster per bin. Clusters of tiles with very many slices are computed once, so that no tile costs more than some thousand
 slices, however large the capture is.
 """
 
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 BINS = 512
 TILE_BITS = 9
 EXACT = 1024  # slices that a tile may hold one by one
-HEAVY = 4096  # slices in a tile from which its clusters are made beforehand
+HEAVY = 4096  # slices in a tile from which its clusters are computed beforehand
 MAX_LEVEL = 62 - TILE_BITS
 
 CLUSTER = {
@@ -83,7 +83,7 @@ def _grouped(parts: Clusters) -> Clusters:
 
 def prepared(start: Ints, end: Ints, first_id: int) -> dict[int, Clusters]:
     """Clusters of all tiles of a row with more than `HEAVY` slices, by level."""
-    made: dict[int, Clusters] = {}
+    levels: dict[int, Clusters] = {}
     working: Clusters | None = None
     for level in range(_first_heavy(start), MAX_LEVEL + 1):
         working = clusters(start, end, first_id, level) if working is None else coarser(working)
@@ -91,10 +91,10 @@ def prepared(start: Ints, end: Ints, first_id: int) -> dict[int, Clusters]:
         edges = np.flatnonzero(np.concatenate(([True], tile[1:] != tile[:-1])))
         slices = np.add.reduceat(working.count, edges)
         heavy = np.repeat(slices > HEAVY, np.diff(np.append(edges, tile.size)))
-        made[level] = working if heavy.all() else working.part(heavy)
+        levels[level] = working if heavy.all() else working.part(heavy)
         if tile[-1] == 0:
             break
-    return made
+    return levels
 
 
 def _first_heavy(start: Ints) -> int:
@@ -114,7 +114,7 @@ def _first_heavy(start: Ints) -> int:
 
 
 def tile(
-    start: Ints, end: Ints, name: Array, first_id: int, made: Mapping[int, Clusters], level: int, index: int
+    start: Ints, end: Ints, name: Array, first_id: int, prepared_levels: Mapping[int, Clusters], level: int, index: int
 ) -> dict[str, Array]:
     """One tile of a row as columns; see docs/http_api.md.
 
@@ -123,7 +123,7 @@ def tile(
         end: their ends.
         name: their name ids.
         first_id: id of the first of them.
-        made: `prepared` of the row.
+        prepared_levels: `prepared` of the row.
         level: of the bins.
         index: of the tile.
     """
@@ -137,14 +137,14 @@ def tile(
             start[low:high], (end[low:high] - start[low:high]), name[low:high], np.arange(first_id + low, first_id + high),
             np.ones(high - low, dtype="<u4"), np.ones(high - low, dtype="<f4"),
         )  # fmt: skip
-    if high - low > HEAVY and level in made:
-        ready = made[level]
-        found = ready.part(slice(*np.searchsorted(ready.bin, (index << TILE_BITS, (index + 1) << TILE_BITS))))
+    if high - low > HEAVY and level in prepared_levels:
+        ready = prepared_levels[level]
+        shown = ready.part(slice(*np.searchsorted(ready.bin, (index << TILE_BITS, (index + 1) << TILE_BITS))))
     else:
-        found = clusters(start[low:high], end[low:high], first_id + low, level)
-    length = found.end - found.start
-    share = np.where(length > 0, found.busy / np.maximum(length, 1), 1.0)
-    columns = _columns(found.start, length, name[found.id - first_id], found.id, found.count, share)
+        shown = clusters(start[low:high], end[low:high], first_id + low, level)
+    length = shown.end - shown.start
+    share = np.where(length > 0, shown.busy / np.maximum(length, 1), 1.0)
+    columns = _columns(shown.start, length, name[shown.id - first_id], shown.id, shown.count, share)
     if not reaching:
         return columns
     one = low - 1

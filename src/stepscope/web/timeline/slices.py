@@ -103,7 +103,7 @@ def _part(source: str, frame: pl.DataFrame, old: bool) -> pl.DataFrame:
 
 
 def _names(source: str, frame: pl.DataFrame, old: bool) -> pl.Series:
-    """What is written on a slice, as the vendor's timeline of that age has it; each different name is made once."""
+    """What is written on a slice, as the vendor's timeline of that age has it; each different name is built once."""
     if source == "gc_pauses":
         return pl.Series("name", ["GC"] * frame.height, dtype=TEXT)
     column = {"marks": "message", "device_marks": "message", "transfers": "task_type", "overlap": "layer"}.get(source, "name")

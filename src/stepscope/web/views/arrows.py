@@ -28,8 +28,8 @@ def flows(index: TraceIndex, query: Query) -> dict[str, Any]:
     tracks = query.numbers("tracks")
     if tracks is not None:
         chosen &= np.isin(arrows["from_track"], tracks) & np.isin(arrows["to_track"], tracks)
-    found = np.flatnonzero(chosen)
-    shown = found if found.size <= limit else found[np.linspace(0, found.size - 1, limit).astype(np.int64)]
+    hits = np.flatnonzero(chosen)
+    shown = hits if hits.size <= limit else hits[np.linspace(0, hits.size - 1, limit).astype(np.int64)]
     columns: dict[str, list[Any]] = {"category": arrows["category"][shown].tolist()}
     for side in ("from", "to"):
         ids, tracks_of = arrows[f"{side}_id"][shown], arrows[f"{side}_track"][shown]
@@ -38,4 +38,4 @@ def flows(index: TraceIndex, query: Query) -> dict[str, Any]:
         columns[f"{side}_track"] = [track if track >= 0 else None for track in tracks_of.tolist()]
         columns[f"{side}_row"] = [row if number >= 0 else None for row, number in zip(rows.tolist(), ids.tolist(), strict=True)]
         columns[f"{side}_id"] = [number if number >= 0 else None for number in ids.tolist()]
-    return {"count": int(found.size), "thinned": bool(found.size > limit), "category": index.categories, "arrows": columns}
+    return {"count": int(hits.size), "thinned": bool(hits.size > limit), "category": index.categories, "arrows": columns}

@@ -24,20 +24,20 @@ _LINK = {
 }  # fmt: skip
 
 
-def links_of(opened: LoadedCapture) -> pl.DataFrame:
+def links_of(capture: LoadedCapture) -> pl.DataFrame:
     """Rows of communication_matrix.json, with `op`, their key there: `allreduce-top1@` and the group."""
-    return opened.once("communication matrix", lambda: _links(opened))
+    return capture.once("communication matrix", lambda: _links(capture))
 
 
-def _links(opened: LoadedCapture) -> pl.DataFrame:
+def _links(capture: LoadedCapture) -> pl.DataFrame:
     op = pl.format("{}-{}@{}", "operator_type", "tag", pl.col("group").cast(pl.String).fill_null(""))
-    rows = link_matrix(opened.tables).with_columns(op.alias("op"), pl.col("step", "kind").cast(pl.String))
+    rows = link_matrix(capture.tables).with_columns(op.alias("op"), pl.col("step", "kind").cast(pl.String))
     return rows.sort(pl.col("kind") != KINDS[0], maintain_order=True)
 
 
 def matrix(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Links of one step and operator over all workers of the run."""
-    rows = pl.concat([links_of(opened).select("step", "op", **_LINK) for opened in workers.values()], how="vertical_relaxed")
+    rows = pl.concat([links_of(capture).select("step", "op", **_LINK) for capture in workers.values()], how="vertical_relaxed")
     steps = rows["step"].unique(maintain_order=True).to_list()
     if not steps:
         raise missing("communication", "no communication matrix in this run")
@@ -64,9 +64,9 @@ def _binned(links: pl.DataFrame, ranks: list[int]) -> tuple[pl.DataFrame, list[i
     return summed.with_columns(bandwidth=bandwidth, op_name=pl.lit(None, pl.String)), sorted(set(place.values()))
 
 
-def bandwidth(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def bandwidth(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Transports of one operator (or of all) with their packets."""
-    document = opened.once("communication document", lambda: communication_json(opened.tables))
+    document = capture.once("communication document", lambda: communication_json(capture.tables))
     if not document:
         raise missing("communication", "no communication operators in this capture")
     step = query.choice("step", list(document))
@@ -112,11 +112,11 @@ def strip(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Communication operators of all workers over time, on the clock of the hosts."""
     limit = query.number("limit", 2000, least=1, most=20_000)
     parts = [
-        opened.tables.collectives.select(
+        capture.tables.collectives.select(
             pl.lit(worker).alias("worker"), pl.col("name").cast(pl.String), "start_ns",
             duration_us=pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0,
         )
-        for worker, opened in workers.items()
+        for worker, capture in workers.items()
     ]  # fmt: skip
     rows = pl.concat(parts).sort("start_ns", maintain_order=True) if parts else pl.DataFrame()
     if not rows.height:

@@ -42,24 +42,24 @@ def diff(a: LoadedCapture, b: LoadedCapture, query: Query) -> dict[str, Any]:
     }
 
 
-def _tree(opened: LoadedCapture) -> NameTree:
-    return opened.once("op tree", lambda: of_ops(opened.tables))
+def _tree(capture: LoadedCapture) -> NameTree:
+    return capture.once("op tree", lambda: of_ops(capture.tables))
 
 
 def phases(a: LoadedCapture, b: LoadedCapture, path: list[str], metric: str) -> list[dict[str, Any]]:
     """Calls directly below a path in both captures, in the order in which they first appear."""
-    found = phases_below([_tree(a), _tree(b)], path, metric, [a.base_ns, b.base_ns])
-    if found is None:
+    rows = phases_below([_tree(a), _tree(b)], path, metric, [a.base_ns, b.base_ns])
+    if rows is None:
         raise Problem(404, "missing_data", "nothing at this path", detail=" / ".join(path), hint="go back")
-    return [asdict(phase) for phase in found]
+    return [asdict(phase) for phase in rows]
 
 
 def table(a: LoadedCapture, b: LoadedCapture, level: str, metric: str) -> Listing:
     """Calls and times of both captures by name, the largest difference first."""
     sides = []
-    for opened in (a, b):
-        begin, length = opened.base_ns, opened.trace.length_ns
-        sides.append(levels.times(opened.tables, level, metric, (begin, begin + length) if opened.trace.count else None))
+    for capture in (a, b):
+        begin, length = capture.base_ns, capture.trace.length_ns
+        sides.append(levels.times(capture.tables, level, metric, (begin, begin + length) if capture.trace.count else None))
     title = TITLES[metric]
     columns = (
         Shown("name", NAMES[level]),

@@ -18,26 +18,26 @@ from stepscope.web.problems import Problem
 AROUND = 10
 
 
-def files(opened: LoadedCapture) -> dict[str, Any]:
-    facts = asdict(opened.facts)
+def files(capture: LoadedCapture) -> dict[str, Any]:
+    facts = asdict(capture.facts)
     info, metadata = facts.pop("profiler_info"), facts.pop("metadata")
-    tables = opened.tables
+    tables = capture.tables
     return {
-        "files": [_file(path, opened.root) for path in listed(opened)],
+        "files": [_file(path, capture.root) for path in listed(capture)],
         "tables": [_table(name, tables[name].height, tables[name].columns) for name in tables.filled()],
         "facts": facts,
         "profiler_info": info,
         "metadata": metadata,
-        "quality": _quality(opened),
-        "load_s": opened.load_s,
+        "quality": _quality(capture),
+        "load_s": capture.load_s,
     }
 
 
-def listed(opened: LoadedCapture) -> list[Path]:
+def listed(capture: LoadedCapture) -> list[Path]:
     """Source files and everything beside them in the parsed output."""
-    output = opened.files.output
+    output = capture.files.output
     beside = [path for path in output.iterdir() if path.is_file() and not path.is_symlink()] if output and output.is_dir() else []
-    return sorted({*opened.source_files, *beside})
+    return sorted({*capture.source_files, *beside})
 
 
 def _file(path: Path, root: Path) -> dict[str, Any]:
@@ -60,11 +60,11 @@ def _table(name: str, rows: int, columns: list[str]) -> dict[str, Any]:
     return {"name": name, "rows": rows, "doc": ALL_TABLES[name].doc, "columns": described}
 
 
-def _quality(opened: LoadedCapture) -> dict[str, Any]:
-    told = quality.as_dict(opened.tables.quality)
-    for one in told["issues"]:
-        one["places"] = [_clean(place, opened.root) for place in one["places"]]
-    return told
+def _quality(capture: LoadedCapture) -> dict[str, Any]:
+    described = quality.as_dict(capture.tables.quality)
+    for one in described["issues"]:
+        one["places"] = [_clean(place, capture.root) for place in one["places"]]
+    return described
 
 
 def _clean(row: dict[str, Any], root: Path) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def _clean(row: dict[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def preview(opened: LoadedCapture, query: Query, *, follow_links: bool = False) -> bytes:
+def preview(capture: LoadedCapture, query: Query, *, follow_links: bool = False) -> bytes:
     """The first bytes of one of the listed files."""
     size = query.number("bytes", 65536, least=1, most=1_000_000)
-    base = opened.root if opened.root.is_dir() else opened.root.parent
+    base = capture.root if capture.root.is_dir() else capture.root.parent
     path = inside(base, query.text("path"), follow_links=follow_links)
-    known = {known.resolve() for known in listed(opened)}
+    known = {known.resolve() for known in listed(capture)}
     if path not in known:
         raise Problem(404, "not_found", "not a file of this capture", hint="see the list of files")
     try:
@@ -91,20 +91,20 @@ def preview(opened: LoadedCapture, query: Query, *, follow_links: bool = False) 
 
 def source(root: Path | None, query: Query) -> dict[str, Any]:
     """Lines around one line of a source file below the folder that the user allowed."""
-    refused = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER")
+    refusal = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER")
     if root is None:
-        raise refused
+        raise refusal
     base = root.resolve()
-    asked = query.text("file")
+    file = query.text("file")
     # Stacks name files by their full path; only the part below the root counts.
-    relative = asked.removeprefix(f"{base}/") if asked.startswith("/") else asked
+    relative = file.removeprefix(f"{base}/") if file.startswith("/") else file
     path = inside(base, relative)
     line = query.number("line", 1, least=1, most=10_000_000)
     try:
         if path.suffix != ".py" or not path.is_file() or path.stat().st_size > 10_000_000:
-            raise refused
+            raise refusal
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
-        raise refused from None
+        raise refusal from None
     first = max(1, line - AROUND)
     return {"file": relative, "line": line, "first": first, "lines": lines[first - 1 : line + AROUND]}

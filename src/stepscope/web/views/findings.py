@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Findings view: rules that hit, what they cost, where to look; and rules that could not be asked."""
+"""The Findings view: rules that hit, what they cost, where to look; and rules that do not apply."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from stepscope.verdict import Finding, verdict
 from stepscope.web.loaded import LoadedCapture
 
 
-def findings(opened: LoadedCapture) -> dict[str, Any]:
+def findings(capture: LoadedCapture) -> dict[str, Any]:
     """All hits, the most serious and costly first."""
-    return opened.once("findings", lambda: _findings(opened))
+    return capture.once("findings", lambda: _findings(capture))
 
 
-def _findings(opened: LoadedCapture) -> dict[str, Any]:
-    found = verdict(opened.tables)
+def _findings(capture: LoadedCapture) -> dict[str, Any]:
+    result = verdict(capture.tables)
     return {
-        "findings": [_shown(opened, finding) for finding in found.findings],
-        "not_applicable": [asdict(silent) for silent in found.not_applicable],
+        "findings": [_shown(capture, finding) for finding in result.findings],
+        "not_applicable": [asdict(rule) for rule in result.not_applicable],
     }
 
 
-def _shown(opened: LoadedCapture, finding: Finding) -> dict[str, Any]:
+def _shown(capture: LoadedCapture, finding: Finding) -> dict[str, Any]:
     """A finding with slices of the timeline as evidence."""
-    slices = [opened.trace.id_of(finding.table, row) for row in finding.rows]
+    slices = [capture.trace.id_of(finding.table, row) for row in finding.rows]
     return {
         "rule": finding.rule,
         "severity": finding.severity,

@@ -17,42 +17,42 @@ from stepscope.web.row_filter import in_window, step_numbers
 WEIGHTS = {"host": "host_self", "device": "device_self", "count": "calls"}
 
 
-def tree(opened: LoadedCapture, query: Query) -> NameTree:
-    tables = opened.tables
+def tree(capture: LoadedCapture, query: Query) -> NameTree:
+    tables = capture.tables
     if not tables.ops.height:
         raise missing("operators", "no operators in this capture")
     has_stacks = tables.ops["stack"].count() > 0
     source = query.choice("source", ("stack", "op"), "stack" if has_stacks else "op")
     if source == "stack" and not has_stacks:
         raise missing("stack", "no call stacks in this capture")
-    chosen = in_window(opened, query, tables.ops["start_ns"])
+    chosen = in_window(capture, query, tables.ops["start_ns"])
     make = of_stacks if source == "stack" else of_ops
-    return opened.once(f"{source} tree", lambda: make(tables)) if chosen is None else make(tables, chosen)
+    return capture.once(f"{source} tree", lambda: make(tables)) if chosen is None else make(tables, chosen)
 
 
-def weights(found: NameTree, weight: str) -> tuple[list[float], list[float]]:
+def weights(calls: NameTree, weight: str) -> tuple[list[float], list[float]]:
     """Weight of each node itself, and with everything below."""
-    own = np.maximum(found.values[WEIGHTS[weight]].to_numpy().astype(np.float64), 0.0)
+    own = np.maximum(calls.values[WEIGHTS[weight]].to_numpy().astype(np.float64), 0.0)
     whole = own.copy()
-    for node in range(len(found.parent) - 1, -1, -1):
-        if found.parent[node] >= 0:
-            whole[found.parent[node]] += whole[node]
+    for node in range(len(calls.parent) - 1, -1, -1):
+        if calls.parent[node] >= 0:
+            whole[calls.parent[node]] += whole[node]
     return own.tolist(), whole.tolist()
 
 
-def flame(opened: LoadedCapture, query: Query) -> dict[str, Any]:
-    found = tree(opened, query)
+def flame(capture: LoadedCapture, query: Query) -> dict[str, Any]:
+    calls = tree(capture, query)
     weight = query.choice("weight", tuple(WEIGHTS))
     limit = query.number("limit", 5000, least=1, most=50_000)
-    own, whole = weights(found, weight)
+    own, whole = weights(calls, weight)
     root = query.optional("root")
-    keep = _under(found, root) if root is not None else list(range(len(found.parent)))
+    keep = _under(calls, root) if root is not None else list(range(len(calls.parent)))
     # The heaviest nodes; a parent is never lighter than its child, so none is shown without the way to it.
     chosen = sorted(sorted((node for node in keep if whole[node] > 0), key=lambda node: -whole[node])[:limit])
     children: dict[int, list[int]] = {}
     inside = set(chosen)
     for node in chosen:
-        parent = found.parent[node] if found.parent[node] in inside else -1
+        parent = calls.parent[node] if calls.parent[node] in inside else -1
         children.setdefault(parent, []).append(node)
     total = sum(whole[node] for node in children.get(-1, []))
     names: dict[str, int] = {"all": 0}
@@ -61,7 +61,7 @@ def flame(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     while waiting:
         parent, node = waiting.pop(0)
         nodes["parent"].append(parent)
-        nodes["name"].append(names.setdefault(found.name[node], len(names)))
+        nodes["name"].append(names.setdefault(calls.name[node], len(names)))
         nodes["weight"].append(whole[node])
         nodes["self"].append(own[node])
         number = len(nodes["parent"]) - 1
@@ -69,38 +69,38 @@ def flame(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     unit = "" if weight == "count" else "us"
     left_out = sum(whole[node] > 0 for node in keep) - len(chosen)
     return {
-        "names": list(names), "nodes": nodes, "total": total, "unit": unit, "left_out": left_out, "steps": step_numbers(opened),
+        "names": list(names), "nodes": nodes, "total": total, "unit": unit, "left_out": left_out, "steps": step_numbers(capture),
     }  # fmt: skip
 
 
-def _under(found: NameTree, name: str) -> list[int]:
+def _under(calls: NameTree, name: str) -> list[int]:
     """Nodes of a name and everything below them."""
-    inside = [False] * len(found.parent)
-    for node, parent in enumerate(found.parent):
-        inside[node] = found.name[node] == name or (parent >= 0 and inside[parent])
-    return [node for node, kept in enumerate(inside) if kept]
+    inside = [False] * len(calls.parent)
+    for node, parent in enumerate(calls.parent):
+        inside[node] = calls.name[node] == name or (parent >= 0 and inside[parent])
+    return [node for node, below in enumerate(inside) if below]
 
 
-def _paths(opened: LoadedCapture, query: Query) -> list[tuple[list[str], float]]:
-    found = tree(opened, query)
-    own, _ = weights(found, query.choice("weight", tuple(WEIGHTS)))
+def _paths(capture: LoadedCapture, query: Query) -> list[tuple[list[str], float]]:
+    calls = tree(capture, query)
+    own, _ = weights(calls, query.choice("weight", tuple(WEIGHTS)))
     paths: list[list[str]] = []
-    for node, parent in enumerate(found.parent):
-        paths.append([*(paths[parent] if parent >= 0 else []), found.name[node]])
+    for node, parent in enumerate(calls.parent):
+        paths.append([*(paths[parent] if parent >= 0 else []), calls.name[node]])
     return [(path, weight) for path, weight in zip(paths, own, strict=True) if weight > 0]
 
 
-def collapsed(opened: LoadedCapture, query: Query) -> str:
+def collapsed(capture: LoadedCapture, query: Query) -> str:
     """One line per stack: frames from the outermost, `;` between, and the weight as a whole number."""
-    lines = (f"{';'.join(part.replace(';', ',') for part in path)} {round(weight)}" for path, weight in _paths(opened, query))
+    lines = (f"{';'.join(part.replace(';', ',') for part in path)} {round(weight)}" for path, weight in _paths(capture, query))
     return "\n".join(lines) + "\n"
 
 
-def speedscope(opened: LoadedCapture, query: Query) -> bytes:
+def speedscope(capture: LoadedCapture, query: Query) -> bytes:
     """A sampled profile in the file format of speedscope."""
     frames: dict[str, int] = {}
     samples, sizes = [], []
-    for path, weight in _paths(opened, query):
+    for path, weight in _paths(capture, query):
         samples.append([frames.setdefault(name, len(frames)) for name in path])
         sizes.append(weight)
     unit = "none" if query.text("weight") == "count" else "microseconds"

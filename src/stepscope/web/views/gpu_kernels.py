@@ -22,15 +22,15 @@ _PROPERTIES = {
 }  # fmt: skip
 
 
-def _rows(opened: LoadedCapture) -> pl.DataFrame:
+def _rows(capture: LoadedCapture) -> pl.DataFrame:
     """Kernels: everything but copies and waiting."""
-    if not opened.tables.kernels.height:
+    if not capture.tables.kernels.height:
         raise missing("device", "no kernel in this capture")
-    return opened.once("gpu kernels", lambda: timed_kernels(opened.tables))
+    return capture.once("gpu kernels", lambda: timed_kernels(capture.tables))
 
 
-def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
-    rows = _rows(opened)
+def _chosen(capture: LoadedCapture, query: Query) -> pl.DataFrame:
+    rows = _rows(capture)
     step = query.whole("step")
     if step is not None:
         rows = rows.filter(pl.col("step") == step)
@@ -41,13 +41,13 @@ def _yes(flag: pl.Expr) -> pl.Expr:
     return pl.when(flag).then(pl.lit("Yes")).otherwise(pl.lit("No"))
 
 
-def kernels(opened: LoadedCapture, query: Query) -> Listing:
-    """The table in the grouping asked for."""
+def kernels(capture: LoadedCapture, query: Query) -> Listing:
+    """The table, grouped by name, by properties or not at all."""
     group = query.choice("group", GROUPS)
-    rows = _chosen(opened, query)
+    rows = _chosen(capture, query)
     if group == "all":
-        return _every(opened, rows)
-    gpu = opened.kind != "cpu"
+        return _every(capture, rows)
+    gpu = capture.kind != "cpu"
     by = ["name"] if group == "name" else ["name", *PROPERTIES] if gpu else ["name", "operator"]
     frame = gpu_kernel_groups(rows, by).with_columns(_yes(pl.col("tensor")).alias("tensor"))
     frame = frame.with_columns(eligible=_yes(can_use(pl.col("operator")).fill_null(False))) if "operator" in by else frame
@@ -75,42 +75,42 @@ def _columns(by: list[str], gpu: bool) -> list[Shown]:
     return shown
 
 
-def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
+def _every(capture: LoadedCapture, rows: pl.DataFrame) -> Listing:
     frame = rows.select(
         "name", "step", "device", "stream", "kind", *_PROPERTIES, "blocks_per_sm", "occupancy", duration="duration_us",
-        start_ms=(pl.col("start_ns") - opened.base_ns) / 1e6, slice=_slices(opened, rows),
+        start_ms=(pl.col("start_ns") - capture.base_ns) / 1e6, slice=_slices(capture, rows),
     )  # fmt: skip
     gpu = {**_PROPERTIES, "blocks_per_sm": "Blocks Per SM", "occupancy": "Est. Achieved Occupancy (%)"}
     titles = {
         "name": "Name", "step": "Step Id", "device": "Device", "stream": "Stream", "kind": "Kind",
-        **(gpu if opened.kind != "cpu" else {"operator": "Operator"}), "start_ms": "Start Time (ms since capture start)",
+        **(gpu if capture.kind != "cpu" else {"operator": "Operator"}), "start_ms": "Start Time (ms since capture start)",
         "duration": "Duration (us)", "slice": "Slice",
     }  # fmt: skip
     columns = tuple(Shown(key, title, shown=key != "slice", summed=key == "duration") for key, title in titles.items())
     return Listing(frame, columns, (("start_ms", False),))
 
 
-def _slices(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
-    place = opened.trace.places.get("kernels")
+def _slices(capture: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
+    place = capture.trace.places.get("kernels")
     numbers = place[rows["row"].to_numpy()].astype(np.int64) if place is not None else np.zeros(rows.height, dtype=np.int64)
     return pl.Series("slice", numbers)
 
 
-def pies(opened: LoadedCapture, query: Query, top: int) -> dict[str, Any]:
-    rows = _chosen(opened, query)
+def pies(capture: LoadedCapture, query: Query, top: int) -> dict[str, Any]:
+    rows = _chosen(capture, query)
     by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration_us").sum())
-    found = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
-    if opened.kind != "cpu":
+    shares = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
+    if capture.kind != "cpu":
         label = pl.when("tensor").then(pl.lit("Using Tensor Cores")).otherwise(pl.lit("Not Using Tensor Cores"))
         by_core = rows.group_by(name=label).agg(value=pl.col("duration_us").sum())
-        found.append({"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)})
-    return {"pies": found, "cores": []}
+        shares.append({"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)})
+    return {"pies": shares, "cores": []}
 
 
-def calls(opened: LoadedCapture, name: str) -> pl.DataFrame:
+def calls(capture: LoadedCapture, name: str) -> pl.DataFrame:
     """Every kernel of one name."""
-    rows = _rows(opened).filter(pl.col("name") == name)
+    rows = _rows(capture).filter(pl.col("name") == name)
     return rows.select(
-        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration_us", wait_us=pl.lit(None, pl.Float64), step="step",
-        slice=_slices(opened, rows), op=pl.col("operator").cast(pl.String),
+        start_ns=pl.col("start_ns") - capture.base_ns, duration_us="duration_us", wait_us=pl.lit(None, pl.Float64), step="step",
+        slice=_slices(capture, rows), op=pl.col("operator").cast(pl.String),
     ).sort("start_ns")  # fmt: skip

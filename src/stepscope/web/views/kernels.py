@@ -41,15 +41,15 @@ class KernelTable:
         return any(column.key == key for column in self.columns)
 
 
-def kernel_table(opened: LoadedCapture) -> KernelTable:
-    return opened.once("kernel table", lambda: _kernel_table(opened))
+def kernel_table(capture: LoadedCapture) -> KernelTable:
+    return capture.once("kernel table", lambda: _kernel_table(capture))
 
 
-def _kernel_table(opened: LoadedCapture) -> KernelTable:
-    rows = shown_rows(opened.tables) if opened.has_device else None
+def _kernel_table(capture: LoadedCapture) -> KernelTable:
+    rows = shown_rows(capture.tables) if capture.has_device else None
     if rows is None or not rows.height:
         raise missing("device", "no kernel in this capture")
-    facts = opened.facts
+    facts = capture.facts
     # The page has the titles of the user's own files; captures without such are shown as what we would write.
     generation = facts.generation if facts.source == "ascend_text" else ""
     # Where the capture does not say its level, its file was short when it types no kernel; names tell those of operators.
@@ -57,13 +57,13 @@ def _kernel_table(opened: LoadedCapture) -> KernelTable:
     columns = file_columns(
         rows,
         short=short,
-        with_steps=has_steps(opened.tables, rows),
+        with_steps=has_steps(capture.tables, rows),
         mindspore=facts.framework == "mindspore",
         generation=generation,
     )
     counters: tuple[str, ...] = ()
     if not short:
-        counters = counter_titles(opened.tables.kernel_metrics, facts.aic_metrics)
+        counters = counter_titles(capture.tables.kernel_metrics, facts.aic_metrics)
     else:  # the type of a communication operator, which its name tells, is left out with the others
         rows = rows.with_columns(op_type=pl.lit(None, rows.schema["op_type"]))
     if generation == "G1":
@@ -78,8 +78,8 @@ def _kernel_table(opened: LoadedCapture) -> KernelTable:
     return KernelTable(rows, columns, counters)
 
 
-def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
-    rows = kernel_table(opened).rows
+def _chosen(capture: LoadedCapture, query: Query) -> pl.DataFrame:
+    rows = kernel_table(capture).rows
     step, cores = query.whole("step"), query.every("core")
     if step is not None:
         rows = rows.filter(pl.col("step") == step)
@@ -88,18 +88,18 @@ def _chosen(opened: LoadedCapture, query: Query) -> pl.DataFrame:
     return rows if query.flag("comm", True) else rows.filter(~pl.col("core").is_in(COMMUNICATION))
 
 
-def kernels(opened: LoadedCapture, query: Query) -> Listing:
-    """The table in the grouping asked for."""
-    if not opened.is_npu:
-        return gpu_kernels.kernels(opened, query)
+def kernels(capture: LoadedCapture, query: Query) -> Listing:
+    """The table, grouped as the query says."""
+    if not capture.is_npu:
+        return gpu_kernels.kernels(capture, query)
     group = query.choice("group", NPU_GROUPS)
-    rows = _chosen(opened, query)
+    rows = _chosen(capture, query)
     if group == "all":
-        return _every(opened, rows)
+        return _every(capture, rows)
     default = not (query.optional("step") or query.every("core"))
-    # The groupings of the whole capture are asked for again and again.
+    # Every visit of the view shows the groupings of the whole capture.
     key = f"kernels {group} {query.flag('comm', True)}"
-    frame = opened.once(key, lambda: _grouped(opened, rows, group)) if default else _grouped(opened, rows, group)
+    frame = capture.once(key, lambda: _grouped(capture, rows, group)) if default else _grouped(capture, rows, group)
     first = {
         "statistic": [Shown("name", "Operator", "Name of the kernel.")],
         "type": [Shown("type", "Type", "Operator type.")],
@@ -121,27 +121,27 @@ def kernels(opened: LoadedCapture, query: Query) -> Listing:
     return Listing(frame, columns, (("total", True),), search=first[0].key)
 
 
-def _grouped(opened: LoadedCapture, rows: pl.DataFrame, group: str) -> pl.DataFrame:
+def _grouped(capture: LoadedCapture, rows: pl.DataFrame, group: str) -> pl.DataFrame:
     by = {"statistic": ["name"], "type": ["op_type"], "name_shape": ["name", "input_shapes"]}[group]
     frame = kernel_groups(rows, by)
     if group == "name_shape":
-        known = _in_quotes(frame["input_shapes"]) if kernel_table(opened).has("input_shapes") else pl.lit(None, pl.String)
+        known = _in_quotes(frame["input_shapes"]) if kernel_table(capture).has("input_shapes") else pl.lit(None, pl.String)
         frame = frame.with_columns(known.alias("shapes"))
     return frame.rename({"op_type": "type"}, strict=False)
 
 
-def _every(opened: LoadedCapture, rows: pl.DataFrame) -> Listing:
-    table = kernel_table(opened)
+def _every(capture: LoadedCapture, rows: pl.DataFrame) -> Listing:
+    table = kernel_table(capture)
     shapes = {column.title: column.key for column in table.columns if column.kind == "shapes"}
     whole = table.rows
-    cells = opened.once(
+    cells = capture.once(
         "kernel cells", lambda: whole.with_columns(_cells(whole, column) for column in table.columns if column.kind != "shapes")
     )
     frame = cells if rows is whole else cells[rows["at"]]
     late = {title: Late(partial(_shapes, key)) for title, key in shapes.items()}
-    late |= {title: Late(partial(_counter, opened, title)) for title in table.counters}
-    late["start_ms"] = Late(partial(_milliseconds, opened.base_ns), "start_ns")
-    late["slice"] = Late(partial(_slices, opened))
+    late |= {title: Late(partial(_counter, capture, title)) for title in table.counters}
+    late["start_ms"] = Late(partial(_milliseconds, capture.base_ns), "start_ns")
+    late["slice"] = Late(partial(_slices, capture))
     titles = [*(column.title for column in table.columns), *table.counters]
     summed = (TITLES["duration_ns"], TITLES["wait_ns"])
     shown = [Shown(title, title, shown=place < FIRST_SHOWN, summed=title in summed) for place, title in enumerate(titles)]
@@ -175,9 +175,9 @@ def _in_quotes(shapes: pl.Series) -> pl.Series:
     return shapes.to_frame("shapes").select(pl.format('"{}"', "shapes").fill_null(NOT_KNOWN)).to_series()
 
 
-def _counter(opened: LoadedCapture, title: str, part: pl.DataFrame) -> pl.Series:
-    metrics = opened.tables.kernel_metrics
-    places = opened.once("kernel counters", lambda: counter_places(metrics, kernel_table(opened).rows))
+def _counter(capture: LoadedCapture, title: str, part: pl.DataFrame) -> pl.Series:
+    metrics = capture.tables.kernel_metrics
+    places = capture.once("kernel counters", lambda: counter_places(metrics, kernel_table(capture).rows))
     values = counter_values(title, metrics, places.gather(part["at"]))
     if not is_whole(title):
         values = microseconds(values)  # whole thousandths
@@ -189,25 +189,25 @@ def _milliseconds(base_ns: int, part: pl.DataFrame) -> pl.Series:
     return since
 
 
-def _slices(opened: LoadedCapture, part: pl.DataFrame) -> pl.Series:
+def _slices(capture: LoadedCapture, part: pl.DataFrame) -> pl.Series:
     """Id in the timeline of each row."""
-    found = np.full(part.height, -1, dtype=np.int64)
+    ids = np.full(part.height, -1, dtype=np.int64)
     row, table = part["row"].to_numpy(), part["table"]
     for name in ("kernels", "collectives"):
-        place = opened.trace.places.get(name)
+        place = capture.trace.places.get(name)
         if place is not None:
             own = np.flatnonzero((table == name).to_numpy() & (row < len(place)))
-            found[own] = place[row[own]]
-    numbers = pl.Series("slice", found)
+            ids[own] = place[row[own]]
+    numbers = pl.Series("slice", ids)
     return numbers.set(numbers < 0, None)
 
 
-def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def pies(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Time by kernel and by accelerator core."""
     top = query.number("top", 10, most=1000)
-    if not opened.is_npu:
-        return gpu_kernels.pies(opened, query, top)
-    rows = _chosen(opened, query)
+    if not capture.is_npu:
+        return gpu_kernels.pies(capture, query, top)
+    rows = _chosen(capture, query)
     by_name, by_core = (
         rows.group_by(pl.col(key).cast(pl.String).alias("name")).agg(value=pl.col("duration_us").sum()) for key in ("name", "core")
     )
@@ -222,11 +222,11 @@ def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     }
 
 
-def calls(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def calls(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Every task of one name, and how their durations are spread."""
     name = query.text("name")
     limit = query.number("limit", 1000, least=1, most=20_000)
-    rows = _calls_npu(opened, name) if opened.is_npu else gpu_kernels.calls(opened, name)
+    rows = _calls_npu(capture, name) if capture.is_npu else gpu_kernels.calls(capture, name)
     if not rows.height:
         raise Problem(404, "missing_data", f"no kernel {name!r}", hint="the capture may have changed; reload")
     durations = rows["duration_us"].to_numpy()
@@ -239,18 +239,18 @@ def calls(opened: LoadedCapture, query: Query) -> dict[str, Any]:
     }
 
 
-def _calls_npu(opened: LoadedCapture, name: str) -> pl.DataFrame:
-    rows = kernel_table(opened).rows.filter(pl.col("name") == name)
-    found = rows.select(
-        start_ns=pl.col("start_ns") - opened.base_ns, duration_us="duration_us", wait_us="wait_us", step="step",
-        slice=_slices(opened, rows), op=_operators(opened, rows),
+def _calls_npu(capture: LoadedCapture, name: str) -> pl.DataFrame:
+    rows = kernel_table(capture).rows.filter(pl.col("name") == name)
+    listed = rows.select(
+        start_ns=pl.col("start_ns") - capture.base_ns, duration_us="duration_us", wait_us="wait_us", step="step",
+        slice=_slices(capture, rows), op=_operators(capture, rows),
     )  # fmt: skip
-    return found.sort("start_ns")
+    return listed.sort("start_ns")
 
 
-def _operators(opened: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
+def _operators(capture: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
     """Name of the operator that launched each row."""
-    tables = opened.tables
+    tables = capture.tables
     op = pl.Series("op", [None] * rows.height, dtype=pl.Int64)
     for name in ("kernels", "collectives"):
         own = (rows["table"] == name).arg_true()

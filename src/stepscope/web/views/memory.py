@@ -23,13 +23,13 @@ WHOLE = "PTA+GE"
 TOTALS = ("allocated", "reserved", "active")
 
 
-def records(opened: LoadedCapture) -> pl.DataFrame:
+def records(capture: LoadedCapture) -> pl.DataFrame:
     """Totals after every event: tag (`NPU:0`), component, time_ns, allocated, reserved, active in MB; by time."""
-    return opened.once("memory records", lambda: _records(opened))
+    return capture.once("memory records", lambda: _records(capture))
 
 
-def _records(opened: LoadedCapture) -> pl.DataFrame:
-    tables = opened.tables
+def _records(capture: LoadedCapture) -> pl.DataFrame:
+    tables = capture.tables
     rows = with_tag(record_rows(tables.memory_events))
     if not (rows["component"] == "APP").any():
         rows = pl.concat([app_samples(tables.counters), rows], how="diagonal_relaxed")
@@ -38,29 +38,29 @@ def _records(opened: LoadedCapture) -> pl.DataFrame:
     return rows.select(text, "time_ns", *totals).sort("time_ns", maintain_order=True)
 
 
-def blocks(opened: LoadedCapture) -> pl.DataFrame:
+def blocks(capture: LoadedCapture) -> pl.DataFrame:
     """Table `allocations` with the tag of the device; blocks of the host only where there are no others."""
-    return opened.once("memory blocks", lambda: _blocks(opened))
+    return capture.once("memory blocks", lambda: _blocks(capture))
 
 
-def _blocks(opened: LoadedCapture) -> pl.DataFrame:
-    rows = opened.tables.allocations
+def _blocks(capture: LoadedCapture) -> pl.DataFrame:
+    rows = capture.tables.allocations
     on_device = rows.filter(pl.col("device_type").ne_missing("cpu"))
     name = pl.col("name").cast(pl.String).fill_null("")
     named = pl.when((pl.col("component") == "GE").fill_null(False)).then("cann::" + name).otherwise(name)
     return with_tag(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
 
 
-def modules(opened: LoadedCapture) -> pl.DataFrame:
+def modules(capture: LoadedCapture) -> pl.DataFrame:
     """Samples of what the runtime's components hold: tag, component, time_ns, mb."""
-    rows = opened.tables.counters.filter(pl.col("source") == MODULE_MEM).with_columns(pl.lit("npu").alias("device_type"))
+    rows = capture.tables.counters.filter(pl.col("source") == MODULE_MEM).with_columns(pl.lit("npu").alias("device_type"))
     return with_tag(rows).select(
         pl.col("tag").cast(pl.String), pl.col("name").cast(pl.String).alias("component"), "time_ns", mb=pl.col("value") / KB
     )
 
 
-def _device(opened: LoadedCapture, query: Query) -> tuple[str, list[str]]:
-    tags = {tag for frame in (records(opened), blocks(opened), modules(opened)) for tag in frame["tag"].drop_nulls().unique()}
+def _device(capture: LoadedCapture, query: Query) -> tuple[str, list[str]]:
+    tags = {tag for frame in (records(capture), blocks(capture), modules(capture)) for tag in frame["tag"].drop_nulls().unique()}
     if not tags:
         raise missing("memory", "this capture has no memory data")
     device = query.text("device") or min(tags)
@@ -69,12 +69,12 @@ def _device(opened: LoadedCapture, query: Query) -> tuple[str, list[str]]:
     return device, sorted(tags)
 
 
-def curve(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def curve(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """The line chart in a window, thinned to what the pixels can show."""
-    device, devices = _device(opened, query)
+    device, devices = _device(capture, query)
     group = query.choice("group", ("operator", "component"))
-    lines = opened.once(f"memory lines {device}", lambda: _lines(opened, device))
-    low, high = query.window(opened.trace.length_ns)
+    lines = capture.once(f"memory lines {device}", lambda: _lines(capture, device))
+    low, high = query.window(capture.trace.length_ns)
     px = query.number("px", 1600, least=1, most=10_000)
     there = list(dict.fromkeys(component for component, _ in lines))
     if group == "operator":
@@ -101,21 +101,21 @@ def curve(opened: LoadedCapture, query: Query) -> dict[str, Any]:
                         "y": value[at].tolist(),
                     }
                 )
-    groups = (["operator"] if lines or blocks(opened).height else []) + (["component"] if lines or modules(opened).height else [])
-    tables = {"blocks": blocks(opened).height > 0, "statistics": _changes(opened, device).height > 0}
+    groups = (["operator"] if lines or blocks(capture).height else []) + (["component"] if lines or modules(capture).height else [])
+    tables = {"blocks": blocks(capture).height > 0, "statistics": _changes(capture, device).height > 0}
     window = {"from": low, "to": high}
     return {"devices": devices, "device": device, "groups": groups, **window, **tables, "titles": titles, "series": series}
 
 
-def _lines(opened: LoadedCapture, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+def _lines(capture: LoadedCapture, device: str) -> dict[tuple[str, str], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
     """Time since the begin and MB of every total of every component of a device."""
-    found = {}
-    rows = records(opened).filter(pl.col("tag") == device)
+    lines = {}
+    rows = records(capture).filter(pl.col("tag") == device)
     for (component,), part in rows.drop_nulls("component").group_by("component", maintain_order=True):
         for name in TOTALS:
             known = part.select("time_ns", value=pl.col(name)).drop_nulls()
-            found[str(component), name] = (known["time_ns"].to_numpy() - opened.base_ns, known["value"].to_numpy())
-    return found
+            lines[str(component), name] = (known["time_ns"].to_numpy() - capture.base_ns, known["value"].to_numpy())
+    return lines
 
 
 def thinned(time: npt.NDArray[np.int64], value: npt.NDArray[np.float64], low: int, high: int, px: int) -> npt.NDArray[np.int64]:
@@ -136,13 +136,13 @@ def thinned(time: npt.NDArray[np.int64], value: npt.NDArray[np.float64], low: in
     return np.concatenate((before, np.unique(np.concatenate(picked)) + first))
 
 
-def events(opened: LoadedCapture, query: Query) -> Listing:
+def events(capture: LoadedCapture, query: Query) -> Listing:
     """Every block from its allocation to its release."""
-    device, _ = _device(opened, query)
-    rows = blocks(opened).filter(pl.col("tag") == device)
-    base = opened.base_ns
+    device, _ = _device(capture, query)
+    rows = blocks(capture).filter(pl.col("tag") == device)
+    base = capture.base_ns
     if query.optional("from") or query.optional("to"):
-        low, high = (bound + base for bound in query.window(opened.trace.length_ns))
+        low, high = (bound + base for bound in query.window(capture.trace.length_ns))
         inside = pl.col("start_ns").is_between(low, high, closed="left") | pl.col("release_ns").is_between(low, high, closed="left")
         rows = rows.filter(inside.fill_null(False))
     if query.flag("held"):
@@ -164,7 +164,7 @@ def events(opened: LoadedCapture, query: Query) -> Listing:
         stream=pl.col("stream_ptr"),
     )
     columns = (
-        Shown("name", "Name" if opened.is_npu else "Operator", "Operator that asked for the block."),
+        Shown("name", "Name" if capture.is_npu else "Operator", "Operator that asked for the block."),
         Shown("size", "Size (KB)", "Size of the block.", summed=True),
         Shown("allocation", "Allocation Time (ms)", "Since the first event of the capture."),
         Shown("release", "Release Time (ms)", "Empty: still held at the end."),
@@ -179,16 +179,16 @@ def events(opened: LoadedCapture, query: Query) -> Listing:
     return Listing(frame, columns, (("allocation", False),), notes)
 
 
-def components(opened: LoadedCapture, query: Query) -> Listing:
+def components(capture: LoadedCapture, query: Query) -> Listing:
     """Peak of every component and when it was first reached."""
-    device, _ = _device(opened, query)
-    samples = modules(opened).filter(pl.col("tag") == device).drop("tag")
+    device, _ = _device(capture, query)
+    samples = modules(capture).filter(pl.col("tag") == device).drop("tag")
     if not samples.height:
-        whole = records(opened).filter((pl.col("tag") == device) & (pl.col("component") != WHOLE))
+        whole = records(capture).filter((pl.col("tag") == device) & (pl.col("component") != WHOLE))
         samples = whole.select("component", "time_ns", mb=pl.coalesce("reserved", "allocated"))
     peak = pl.col("mb") == pl.col("mb").max()
     frame = samples.group_by("component", maintain_order=True).agg(
-        peak=pl.col("mb").max(), time=(pl.col("time_ns").filter(peak).min() - opened.base_ns) / 1e6
+        peak=pl.col("mb").max(), time=(pl.col("time_ns").filter(peak).min() - capture.base_ns) / 1e6
     )
     frame = frame.sort("peak", "component", descending=[True, False], nulls_last=True)
     columns = (
@@ -201,17 +201,17 @@ def components(opened: LoadedCapture, query: Query) -> Listing:
     return Listing(frame, columns, (("peak", True),), notes, search="component")
 
 
-def _changes(opened: LoadedCapture, device: str) -> pl.DataFrame:
+def _changes(capture: LoadedCapture, device: str) -> pl.DataFrame:
     """Memory events that changed something on the device, where there are operators to have done it."""
-    events = opened.tables.memory_events if opened.tables.ops.height else opened.tables.memory_events.clear()
+    events = capture.tables.memory_events if capture.tables.ops.height else capture.tables.memory_events.clear()
     return with_tag(events).filter((pl.col("tag").cast(pl.String) == device) & pl.col("bytes").is_not_null())
 
 
-def statistics(opened: LoadedCapture, query: Query) -> Listing:
+def statistics(capture: LoadedCapture, query: Query) -> Listing:
     """What operators allocated and gave back while they ran, themselves and with operators called inside."""
-    device, _ = _device(opened, query)
-    tables = opened.tables
-    rows = _changes(opened, device)
+    device, _ = _device(capture, query)
+    tables = capture.tables
+    rows = _changes(capture, device)
     if not rows.height:
         raise missing("memory", "no memory events of operators in this capture")
     owner = op_tree.innermost(tables.ops, rows.select("pid", "tid", "time_ns"), by=("pid", "tid"))
@@ -251,19 +251,19 @@ def statistics(opened: LoadedCapture, query: Query) -> Listing:
     return Listing(frame.sort("self_size", "name", descending=[True, False]), columns, (("self_size", True),))
 
 
-def alive(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def alive(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Blocks that are held at one instant, largest first."""
-    device, _ = _device(opened, query)
+    device, _ = _device(capture, query)
     at = query.number("at", 0)
     limit = query.number("limit", 200, least=1, most=5000)
-    moment = at + opened.base_ns
+    moment = at + capture.base_ns
     held = pl.col("release_ns").is_null() | (pl.col("release_ns") > moment)
-    rows = blocks(opened).filter((pl.col("tag") == device) & (pl.col("start_ns") <= moment) & held)
+    rows = blocks(capture).filter((pl.col("tag") == device) & (pl.col("start_ns") <= moment) & held)
     rows = rows.sort(pl.col("bytes").abs(), descending=True, maintain_order=True)
     shown = rows.head(limit).select(
         name="name",
         size_kb=pl.col("bytes").abs() / KB,
-        allocation_ms=(pl.col("start_ns") - opened.base_ns) / 1e6,
-        release_ms=(pl.col("release_ns") - opened.base_ns) / 1e6,
+        allocation_ms=(pl.col("start_ns") - capture.base_ns) / 1e6,
+        release_ms=(pl.col("release_ns") - capture.base_ns) / 1e6,
     )
     return {"at": at, "count": rows.height, "bytes": int(rows["bytes"].abs().sum()), "rows": shown.to_dicts()}

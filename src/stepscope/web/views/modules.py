@@ -11,18 +11,18 @@ from stepscope.analysis.views import has_modules, module_view
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
-from stepscope.web.row_filter import asked_step, step_numbers
+from stepscope.web.row_filter import requested_step, step_numbers
 
 COLUMNS = ("Module Name", "Occurrences", "Operators", "Host Total Time", "Host Self Time", "Device Total Time", "Device Self Time")
 
 
-def modules(opened: LoadedCapture, query: Query) -> dict[str, Any]:
-    """One row per module path, parents before children; times in us. `steps` are those that can be asked for."""
-    if not has_modules(opened.tables):
+def modules(capture: LoadedCapture, query: Query) -> dict[str, Any]:
+    """One row per module path, parents before children; times in us. `steps` are those that the query can name."""
+    if not has_modules(capture.tables):
         raise missing("modules", "no modules in this capture")
-    step = asked_step(opened, query)
-    spans = None if step is None else opened.tables.steps.filter(pl.col("step") == step)
-    frame = opened.once(f"modules {step}", lambda: module_view(opened.tables, step=spans))
+    step = requested_step(capture, query)
+    spans = None if step is None else capture.tables.steps.filter(pl.col("step") == step)
+    frame = capture.once(f"modules {step}", lambda: module_view(capture.tables, step=spans))
     number = {path: place for place, path in enumerate(frame["path"].to_list())}
     rows = []
     for place, row in enumerate(frame.iter_rows(named=True)):
@@ -36,4 +36,4 @@ def modules(opened: LoadedCapture, query: Query) -> dict[str, Any]:
                 "cells": [name, row["calls"], row["operators"], *times],
             }
         )
-    return {"columns": list(COLUMNS), "rows": rows, "steps": step_numbers(opened)}
+    return {"columns": list(COLUMNS), "rows": rows, "steps": step_numbers(capture)}

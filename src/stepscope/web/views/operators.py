@@ -26,28 +26,28 @@ PIES = {
 NESTED = "Total columns: nested calls counted (operator_details.csv does not say which call is inside another)"
 
 
-def calls(opened: LoadedCapture) -> pl.DataFrame:
+def calls(capture: LoadedCapture) -> pl.DataFrame:
     """One row per call: name, shapes, stack, six times in ns, `outer` (not inside a call of the same name), `start_ns` or null."""
-    return opened.once("operator calls", lambda: _calls(opened))
+    return capture.once("operator calls", lambda: _calls(capture))
 
 
-def _calls(opened: LoadedCapture) -> pl.DataFrame:
-    tables = opened.tables
+def _calls(capture: LoadedCapture) -> pl.DataFrame:
+    tables = capture.tables
     rows = operator_calls(tables)
     if not rows.height and not tables.ops.height:
         raise missing("operators", "this capture has no operators")
-    if not opened.is_npu and tables.kernels.height and tables.ops.height:
+    if not capture.is_npu and tables.kernels.height and tables.ops.height:
         rows = rows.with_columns(time.gather(rows["op"]) for time in tensor_core_times(tables))
     return rows
 
 
-def from_csv(opened: LoadedCapture) -> bool:
-    return not opened.tables.ops.height
+def from_csv(capture: LoadedCapture) -> bool:
+    return not capture.tables.ops.height
 
 
-def _of_step(opened: LoadedCapture, query: Query) -> pl.DataFrame:
-    rows = calls(opened)
-    chosen = in_step(opened, query, rows["start_ns"])
+def _of_step(capture: LoadedCapture, query: Query) -> pl.DataFrame:
+    rows = calls(capture)
+    chosen = in_step(capture, query, rows["start_ns"])
     return rows if chosen is None else rows.filter(chosen)
 
 
@@ -91,59 +91,59 @@ def shapes_text(shapes: pl.Expr) -> pl.Expr:
     return pl.when(shapes.is_not_null() & (shapes != "")).then("[[" + inner + "]]").otherwise(pl.lit(""))
 
 
-def operators(opened: LoadedCapture, query: Query) -> Listing:
+def operators(capture: LoadedCapture, query: Query) -> Listing:
     """Table 1."""
     group = query.choice("group", tuple(GROUPS))
-    rows = _of_step(opened, query)
-    on_device = has_device(calls(opened))
+    rows = _of_step(capture, query)
+    on_device = has_device(calls(capture))
     order = "device_self" if on_device else "host_self"
-    frame = _with_eligible(opened, summary(rows, GROUPS[group]))
+    frame = _with_eligible(capture, summary(rows, GROUPS[group]))
     frame = frame.sort(pl.col(order), pl.col("name").cast(pl.String), descending=[True, False])
     if group == "op_shape":
         frame = frame.with_columns(shapes_text(pl.col("shapes").cast(pl.String)).alias("shapes"))
-    notes = [NESTED] if from_csv(opened) else []
+    notes = [NESTED] if from_csv(capture) else []
     if group == "op_shape" and not rows["shapes"].count():
         notes.append("no input shapes in this capture: collect with record_shapes=True")
     if not rows["stack"].count():
         notes.append("no call stacks in this capture: collect with with_stack=True")
     if not on_device:
         notes.append("no device times in this capture: collect with activities NPU or CUDA")
-    return Listing(frame, tuple(_columns(opened, group, on_device)), ((order, True),), tuple(notes))
+    return Listing(frame, tuple(_columns(capture, group, on_device)), ((order, True),), tuple(notes))
 
 
-def _with_eligible(opened: LoadedCapture, frame: pl.DataFrame) -> pl.DataFrame:
+def _with_eligible(capture: LoadedCapture, frame: pl.DataFrame) -> pl.DataFrame:
     """On GPUs the operators that can use tensor cores are known by name, whatever their kernels did."""
-    if opened.is_npu:
+    if capture.is_npu:
         return frame
     return frame.with_columns(eligible=pl.when(can_use(pl.col("name"))).then(pl.lit("Yes")).otherwise("eligible"))
 
 
-def _columns(opened: LoadedCapture, group: str, on_device: bool) -> list[Shown]:
-    found = [Shown("name", "Name", "Name of the operator.")]
+def _columns(capture: LoadedCapture, group: str, on_device: bool) -> list[Shown]:
+    columns = [Shown("name", "Name", "Name of the operator.")]
     if group == "op_shape":
-        found.append(Shown("shapes", "Input Shapes", "Shapes of the inputs."))
-    found.append(Shown("calls", "Calls", "Number of calls.", summed=True))
+        columns.append(Shown("shapes", "Input Shapes", "Shapes of the inputs."))
+    columns.append(Shown("calls", "Calls", "Number of calls.", summed=True))
     if on_device:
-        found += [
+        columns += [
             Shown("device_self", "Device Self Duration (us)", "Sum of device time without operators called inside.", summed=True),
             Shown("device_total", "Device Total Duration (us)", "Sum of device time with operators called inside."),
         ]
-    found += [
+    columns += [
         Shown("host_self", "Host Self Duration (us)", "Sum of host time without operators called inside.", summed=True),
         Shown("host_total", "Host Total Duration (us)", "Sum of host time with operators called inside."),
     ]
-    if on_device and opened.is_npu:
-        found += [
+    if on_device and capture.is_npu:
+        columns += [
             Shown("eligible", "AI Cores Eligible", "Yes when any of its device time is on AI Cores."),
             Shown("core_self", "AI Cores Self (%)", "AI Core time of itself by Device Self Duration.", "%"),
             Shown("core_total", "AI Cores Total (%)", "AI Core time by Device Total Duration.", "%"),
         ]
     elif on_device:
-        found += _tensor_cores()
-    found.append(Shown("call_stack", "CallStack", "Whether call stacks were recorded."))
+        columns += _tensor_cores()
+    columns.append(Shown("call_stack", "CallStack", "Whether call stacks were recorded."))
     if on_device:
-        found.append(Shown("device_mean", "Device Self Mean (us)", "Device Self Duration by Calls.", shown=False))
-    return [*found, Shown("host_mean", "Host Self Mean (us)", "Host Self Duration by Calls.", shown=False)]
+        columns.append(Shown("device_mean", "Device Self Mean (us)", "Device Self Duration by Calls.", shown=False))
+    return [*columns, Shown("host_mean", "Host Self Mean (us)", "Host Self Duration by Calls.", shown=False)]
 
 
 def _tensor_cores() -> list[Shown]:
@@ -159,9 +159,9 @@ def _tensor_cores() -> list[Shown]:
     ]
 
 
-def pies(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def pies(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Largest operators by each of the four times; the rest as one sum."""
-    listing = operators(opened, query)
+    listing = operators(capture, query)
     top = query.number("top", 10, most=1000)
     frame = filtered(listing, query)
     shown = []
@@ -182,24 +182,24 @@ def pie(frame: pl.DataFrame, key: str, top: int, *, label: str = "name", shapes:
     return {"total": total, "items": items, "other": float(largest[key].slice(cut.height).sum())}
 
 
-def stacks(opened: LoadedCapture, query: Query) -> dict[str, Any]:
+def stacks(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     """Table 2: one operator by call stack."""
     name = query.text("name")
     limit = query.number("limit", 200, least=1, most=2000)
-    rows = _of_step(opened, query).filter(pl.col("name") == name)
+    rows = _of_step(capture, query).filter(pl.col("name") == name)
     if not rows.height:
         raise Problem(404, "missing_data", f"no operator {name!r}", hint="the capture may have changed; reload")
     group = "op"
     if query.optional("shapes") is not None or query.text("group") == "op_shape":
         group = "op_shape"
         rows = rows.filter(shapes_text(pl.col("shapes").cast(pl.String)) == query.text("shapes"))
-    on_device = has_device(calls(opened))
+    on_device = has_device(calls(capture))
     order = "device_self" if on_device else "host_self"
-    frame = _with_eligible(opened, summary(rows.drop_nulls("stack"), [*GROUPS[group], "stack"]))
+    frame = _with_eligible(capture, summary(rows.drop_nulls("stack"), [*GROUPS[group], "stack"]))
     if "shapes" in frame.columns:
         frame = frame.with_columns(shapes_text(pl.col("shapes").cast(pl.String)).alias("shapes"))
     frame = frame.with_columns(pl.col("stack").cast(pl.String)).sort(order, "stack", descending=[True, False])
-    columns = [column for column in _columns(opened, group, on_device) if column.key != "call_stack"]
+    columns = [column for column in _columns(capture, group, on_device) if column.key != "call_stack"]
     shown = frame.head(limit)
     cells = shown.select(pl.col(column.key) for column in columns).with_columns(pl.col("name").cast(pl.String)).rows()
     return {

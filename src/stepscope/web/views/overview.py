@@ -21,41 +21,41 @@ COUNTERS = ("counters of cores and caches",)
 SLOW = 3.0  # median absolute deviations above the median
 
 
-def overview(opened: LoadedCapture, workers: int = 1) -> dict[str, Any]:
-    npu = opened.is_npu
-    categories, rows, average = _npu(opened) if npu else _other(opened)
-    notes = [simulated(opened)] if opened.simulated else []
-    if not opened.tables.steps.height:
+def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
+    npu = capture.is_npu
+    categories, rows, average = _npu(capture) if npu else _other(capture)
+    notes = [simulated(capture)] if capture.simulated else []
+    if not capture.tables.steps.height:
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
-        "complete": quality.complete(opened.tables.quality),
-        "headline": quality.as_dict(opened.tables.quality)["headline"],
-        "configuration": _configuration(opened, workers),
-        "device_summary": _device_summary(opened) if npu else [],
-        "gpu_summary": _gpu_summary(opened) if opened.kind not in ("npu", "cpu") and opened.has_device else [],
+        "complete": quality.complete(capture.tables.quality),
+        "headline": quality.as_dict(capture.tables.quality)["headline"],
+        "configuration": _configuration(capture, workers),
+        "device_summary": _device_summary(capture) if npu else [],
+        "gpu_summary": _gpu_summary(capture) if capture.kind not in ("npu", "cpu") and capture.has_device else [],
         "execution": {"columns": ["Category", "Time Duration (us)", "Percentage (%)"], "rows": _execution(categories, rows, npu)},
         "average_step_us": average,
         "steps": _steps(categories, rows),
-        "findings": findings(opened)["findings"][:3],
+        "findings": findings(capture)["findings"][:3],
         "notes": notes,
     }
 
 
-def simulated(opened: LoadedCapture) -> str:
+def simulated(capture: LoadedCapture) -> str:
     """What a reader of a simulated capture has to know."""
-    return SIMULATED + ", ".join(opened.facts.modelled or COUNTERS)
+    return SIMULATED + ", ".join(capture.facts.modelled or COUNTERS)
 
 
-def _configuration(opened: LoadedCapture, workers: int) -> list[dict[str, Any]]:
-    facts, tables = opened.facts, opened.tables
+def _configuration(capture: LoadedCapture, workers: int) -> list[dict[str, Any]]:
+    facts, tables = capture.facts, capture.tables
     named = Counter(facts.device_names.values())
     devices = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in named.items())
     devices = devices or ", ".join(map(str, facts.device_ids))
     steps = tables.steps["step"].drop_nulls().to_list()
-    said = {
+    values = {
         "Number of Worker(s)": workers,
         "Device Type": {"npu": "NPU", "cuda": "GPU", "rocm": "GPU (ROCm)", "xpu": "XPU", "cpu": "CPU"}.get(
-            opened.kind, opened.kind
+            capture.kind, capture.kind
         ),
         "Device": devices or None,
         "Rank": facts.rank if facts.rank >= 0 else None,
@@ -66,14 +66,14 @@ def _configuration(opened: LoadedCapture, workers: int) -> list[dict[str, Any]]:
         "AI Core Metrics": facts.aic_metrics or None,
         "Switches": ", ".join(switches(facts)) or None,
         "Steps": ", ".join(map(str, steps[:20])) + (" …" if len(steps) > 20 else "") if steps else None,
-        "Captured (ms)": opened.trace.length_ns / 1e6,
+        "Captured (ms)": capture.trace.length_ns / 1e6,
         "Read from": facts.source or None,
     }
-    return [{"name": name, "value": value} for name, value in said.items() if value is not None]
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
-def _npu(opened: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
-    frame = npu_steps(opened)
+def _npu(capture: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
+    frame = npu_steps(capture)
     rows = [
         {"step": row["step"], "device": row["device"], "values": [row[name] for name in NPU], "total": _whole(row)}
         for row in frame.iter_rows(named=True)
@@ -85,8 +85,8 @@ def _whole(row: dict[str, Any]) -> float:
     return float(row["Computing"] + row["Communication(Not Overlapped)"] + row["Free"])
 
 
-def _other(opened: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
-    frame = other_steps(opened)
+def _other(capture: LoadedCapture) -> tuple[list[str], list[dict[str, Any]], float | None]:
+    frame = other_steps(capture)
     rows = [
         {"step": row["step"], "device": None, "values": [row[name] for name in OTHER], "total": row["total"]}
         for row in frame.iter_rows(named=True)
@@ -112,10 +112,10 @@ def _steps(categories: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"categories": categories, "rows": shown, "median_us": median, "mad_us": mad}
 
 
-def _device_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
-    tables = opened.tables
+def _device_summary(capture: LoadedCapture) -> list[dict[str, Any]]:
+    tables = capture.tables
     found: list[tuple[str, Any, str]] = []
-    frame = npu_steps(opened)
+    frame = npu_steps(capture)
     whole = sum(_whole(row) for row in frame.iter_rows(named=True))
     if whole:
         found.append(("Computing share", 100 * float(frame["Computing"].sum()) / whole, "%"))
@@ -136,16 +136,16 @@ def _device_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
         rows = memory.filter(pl.col("name").cast(pl.String).str.ends_with(f"/{word}"))["value"]
         if len(rows):
             found.append((f"HBM {word.lower()} mean", float(_number(rows.mean())), "MB/s"))
-    names = ", ".join(opened.facts.device_names.values())
+    names = ", ".join(capture.facts.device_names.values())
     first: list[tuple[str, Any, str]] = [("Device", names, "")] if names else []
     return [{"name": name, "value": value, "unit": unit} for name, value, unit in first + found]
 
 
-def _gpu_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
+def _gpu_summary(capture: LoadedCapture) -> list[dict[str, Any]]:
     """Busy time of each GPU, and occupancy of its kernels weighted by their time."""
-    kernels = opened.tables.kernels
+    kernels = capture.tables.kernels
     span = kernels.select("start_ns", "end_ns")
-    steps = opened.tables.steps
+    steps = capture.tables.steps
     window = steps.select("start_ns", "end_ns") if steps.height else span.select(pl.col("start_ns").min(), pl.col("end_ns").max())
     whole = merge(window)
     length = int((whole["end_ns"] - whole["start_ns"]).sum())
@@ -154,8 +154,8 @@ def _gpu_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
         own = kernels.filter(pl.col("device") == device)
         busy = intersect(merge(own.select("start_ns", "end_ns")), whole)
         rows: list[tuple[str, Any, str]] = [
-            ("Name", opened.facts.device_names.get(str(device)) or f"GPU {device}", ""),
-            *_hardware(opened.facts.device_properties.get(str(device), {})),
+            ("Name", capture.facts.device_names.get(str(device)) or f"GPU {device}", ""),
+            *_hardware(capture.facts.device_properties.get(str(device), {})),
             ("GPU Utilization", 100 * int((busy["end_ns"] - busy["start_ns"]).sum()) / length if length else 0.0, "%"),
         ]
         tasks = own.filter(pl.col("kind").is_in(["compute", "communication"]))
@@ -174,12 +174,12 @@ def _gpu_summary(opened: LoadedCapture) -> list[dict[str, Any]]:
 
 
 def _hardware(properties: Any) -> list[tuple[str, Any, str]]:
-    said = properties if isinstance(properties, dict) else {}
+    known = properties if isinstance(properties, dict) else {}
     found: list[tuple[str, Any, str]] = []
-    if isinstance(said.get("totalGlobalMem"), int):
-        found.append(("Memory", said["totalGlobalMem"], "bytes"))
-    if "computeMajor" in said and "computeMinor" in said:
-        found.append(("Compute Capability", f"{said['computeMajor']}.{said['computeMinor']}", ""))
+    if isinstance(known.get("totalGlobalMem"), int):
+        found.append(("Memory", known["totalGlobalMem"], "bytes"))
+    if "computeMajor" in known and "computeMinor" in known:
+        found.append(("Compute Capability", f"{known['computeMajor']}.{known['computeMinor']}", ""))
     return found
 
 

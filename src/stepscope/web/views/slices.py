@@ -66,12 +66,12 @@ def _slice_id(index: TraceIndex, query: Query) -> int:
         number = query.whole("id", least=0)
         if number is None:
             raise bad_parameter("id", "the id of a slice, or table and row")
-        found = number if number < index.count else None
+        slice_id = number if number < index.count else None
     else:
-        found = index.id_of(table, query.number("row", 0))
-    if found is None:
+        slice_id = index.id_of(table, query.number("row", 0))
+    if slice_id is None:
         raise Problem(404, "unknown_slice", "no such slice in this capture", hint="the capture may have changed; reload")
-    return found
+    return slice_id
 
 
 def _brief(index: TraceIndex, number: int) -> dict[str, Any]:
@@ -85,41 +85,41 @@ def _step(tables: Tables, time_ns: int) -> tuple[int, int] | None:
     row = step_of(pl.Series([time_ns]), tables.steps)[0] if tables.steps.height else None
     if row is None:
         return None
-    found = tables.steps.row(row, named=True)
-    return found["step"], found["end_ns"] - found["start_ns"]
+    step = tables.steps.row(row, named=True)
+    return step["step"], step["end_ns"] - step["start_ns"]
 
 
 def _children(index: TraceIndex, number: int, row: int) -> Ints:
     start, end = index.slices["start"][number], index.slices["end"][number]
-    found = []
+    parts = []
     for below in (other for other in index.tracks[index.row_track[row]]["rows"] if other > row):
         first = index.row_bounds[below]
         low, high = np.searchsorted(index.part(below, "start"), (start, max(int(end), int(start) + 1)))
-        found.append(np.flatnonzero(index.part(below, "parent")[low:high] == number) + first + low)
-    children = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        parts.append(np.flatnonzero(index.part(below, "parent")[low:high] == number) + first + low)
+    children = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
     return np.asarray(children[np.argsort(index.slices["start"][children], kind="stable")], dtype=np.int64)
 
 
 def _kernels(index: TraceIndex, tables: Tables, source: str, row: int) -> list[int]:
     if source != "ops":
         return []
-    found = []
+    ids = []
     for name in ("kernels", "collectives"):
         rows = np.flatnonzero((tables[name]["op"] == row).fill_null(False).to_numpy())[:MOST_LISTED]
-        found += [number for number in (index.id_of(name, int(one)) for one in rows) if number is not None]
-    return found[:MOST_LISTED]
+        ids += [number for number in (index.id_of(name, int(one)) for one in rows) if number is not None]
+    return ids[:MOST_LISTED]
 
 
 def _flows(index: TraceIndex, number: int) -> list[dict[str, Any]]:
-    found = []
+    ends = []
     for direction, own, other in (("out", "from", "to"), ("in", "to", "from")):
         for arrow in np.flatnonzero(index.arrows[f"{own}_id"] == number)[:MOST_LISTED].tolist():
             end = int(index.arrows[f"{other}_id"][arrow])
             place = {"id": None, "name": None, "track": int(index.arrows[f"{other}_track"][arrow])}
             place["track"] = None if place["track"] == -1 else place["track"]
             brief = _brief(index, end) if end >= 0 else {**place, "start_ns": int(index.arrows[f"{other}_ns"][arrow])}
-            found.append({"category": index.categories[int(index.arrows["category"][arrow])], "direction": direction, **brief})
-    return found
+            ends.append({"category": index.categories[int(index.arrows["category"][arrow])], "direction": direction, **brief})
+    return ends
 
 
 def _links(tables: Tables, source: str, row: int, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def next_slice(index: TraceIndex, query: Query) -> dict[str, Any]:
         places = np.arange(at, last) if forward else np.arange(at - 1, first - 1, -1)
         if query.flag("same"):
             places = places[name[places] == name[number]]
-        for place in places[:3].tolist():  # those that start together are told apart by their id
+        for place in places[:3].tolist():  # slices that start together are ordered by id
             key = (int(start[place]), place)
             if (key > own if forward else key < own) and (best is None or (key < best if forward else key > best)):
                 best = key
@@ -162,15 +162,15 @@ def next_slice(index: TraceIndex, query: Query) -> dict[str, Any]:
 
 def range_statistics(index: TraceIndex, body: object) -> dict[str, Any]:
     """Slices of a range by name: the rows of `Slice List`."""
-    asked = _range(index, body)
-    group = asked.get("group", "name")
+    options = _range(index, body)
+    group = options.get("group", "name")
     if group not in ("name", "track"):
         raise bad_parameter("group", "name or track")
-    sort = asked.get("sort", "wall")
+    sort = options.get("sort", "wall")
     if sort not in SORTS:
         raise bad_parameter("sort", f"one of {', '.join(SORTS)}")
-    limit = whole_number("limit", asked.get("limit", 1000), 1, 20_000)
-    parts = list(stretches(index, asked["tracks"], asked["from"], asked["to"]))
+    limit = whole_number("limit", options.get("limit", 1000), 1, 20_000)
+    parts = list(stretches(index, options["tracks"], options["from"], options["to"]))
     by = ["name"] if group == "name" else ["track", "name"]
     summed = _summed(index, parts, by)
     order = pl.col("name") if sort == "name" else pl.col(SORTS[sort])
@@ -203,7 +203,7 @@ def _range(index: TraceIndex, body: object) -> dict[str, Any]:
 def stretches(index: TraceIndex, tracks: list[int] | None, low: int, high: int) -> list[tuple[int, int, int]]:
     """Track, first and beyond last id of the slices of each row that have a part in the range."""
     chosen = index.tracks if tracks is None else [index.tracks[track] for track in sorted(set(tracks))]
-    found = []
+    parts = []
     for track in chosen:
         for row in track.get("rows", ()):
             first = index.row_bounds[row]
@@ -211,8 +211,8 @@ def stretches(index: TraceIndex, tracks: list[int] | None, low: int, high: int) 
             begin, beyond = (int(place) for place in np.searchsorted(start, (low, high)))
             begin -= begin > 0 and bool(end[begin - 1] > low)
             if begin < beyond:
-                found.append((track["id"], first + begin, first + beyond))
-    return found
+                parts.append((track["id"], first + begin, first + beyond))
+    return parts
 
 
 def _summed(index: TraceIndex, parts: list[tuple[int, int, int]], by: list[str]) -> pl.DataFrame:
@@ -248,15 +248,15 @@ def _summed(index: TraceIndex, parts: list[tuple[int, int, int]], by: list[str])
 
 def range_slices(index: TraceIndex, body: object) -> dict[str, Any]:
     """The slices of one name in a range, by start."""
-    asked = _range(index, body)
-    name = whole_number("name", asked.get("name"), 0, max(0, len(index.names) - 1))
+    options = _range(index, body)
+    name = whole_number("name", options.get("name"), 0, max(0, len(index.names) - 1))
     offset, limit = (
-        whole_number("offset", asked.get("offset", 0), 0, LARGEST),
-        whole_number("limit", asked.get("limit", 1000), 1, 20_000),
+        whole_number("offset", options.get("offset", 0), 0, LARGEST),
+        whole_number("limit", options.get("limit", 1000), 1, 20_000),
     )
-    parts = stretches(index, asked["tracks"], asked["from"], asked["to"])
-    found = [np.flatnonzero(index.slices["name"][low:high] == name) + low for _, low, high in parts]
-    ids = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+    parts = stretches(index, options["tracks"], options["from"], options["to"])
+    hits = [np.flatnonzero(index.slices["name"][low:high] == name) + low for _, low, high in parts]
+    ids = np.concatenate([np.zeros(0, dtype=np.int64), *hits])
     shown = ids[np.argsort(index.slices["start"][ids], kind="stable")][offset : offset + limit]
     tracks = np.array(index.row_track, dtype=np.int64)[index.row_of(shown)] if shown.size else shown
     start, end = index.slices["start"][shown], index.slices["end"][shown]
@@ -319,7 +319,7 @@ def matches(texts: pl.Series, pattern: str, parameter: str) -> Array:
     if len(pattern) > 1000:
         raise bad_parameter(parameter, "at most 1,000 characters")
     try:
-        found = texts.str.contains(pattern)
+        hits = texts.str.contains(pattern)
     except pl.exceptions.ComputeError as problem:
         raise bad_parameter(parameter, f"no regular expression: {str(problem).splitlines()[0][:200]}") from None
-    return np.asarray(found.fill_null(False).to_numpy(), dtype=np.bool_)
+    return np.asarray(hits.fill_null(False).to_numpy(), dtype=np.bool_)

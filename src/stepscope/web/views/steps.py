@@ -16,18 +16,18 @@ NPU = (
 OTHER = PARTS
 
 
-def npu_steps(opened: LoadedCapture) -> pl.DataFrame:
+def npu_steps(capture: LoadedCapture) -> pl.DataFrame:
     """Rows of step_trace_time.csv: device, step (null without steps) and values in us under their headings."""
     titles = [(pl.col(item.key) / item.unit).alias(item.title) for item in VALUES]
-    return opened.once("npu steps", lambda: step_times(opened.tables).select("device", "step", *titles))
+    return capture.once("npu steps", lambda: step_times(capture.tables).select("device", "step", *titles))
 
 
-def other_steps(opened: LoadedCapture) -> pl.DataFrame:
+def other_steps(capture: LoadedCapture) -> pl.DataFrame:
     """For GPU and CPU: step, one column per category of `OTHER`, and `total`, in us. The parts add up to the step."""
-    return opened.once("other steps", lambda: _other_steps(opened))
+    return capture.once("other steps", lambda: _other_steps(capture))
 
 
-def _other_steps(opened: LoadedCapture) -> pl.DataFrame:
-    begin, length = opened.base_ns, opened.trace.length_ns
-    rows = step_parts(opened.tables, (begin, begin + length) if opened.trace.count else None)
+def _other_steps(capture: LoadedCapture) -> pl.DataFrame:
+    begin, length = capture.base_ns, capture.trace.length_ns
+    rows = step_parts(capture.tables, (begin, begin + length) if capture.trace.count else None)
     return rows.with_columns(pl.col(*PARTS, "total") / 1000.0)

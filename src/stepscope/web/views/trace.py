@@ -67,9 +67,9 @@ def names(index: TraceIndex, query: Query) -> dict[str, Any]:
 
 
 def tiles(index: TraceIndex, body: object) -> bytes:
-    """Frames of the tiles asked for, in order."""
+    """Frames of the requested tiles, in order."""
     frames = []
-    for row, level, at in _asked(body, "row", len(index.row_track)):
+    for row, level, at in _tile_keys(body, "row", len(index.row_track)):
         if (at + 1) << (level + levels.TILE_BITS) > LARGEST:
             row_tile = _tile(index, row, 0, LARGEST >> levels.TILE_BITS >> 1)  # beyond all time: nothing there
         else:
@@ -80,31 +80,31 @@ def tiles(index: TraceIndex, body: object) -> bytes:
 
 def _tile(index: TraceIndex, row: int, level: int, at: int) -> dict[str, Array]:
     return levels.tile(
-        index.part(row, "start"), index.part(row, "end"), index.part(row, "name"), index.row_bounds[row], index.made.get(row, {}),
-        level, at,
+        index.part(row, "start"), index.part(row, "end"), index.part(row, "name"), index.row_bounds[row],
+        index.clusters.get(row, {}), level, at,
     )  # fmt: skip
 
 
-def _asked(body: object, what: str, count: int) -> list[tuple[int, int, int]]:
+def _tile_keys(body: object, what: str, count: int) -> list[tuple[int, int, int]]:
     if not isinstance(body, list) or not 1 <= len(body) <= MOST_TILES:
         raise bad_parameter("body", f"a list of 1 to {MOST_TILES} entries [{what}, level, index]")
-    found = []
+    keys = []
     for entry in body:
         if not isinstance(entry, list) or len(entry) != 3 or not all(type(part) is int for part in entry):
             raise bad_parameter("body", f"each entry is [{what}, level, index], whole numbers")
         number = whole_number(what, entry[0], 0, count - 1) if count else 0
         if not count:
             raise Problem(404, "missing_data", "the timeline is empty")
-        found.append((number, whole_number("level", entry[1], 0, MAX_LEVEL), whole_number("index", entry[2], 0, LARGEST)))
-    return found
+        keys.append((number, whole_number("level", entry[1], 0, MAX_LEVEL), whole_number("index", entry[2], 0, LARGEST)))
+    return keys
 
 
 def counters(index: TraceIndex, body: object) -> bytes:
-    """Frames of the counter tiles asked for, in order."""
+    """Frames of the requested counter tiles, in order."""
     frames = []
-    for track, level, at in _asked(body, "track", len(index.tracks)):
+    for track, level, at in _tile_keys(body, "track", len(index.tracks)):
         if track not in index.sample_bounds:
-            raise bad_parameter("track", f"{track} is no counter")
+            raise bad_parameter("track", f"track {track} is not a counter track")
         first, last = index.sample_bounds[track]
         time, value = index.samples["time"][first:last], index.samples["value"][first:last]
         width = levels.BINS << level

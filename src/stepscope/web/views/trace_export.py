@@ -19,7 +19,7 @@ _CHUNK = 20_000
 
 
 def export(index: TraceIndex, query: Query) -> Iterator[bytes]:
-    """The document in pieces; checked before the first piece is made."""
+    """The document in pieces; checked before the first piece is written."""
     low, high = query.window(index.length_ns)
     tracks = query.numbers("tracks")
     if tracks is not None and any(track >= len(index.tracks) for track in tracks):
@@ -56,7 +56,7 @@ def _document(
 
 
 def _lanes(index: TraceIndex, split: bool) -> list[tuple[int, int]]:
-    """Process and thread of each row; rows below the first of a track with overlaps are threads of their own when asked for."""
+    """Process and thread of each row; rows below the first of a track with overlaps are threads of their own with `split`."""
     lanes = []
     numbers = {
         process["id"]: {track["thread"] for track in index.tracks if track["process"] == process["id"] and track["kind"] == "slice"}
@@ -66,9 +66,9 @@ def _lanes(index: TraceIndex, split: bool) -> list[tuple[int, int]]:
         track = index.tracks[number]
         thread = track["thread"]
         if split and track["overlapping"] and row != track["rows"][0]:
-            taken = numbers[track["process"]]
-            thread = max(taken) + 1
-            taken.add(thread)
+            threads = numbers[track["process"]]
+            thread = max(threads) + 1
+            threads.add(thread)
         lanes.append((index.processes[track["process"]]["pid"], thread))
     return lanes
 
@@ -79,11 +79,11 @@ def _metadata(index: TraceIndex, tracks: set[int], lanes: list[tuple[int, int]])
         for key, value in (("name", process["name"]), ("labels", process["label"]), ("sort_index", process["sort"])):
             kind = f"process_{key}"
             yield {"name": kind, "ph": "M", "pid": process["pid"], "tid": 0, "args": {key: value}}
-    said = set()
+    named = set()
     for row, lane in enumerate(lanes):
         track = index.tracks[index.row_track[row]]
-        if track["id"] in tracks and lane not in said:
-            said.add(lane)
+        if track["id"] in tracks and lane not in named:
+            named.add(lane)
             depth = row - track["rows"][0]
             label = track["label"] if lane[1] == track["thread"] else f"{track['label']} ({depth + 1})"
             yield {"name": "thread_name", "ph": "M", "pid": lane[0], "tid": lane[1], "args": {"name": label}}

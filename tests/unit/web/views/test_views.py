@@ -66,7 +66,7 @@ def test_page_says_what_it_holds():
     answer = page(NAMES, Query(q="c"))
     assert (answer["total"], answer["filtered"], answer["totals"], answer["sort"]) == (4, 1, {"n": 10}, [["n", True]])
     assert answer["columns"][1] == {"key": "n", "name": "Count (KB)", "unit": "KB", "type": "int", "tooltip": "", "shown": True}
-    assert page(NAMES, Query())["rows"][1] == ["a", None, None]  # NaN is no number
+    assert page(NAMES, Query())["rows"][1] == ["a", None, None]  # NaN is not a number
 
 
 def test_csv_has_all_rows_and_no_formulas():
