@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.communication import matrix_tags, stepped
+from stepscope.analysis.communication.collectives import matrix_tags, stepped
 from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
 from stepscope.formats.ascend.db import analysis
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB

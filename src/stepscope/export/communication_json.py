@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.analysis.communication import TRANSPORTS, matrix_tags, of_tables, stepped
+from stepscope.analysis.communication.collectives import TRANSPORTS, matrix_tags, of_tables, stepped
 from stepscope.formats.ascend.communication import keys
 from stepscope.formats.ascend.communication.write import Document, matrix_document, operators_document
 from stepscope.formats.ascend.communication.write import write as write_document

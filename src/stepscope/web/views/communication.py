@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.communication import link_matrix
+from stepscope.analysis.communication.collectives import link_matrix
 from stepscope.export.communication_json import communication_json
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis import distributed as analysis
-from stepscope.analysis.communication import stepped
+from stepscope.analysis.communication import workers as analysis
+from stepscope.analysis.communication.collectives import stepped
 from stepscope.analysis.step_time import step_times
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown

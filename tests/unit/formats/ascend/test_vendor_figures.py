@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from capture_rows import MAIN, kernels, op, ops, rows, steps, tables, task
 
-from stepscope.analysis.communication import link_matrix
+from stepscope.analysis.communication.collectives import link_matrix
 from stepscope.analysis.link.capture import link
 from stepscope.analysis.operators import operator_calls, operator_summary
 from stepscope.analysis.statistics import kernel_rows

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.analysis import communication as comm
+from stepscope.analysis.communication import collectives as comm
 from stepscope.export import analysis_db
 from stepscope.export.communication_json import communication_json, communication_matrix_json, write
 from stepscope.tables import ALL_TABLES, Tables

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.analysis.communication import stepped
+from stepscope.analysis.communication.collectives import stepped
 from stepscope.analysis.step_time import step_times
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables

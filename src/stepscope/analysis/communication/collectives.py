@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwidth, links, packets, times
+from stepscope.analysis.communication.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwidth, links, packets, times
 from stepscope.tables import TEXT, Tables, issues, lost
 
 __all__ = [
