@@ -125,6 +125,6 @@ def _around_graphs(ops: pl.DataFrame, calls: pl.DataFrame, parent: pl.Series, ar
         return around
     thread = {name: pl.lit(calls[name][0], pl.Int64()) for name in ("pid", "tid")}
     points = ops.filter(pl.Series(lost)).select(**thread, time_ns="start_ns")
-    found = around.copy()
-    found[lost] = op_tree.row_numbers(op_tree.innermost(calls, points, by=("pid", "tid"), at_end=False, parent=parent))
-    return found
+    calls_around: Ints = around.copy()
+    calls_around[lost] = op_tree.row_numbers(op_tree.innermost(calls, points, by=("pid", "tid"), at_end=False, parent=parent))
+    return calls_around

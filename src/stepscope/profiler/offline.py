@@ -27,7 +27,7 @@ def analyse(profiler_path: Any, max_process_number: Any = None, export_type: Any
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            results = analyse_all(profiler_path, max_process_number, export_type)
+            results = analyse_all(os.fspath(profiler_path), max_process_number, export_type)
     except CaptureError as problem:
         say = messages.warning if problem.what == "no capture here" else messages.error
         say(f"analyse: {problem}")

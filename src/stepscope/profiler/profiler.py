@@ -290,9 +290,10 @@ class profile(_KinetoProfile):
 
     def _begin(self) -> None:
         self._began_at = self.step_num
-        self._over = isinstance(self._schedule, schedule) and self._schedule.exhausted(self.step_num)
-        if self._over:
-            messages.warning(f"all {self._schedule.repeat} cycles of the schedule are over; nothing more is recorded")
+        plan = self._schedule
+        self._over = isinstance(plan, schedule) and plan.exhausted(self.step_num)
+        if isinstance(plan, schedule) and self._over:
+            messages.warning(f"all {plan.repeat} cycles of the schedule are over; nothing more is recorded")
         self._started_once = True
         self._run(TRANSITIONS[ProfilerAction.NONE, self.current_action])
         self._open_step()

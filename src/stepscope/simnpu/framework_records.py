@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.framework import records
+from stepscope.formats.framework.layouts import KINDS
 from stepscope.simnpu.records import COLLECTIVE, COPY_D2D, COPY_D2H, COPY_H2D, EVENT_RECORD, EVENT_WAIT, KERNEL, MARK
 
 _NAMES = {
@@ -30,7 +31,7 @@ _MOMENTS = ("enqueue_start", "enqueue_end", "dequeue_start", "dequeue_end")
 def prepare() -> None:
     """Load what `write_marks` and `write_memory` need: at the first call the columnar engine takes longer than many a job lives."""
     for name, columns in (("op_mark", {"name": ["x"]}), ("memory_usage", {"ptr": [0]})):
-        for _ in records.encode(records.KINDS[name], pl.DataFrame(columns)):
+        for _ in records.encode(KINDS[name], pl.DataFrame(columns)):
             pass
 
 

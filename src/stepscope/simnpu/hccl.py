@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hccl` for `torch.distributed`: how the processes of a group find each other.
 
-Imported only by `device.load_library`, once torch and the library are loaded. native/simnpu/communication/hccl.cpp handles the tensors; gloo
-moves the bytes.
+Imported only by `device.load_library`, once torch and the library are loaded. native/simnpu/communication/hccl.cpp handles
+the tensors; gloo moves the bytes.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ SOURCE = "link"
 def link(tables: Tables, *, parallel: bool = True) -> Tables:
     """The same tables with every reference between them filled.
 
-    Sets ops.parent and, from Python calls, ops.stack; launch, task number and operator of kernels and collectives; device range and inflated flag of steps;
-    forward-backward flows; allocations from raw memory events; the layers of the overlap analysis; names of queued tasks and
-    numbers of Python calls where the source has none. What could not be matched is counted in `quality`. Linking linked
-    tables changes nothing.
+    Sets ops.parent and, from Python calls, ops.stack; launch, task number and operator of kernels and collectives; device
+    range and inflated flag of steps; forward-backward flows; allocations from raw memory events; the layers of the overlap
+    analysis; names of queued tasks and numbers of Python calls where the source has none. What could not be matched is
+    counted in `quality`. Linking linked tables changes nothing.
     """
     parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
     told = tables.quality.filter(pl.col("source") != SOURCE)
