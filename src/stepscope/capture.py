@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from stepscope.analysis.link.capture import link
-from stepscope.errors import CaptureError
+from stepscope.errors import CaptureError, printable
 from stepscope.formats.discover import find
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
@@ -79,6 +79,7 @@ class Capture:
 
     def load(self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
+        _require_utf8(self.path)
         sources = fingerprint(self.source_files(), self.path)
         folder = store_folder(self.path)
         stored = read_store(folder, sources)
@@ -125,6 +126,17 @@ def open_capture(path: str | Path, *, source: str = "auto") -> Capture:
 def open_all(path: str | Path, *, source: str = "auto") -> list[Capture]:
     """Every capture at or directly below `path`."""
     return [Capture(files, source=source) for files in find(Path(path))]
+
+
+def _require_utf8(path: Path) -> None:
+    """The columnar engine and the database driver take paths as text only."""
+    if str(path) != printable(str(path)):
+        raise CaptureError(
+            "the path is not UTF-8",
+            where=str(path),
+            cause="some bytes of its name are no characters",
+            fix="rename the folder or file (mv), then try again",
+        )
 
 
 def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:

@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Text that can be written as UTF-8; bytes of a file name that are not UTF-8 are shown as `\\xff`."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class CaptureError(Exception):
     """A user's input cannot be used; the message says how to go on."""
 
     def __init__(self, what: str, *, where: str | None = None, cause: str | None = None, fix: str | None = None):
         super().__init__(what)
-        self.what, self.where, self.cause, self.fix = what, where, cause, fix
+        self.what = printable(what)
+        self.where, self.cause, self.fix = (None if text is None else printable(text) for text in (where, cause, fix))
 
     def __str__(self) -> str:
         parts = (("where", self.where), ("cause", self.cause), ("do this", self.fix))

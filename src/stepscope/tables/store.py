@@ -17,6 +17,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from stepscope.errors import printable
 from stepscope.tables.tableset import ALL_TABLES, Tables
 from stepscope.tables.whole_folder import replacing_folder
 
@@ -31,7 +32,7 @@ def fingerprint(sources: Iterable[Path], root: Path) -> list[list[Any]]:
     for path in sorted(sources):
         status = path.stat()
         name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-        rows.append([name, status.st_size, status.st_mtime_ns])
+        rows.append([printable(name), status.st_size, status.st_mtime_ns])
     return rows
 
 
@@ -41,7 +42,7 @@ def store_folder(capture: Path) -> Path:
     if _writable(beside.parent):
         return beside
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "stepscope" / hashlib.sha256(str(capture.resolve()).encode()).hexdigest()[:24]
+    return cache / "stepscope" / hashlib.sha256(os.fsencode(capture.resolve())).hexdigest()[:24]
 
 
 def _writable(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from stepscope.errors import printable
 from stepscope.tables.capture_facts import FACT_TABLES, QUALITY
 from stepscope.tables.device import DEVICE_TABLES
 from stepscope.tables.facts import Facts
@@ -83,5 +84,5 @@ class Tables(Mapping[str, pl.DataFrame]):
 
 def lost(issue: Issue, source: str, count: int, detail: str = "") -> pl.DataFrame:
     """One row of `quality`, or none when the count is 0."""
-    rows = [(source, issue.name, issue.severity, issue.unit, count, detail)] if count else []
+    rows = [(printable(source), issue.name, issue.severity, issue.unit, count, printable(detail))] if count else []
     return pl.DataFrame(rows, schema=QUALITY.schema, orient="row")

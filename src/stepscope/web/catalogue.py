@@ -19,7 +19,7 @@ import orjson
 
 from stepscope.analysis import quality
 from stepscope.capture import Capture
-from stepscope.errors import CaptureError
+from stepscope.errors import CaptureError, printable
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import CaptureLocation, discover, layouts, natural, shown_path
 from stepscope.web.loaded import LoadedCapture, load_capture
@@ -247,7 +247,7 @@ class Catalogue:
             for run, workers in sorted(runs.items(), key=lambda item: natural(item[0]))
         ]
         return {
-            "folders": [root.name or str(root) for root in self.roots],
+            "folders": [printable(root.name or str(root)) for root in self.roots],
             "refresh_s": REFRESH_S,
             "runs": shown,
             "empty": self._empty(shown),
@@ -294,6 +294,7 @@ class Catalogue:
             title, detail = "no such folder", ", ".join(map(str, absent))
         else:
             title, detail = f"no run in {looked}", "; ".join(_instead(root) for root in self.roots)
+        title, detail = printable(title), printable(detail)
         return {"title": title, "detail": detail, "hint": "give a folder in one of these layouts", "layouts": layouts()}
 
 

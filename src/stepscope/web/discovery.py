@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stepscope.errors import printable
 from stepscope.formats import registry
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.chrome.files import is_json, looks_like_trace
@@ -45,9 +46,8 @@ class CaptureLocation:
 
 def shown_path(path: Path, root: Path) -> str:
     """A path below the folder that the user gave; never where that folder is."""
-    if path == root:
-        return path.name
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    inside = path != root and path.is_relative_to(root)
+    return printable(path.relative_to(root).as_posix() if inside else path.name)
 
 
 def natural(text: str) -> tuple[object, ...]:
@@ -69,7 +69,8 @@ def discover(roots: Sequence[Path], *, follow_links: bool = False) -> list[Captu
             captures += _Scan(root, follow_links).all()
     unique: dict[Path, CaptureLocation] = {}
     for item in captures:
-        unique.setdefault(item.files.root, item)
+        run, worker, span = map(printable, item.key)
+        unique.setdefault(item.files.root, replace(item, run=run, worker=worker, span=span))
     return _distinct(list(unique.values()))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats import NONE32
-from stepscope.formats.ascend.columns import NS_PER_US, Column, Kind
+from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, Kind
 from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.tables import TEXT, issues, lost
 
@@ -30,6 +30,10 @@ _MISSING = [NOT_KNOWN, ""]
 _LINE_BLOCK = 1 << 18  # fits the cache, which is what makes counting fast
 _NEW_LINE = ord("\n")
 _MEND_LINES = 20_000
+# What lies beyond is no length or size but damage, and would not fit 64 bits once it is added up: 104 days of
+# nanoseconds, 8 PiB. A moment may be 146 years from 1970.
+_MOST, _LATEST_NS = float(1 << 53), 1 << 62
+_MOST_DEVICE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,10 @@ def to_ns(text: pl.Series) -> pl.Series:
     else:
         parts = text.str.splitn(".", 2).struct
         whole, fraction = parts.field("field_0"), parts.field("field_1").fill_null("").str.pad_end(3, "0").str.slice(0, 3)
-    ns: pl.Series = whole.cast(pl.Int64, strict=False) * 1000 + fraction.cast(pl.Int64, strict=False)
+    us: pl.Series = whole.cast(pl.Int64, strict=False)
+    near = us.is_between(-_LATEST_NS // 1000, _LATEST_NS // 1000)
+    us = us if near.all() else us.set(~near.fill_null(True), None)
+    ns: pl.Series = us * 1000 + fraction.cast(pl.Int64, strict=False)
     return ns
 
 
@@ -234,12 +241,16 @@ def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
             number = as_text.cast(pl.Int64, strict=False)
             if is_text:
                 number = number.fill_null(as_text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False))
-            return pl.when(number != NONE32).then(number)
+            known = number != NONE32
+            if item.to == DEVICE.key:
+                known &= number.is_between(-_MOST_DEVICE, _MOST_DEVICE)
+            return pl.when(known).then(number)
         case "number":
-            number = as_text.cast(pl.Float64, strict=False).fill_nan(None)
-            if item.factor == NS_PER_US:
-                return to_duration_ns(number)
-            return number if item.factor == 1.0 else number * item.factor
+            number = as_text.cast(pl.Float64, strict=False)
+            if item.factor == 1.0:
+                return pl.when(number.is_finite()).then(number)
+            scaled = to_duration_ns(number) if item.factor == NS_PER_US else number * item.factor
+            return pl.when(scaled.abs() <= _MOST).then(scaled)  # not for NaN either
 
 
 def _without_quotes(text: pl.Series) -> pl.Series:
@@ -253,10 +264,10 @@ def _without_quotes(text: pl.Series) -> pl.Series:
 def _count_unread(name: str, raw: pl.DataFrame, frame: pl.DataFrame, chosen: list[_Chosen], quality: Quality) -> None:
     """Cells that have a text but gave no value; those of needed columns are counted with their row."""
     for item in chosen:
-        if item.kind in ("text", "shapes") or item.needed or (item.kind != "time" and raw.schema[item.column] != pl.String):
+        if item.kind in ("text", "shapes") or item.needed:
             continue
         filled = raw[item.column].is_not_null()
         if item.kind == "count":
-            filled &= raw[item.column] != str(NONE32)
+            filled &= raw[item.column] != (str(NONE32) if raw.schema[item.column] == pl.String else NONE32)
         unread = int((filled & frame[item.to].is_null()).sum())
         quality.append(lost(issues.UNREADABLE_VALUE, name, unread, f"column {item.name}"))

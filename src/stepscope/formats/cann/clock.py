@@ -110,21 +110,23 @@ def device_clock(
 
 def sampled_zero_ns(host_log: Mapping[str, int], start: Mapping[str, Any]) -> int:
     """Epoch nanoseconds at microsecond 0 of sampled device data."""
-    return _mono_ns(host_log) + _epoch_offset(start)[0]
+    return mono_ns(host_log) + _epoch_offset(start)[0]
 
 
 def _counter(log: Mapping[str, int]) -> int:
     return log.get("cntvct", 0) & 0xFFFF_FFFF_FFFF_FFFF
 
 
-def _mono_ns(log: Mapping[str, int]) -> int:
+def mono_ns(log: Mapping[str, int]) -> int:
+    """The monotonic clock in a start log, 0 where it does not say."""
     return max(-FAR_NS, min(log.get("clock_monotonic_raw", 0), FAR_NS))
 
 
 def _zero(host_log: Mapping[str, int], counter_log: Mapping[str, int], cpu_mhz: float | None) -> tuple[float, str]:
     missing = [name for name, log in (("clock_monotonic_raw", host_log), ("cntvct", counter_log)) if name not in log]
     shift = int(host_log.get("cntvct_diff", 0) * 1000 / cpu_mhz) if cpu_mhz else 0  # cut, as the vendor's tool does
-    return _mono_ns(host_log) + shift, f"the start log has no {' and no '.join(missing)}" if missing else ""
+    zero = max(-FAR_NS, min(mono_ns(host_log) + shift, FAR_NS))
+    return zero, f"the start log has no {' and no '.join(missing)}" if missing else ""
 
 
 def _epoch_offset(start: Mapping[str, Any]) -> tuple[int, str]:

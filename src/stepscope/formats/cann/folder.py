@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
+from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, mono_ns, sampled_zero_ns
 from stepscope.tables import issues, lost
 
 _DEVICE = re.compile(r"device_([0-9]{1,4})")
@@ -143,7 +143,7 @@ def _part(folder: Path, device: int | None) -> Part:
         clock=clock,
         host_counter=host_counter,
         sampled_zero_ns=sampled_zero_ns(host_log, start),
-        device_monotonic_zero_ns=sampled_zero_ns(host_log, start) - device_log.get("clock_monotonic_raw", 0),
+        device_monotonic_zero_ns=sampled_zero_ns(host_log, start) - mono_ns(device_log),
         groups=_groups(folder / "data", device, losses),
         lost=tuple(losses),
     )
@@ -198,7 +198,8 @@ def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
         return {}
     pairs = (line.partition(":") for line in lines if ":" in line)
     numbers = ((key.strip(), _number(value.strip())) for key, _, value in pairs)
-    return {key: value for key, value in numbers if value is not None}
+    # More than 64 bits are no reading of a counter.
+    return {key: value for key, value in numbers if value is not None and abs(value) < 1 << 64}
 
 
 def _number(value: Any) -> int | None:

@@ -243,7 +243,7 @@ class _Reading:
             return None
         for read, name in (("ts_ns", "ts"), ("dur_ns", "dur")):
             unread = sum(part.text_counts[name] - part.frame[read].count() for part in parts)
-            self.note(issues.UNREADABLE_VALUE, unread, f"{name} is not a number")
+            self.note(issues.UNREADABLE_VALUE, unread, f"{name} is not a number in range")
         return pl.concat(part.frame for part in parts)
 
     def _part(self, events: Events) -> _Part:

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import polars as pl
+
+# What lies beyond is damage, and sums of it would not fit 64 bits.
+_LATEST_NS = 1 << 62
+_LONGEST_NS = 1 << 61
 
 
 class Texts(Protocol):
@@ -79,14 +84,18 @@ def _columns(args: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
 
 def _time(text: pl.Series) -> pl.Series:
     time: pl.Series = text.cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
-    return time
+    near = time.is_between(-_LATEST_NS, _LATEST_NS)
+    return time if near.all() else time.set(~near.fill_null(True), None)
 
 
 def _length(text: pl.Series) -> pl.Series:
     # Durations have up to five digits below the nanosecond (docs/formats/outputs.md 16); as an integer of that unit the division
     # is the only rounding. numpy divides; polars would multiply by 1/100000, which is itself rounded.
     parts = text.cast(pl.Decimal(38, 8), strict=False).to_physical().cast(pl.Float64)
-    return pl.Series(parts.to_numpy() / 100_000, nan_to_null=True)
+    lengths = parts.to_numpy() / 100_000
+    if np.any(np.abs(lengths) > _LONGEST_NS):
+        lengths = np.where(np.abs(lengths) > _LONGEST_NS, np.nan, lengths)
+    return pl.Series(lengths, nan_to_null=True)
 
 
 def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:

@@ -109,7 +109,7 @@ def steps(operators: pl.DataFrame) -> pl.DataFrame:
     names = operators["name"].unique().cast(pl.String)
     numbered = names.to_frame("name").select(pl.col("name").cast(TEXT), step=pl.col("name").str.extract(r"^ProfilerStep#(\d+)$"))
     found = operators.join(numbered.drop_nulls("step"), on="name", how="inner", maintain_order="left")
-    return ALL_TABLES["steps"].conform(found.select("pid", "start_ns", "end_ns", pl.col("step").cast(pl.Int64)))
+    return ALL_TABLES["steps"].conform(found.select("pid", "start_ns", "end_ns", pl.col("step").cast(pl.Int64, strict=False)))
 
 
 def memory_rows(events: pl.LazyFrame) -> pl.LazyFrame:

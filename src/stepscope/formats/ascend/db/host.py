@@ -96,7 +96,9 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
         .when(text.str.contains(r"\(\d+\): ")).then(pl.lit("python"))
         .otherwise(pl.lit("c")),
     )  # fmt: skip
-    number = per_text(rows["name"], lambda text: text.str.extract(r"^nn\.Module: .*_(\d+)$").cast(pl.Int64), pl.Int64())
+    number = per_text(
+        rows["name"], lambda text: text.str.extract(r"^nn\.Module: .*_(\d+)$").cast(pl.Int64, strict=False), pl.Int64()
+    )
     frame = rows.select(
         *pid_tid(),
         *read(SPAN),
@@ -108,7 +110,7 @@ def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(db: Database, ops: pl.DataFrame) -> pl.DataFrame:
-    number = per_text(ops["name"], lambda text: text.str.extract(r"ProfilerStep#(\d+)").cast(pl.Int64), pl.Int64())
+    number = per_text(ops["name"], lambda text: text.str.extract(r"ProfilerStep#(\d+)").cast(pl.Int64, strict=False), pl.Int64())
     ranges = ops.select(number.alias("step"), "pid", "start_ns", "end_ns").drop_nulls("step")
     marked = db.frame("STEP_TIME", required=("id", *_SPAN)).select(pl.col("id").alias("step"), *read(SPAN))
     if not marked.height:

@@ -53,7 +53,7 @@ def _communication_lanes(lanes: Lanes) -> pl.DataFrame:
     """Per lane: whether it is a plane and its number, the lane of its group, the group's text and index."""
     layers = lanes.processes.filter(pl.col("layer").is_in([COMMUNICATION.name, COMMUNICATION.older])).select("pid")
     threads = lanes.threads.join(layers, on="pid", how="semi").sort("pid", "tid")
-    plane = pl.col("lane").str.extract(rf"^{PLANE}(\d+)$", 1).cast(pl.Int64)
+    plane = pl.col("lane").str.extract(rf"^{PLANE}(\d+)$", 1).cast(pl.Int64, strict=False)
     named = threads.with_columns(plane.alias("plane"), plane.is_not_null().alias("on_plane"))
     group = pl.col("lane").str.extract(f"^{'(.*)'.join(GROUP)}$", 1)
     index = pl.when(group.str.contains(rf"^\d{{1,{_INDEX_DIGITS}}}$")).then(group.cast(pl.Int64, strict=False))

@@ -85,7 +85,7 @@ def _made_by_formula() -> pl.Expr:
 
 
 def _device() -> pl.Expr:
-    said = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32)
+    said = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32, strict=False)
     on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in(_ON_HOST)
     counted = (pl.col("pid") % DEVICES).cast(pl.Int32)
     return pl.coalesce(said, pl.when(~on_host.fill_null(False) & _made_by_formula()).then(counted)).alias("device")
