@@ -21,7 +21,9 @@ def find(path: Path) -> list[CaptureFiles]:
     """
     path = Path(os.path.expanduser(path))
     if not path.exists():
-        raise CaptureError("no such file or folder", where=str(path), fix="check the path; a capture folder ends in _ascend_pt or _ascend_ms")
+        raise CaptureError(
+            "no such file or folder", where=str(path), fix="check the path; a capture folder ends in _ascend_pt or _ascend_ms"
+        )
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         raise CaptureError("cannot be read", where=str(path), cause="no permission", fix=f"chmod u+rX {path}")
     alias = path if path.is_symlink() else None

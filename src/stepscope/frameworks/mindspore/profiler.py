@@ -166,7 +166,9 @@ class Profiler:
         if self.prof_if.prof_path:
             messages.warning(f"the process ended while recording; run `stepscope analyse {self.prof_if.prof_path}`")
         else:
-            messages.warning(f"the process ended at step {self.step_num}, before the schedule's first recorded step: nothing was recorded")
+            messages.warning(
+                f"the process ended at step {self.step_num}, before the schedule's first recorded step: nothing was recorded"
+            )
 
     def forget_after_fork(self) -> None:
         self._has_started, self._refused = False, True

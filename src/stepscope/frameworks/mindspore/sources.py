@@ -17,7 +17,6 @@ from stepscope.frameworks.mindspore.constants import ProfilerActivity, ProfilerL
 from stepscope.frameworks.mindspore.mstx import UserMarks
 from stepscope.frameworks.mindspore.redirect import stock
 
-
 _ASCEND_ONLY = (
     "aic_metrics", "l2_cache", "hbm_ddr", "pcie", "parallel_strategy", "sys_io", "sys_interconnection", "host_sys",
 )  # fmt: skip

@@ -52,7 +52,7 @@ def ascend(monkeypatch):
         **{
             kind.__name__: enum.Enum(kind.__name__, {item.name: item.value for item in kind})
             for kind in (ProfilerActivity, ProfilerLevel, AicoreMetrics)
-        }
+        },
     )
     module = types.SimpleNamespace(
         __version__="2.10.0",
