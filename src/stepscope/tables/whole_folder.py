@@ -47,9 +47,10 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 def machine() -> str:
     """A short name of this machine since it was started, and of this container: process numbers are unique below it."""
     parts = [socket.gethostname()]
-    for read in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text(), lambda: os.readlink("/proc/self/ns/pid")):
-        with suppress(OSError):
-            parts.append(read())
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+    with suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
