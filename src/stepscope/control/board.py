@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.collect import paths
+from stepscope.errors import CaptureError
 
 STATUS_FOLDER = "status"
 HEARTBEAT_SECONDS = 10.0
@@ -79,6 +80,8 @@ def of_this_process(rank: int, world_size: int) -> Answer:
 def write(folder: Path, answer: Answer) -> None:
     """Raises OSError when the folder is full, gone or not writable."""
     place = folder / STATUS_FOLDER
+    if place.is_symlink():
+        raise CaptureError("will not write through a symbolic link", where=str(place), cause="it is a symbolic link")
     if not place.is_dir():
         paths.ensure_folder(place)
     paths.write_file(place / answer.file_name(), json.dumps(asdict(answer)).encode())

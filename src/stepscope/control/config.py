@@ -56,8 +56,8 @@ class CaptureRequest:
     """A request for one capture.
 
     `activities` is None for everything the machine has, `ranks` is None for all ranks. `agreed`: the ranks have chosen
-    `start_step` themselves, and one that has passed it begins at once. `notes` lists invalid values of the file and what is
-    used instead.
+    `start_step` themselves, and one that has passed it begins at once. `refusal` says why it must not be followed.
+    `notes` lists invalid values of the file and what is used instead.
     """
 
     start_step: int = NEVER
@@ -74,6 +74,7 @@ class CaptureRequest:
     request_id: str | None = None
     stop: bool = False
     agreed: bool = False
+    refusal: str | None = None
     notes: tuple[str, ...] = ()
 
     @property

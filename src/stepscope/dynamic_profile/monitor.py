@@ -7,6 +7,7 @@ up, while a thread cannot be left behind. It shares nothing but the folder with 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
@@ -18,7 +19,7 @@ from typing import Protocol
 
 from stepscope.collect import messages
 from stepscope.collect.guard import Fuse, quietly
-from stepscope.control import board
+from stepscope.control import board, trust
 from stepscope.control.config import CONFIG_FILE, LARGEST, NEVER, NEXT_STEP, CaptureRequest, parse, template
 from stepscope.dynamic_profile.journal import Journal
 from stepscope.dynamic_profile.worker import Progress
@@ -49,6 +50,7 @@ class Monitor:
         agree: gives the common step of all ranks for a request without a step.
         clock: seconds.
         poll_seconds: a fixed time between two polls.
+        distrust: says why nothing in the folder is followed, or None.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Monitor:
         agree: Callable[[str, CaptureRequest], int | None] = lambda key, request: None,
         clock: Callable[[], float] = time.monotonic,
         poll_seconds: float | None = None,
+        distrust: Callable[[], str | None] | None = None,
     ):
         self.problem: str | None = None
         self._unusable = False  # the file itself is invalid, so the request is refused
         self._folder, self._worker, self._journal, self._answer = folder, worker, journal, answer
         self._agree = agree
+        self._distrust = distrust or (lambda: trust.distrust_of_folder(folder))
         self._file = str(folder / CONFIG_FILE)
         self._clock, self._since_ns, self._fixed = clock, since_ns, poll_seconds
         self._seen: tuple[int, int, int] | None = None
@@ -108,14 +112,26 @@ class Monitor:
 
     def read_config(self) -> None:
         """Read the file if it has changed."""
+        distrusted = self._distrust()
+        if distrusted is not None:
+            # What stands there now is not followed later either, when the folder is in order again.
+            self._first, self._since_ns = True, time.time_ns()
+            self._report(f"requests are not followed: {distrusted}", unusable=True)
+            return
         first, self._first = self._first, False
         try:
             found = self._read()
+        except CaptureError as problem:
+            self._report(problem.what, unusable=True)
+            return
         except FileNotFoundError:
             self._seen = None
             self._report(f"{CONFIG_FILE} is missing; write it again to request a capture")
             return
         except OSError as problem:
+            if problem.errno == errno.ELOOP:
+                self._report(f"the request is not followed: {self._file} is a symbolic link", unusable=True)
+                return
             self._report(f"{CONFIG_FILE} cannot be read: {problem.strerror}")
             return
         if found is None:
@@ -164,11 +180,16 @@ class Monitor:
 
     def _read(self) -> bytes | None:
         """The content if it is new, else None. Opens the file each time, because shared folders cache a plain stat."""
-        number = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe of that name would block for ever
+        # Without O_NONBLOCK, opening a pipe of that name would block for ever.
+        number = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
             identity = _identity(number)
             if identity == self._seen:
                 return None
+            distrusted = trust.distrust_of_file(self._file, os.fstat(number))
+            if distrusted is not None:
+                self._seen = None
+                raise CaptureError(f"the request is not followed: {distrusted}")
             with open(number, "rb", closefd=False) as file:
                 content = file.read(LARGEST + 1)
             # Changed while we read it: the next poll reads it whole.
@@ -184,6 +205,8 @@ class Monitor:
             self._report(f"{problem.what}: {problem.cause}" if problem.cause else problem.what, unusable=True)
             return
         self.problem = None
+        if not request.stop and request.start_step != NEVER:
+            request = replace(request, refusal=trust.outside_roots(request.prof_dir))
         if changed and request.start_step == NEVER and not request.stop and content != template():
             text = f"{CONFIG_FILE} was changed, but its start_step is {NEVER}, which means off: nothing is recorded"
             self._journal.config_file("WARNING", text)

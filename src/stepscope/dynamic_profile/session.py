@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.collect import messages, metadata, paths
-from stepscope.control import board, config
+from stepscope.control import board, config, trust
 from stepscope.control.agreement import agreed_start
 from stepscope.dynamic_profile.capture import Capture
-from stepscope.dynamic_profile.journal import Journal
+from stepscope.dynamic_profile.journal import LOG_FOLDER, Journal
 from stepscope.dynamic_profile.monitor import Monitor
 from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
@@ -30,12 +30,12 @@ class Session:
     def __init__(self, path: Any = None):
         self._folder = None if path is None else _folder(path)
         self.monitor: Monitor | None = None
-        self._journal = Journal(self._folder, _rank(), self._wake)
+        self._journal = Journal(None if _links_elsewhere(self._folder) else self._folder, _rank(), self._wake)
         log = self._journal.action
         self.worker = Worker(lambda request, step: Capture(request, step, log), log, _rank, metadata.world_size)
         self.step = self.worker.step
         if self._folder is not None:
-            self._watch(self._folder)
+            self._watch(self._folder, Path(os.path.abspath(os.path.expanduser(path))))
 
     def start(self, path: Any) -> None:
         request = self._request(path)
@@ -47,11 +47,13 @@ class Session:
         if self.monitor is not None:
             self.monitor.end()
 
-    def _watch(self, folder: Path) -> None:
-        created = make_template(folder)
-        with contextlib.suppress(OSError):
-            board.clear_leftovers(folder)
-        self._journal.action("INFO", f"init: {folder / config.CONFIG_FILE} {'created' if created else 'exists'}")
+    def _watch(self, folder: Path, given: Path) -> None:
+        named = given.parent if given.name == config.CONFIG_FILE else given
+        if trust.distrust_of_folder(named) is None:
+            created = make_template(folder)
+            with contextlib.suppress(OSError):
+                board.clear_leftovers(folder)
+            self._journal.action("INFO", f"init: {folder / config.CONFIG_FILE} {'created' if created else 'exists'}")
         identity = board.of_this_process(_rank(), metadata.world_size())
         self.monitor = Monitor(
             folder,
@@ -61,6 +63,7 @@ class Session:
             since_ns=_process_start_ns(),
             agree=lambda key, request: _common_step(folder, key, identity.job, request),
             poll_seconds=_fixed_poll(),
+            distrust=lambda: trust.distrust_of_folder(named),
         )
         # Now, so that a file written for this job counts from its first step on.
         self.monitor.read_config()
@@ -72,7 +75,7 @@ class Session:
             if given is None:
                 continue
             try:
-                return _read(given)
+                return self._followed() if given is self._folder else _read(given)
             except CaptureError as problem:
                 self._journal.action("ERROR", f"dp.start: {problem}")
                 messages.error(f"dp.start: {problem}")
@@ -80,9 +83,23 @@ class Session:
             messages.error("dp.start needs a config file, or call dp.init first")
         return None
 
+    def _followed(self) -> config.CaptureRequest:
+        """The request in the watched folder, under the rules for what stands there."""
+        assert self._folder is not None
+        distrusted = trust.distrust_of_folder(self._folder)
+        request = _read(self._folder)
+        refusal = distrusted or trust.outside_roots(request.prof_dir)
+        if refusal is not None:
+            raise CaptureError("the request is not followed", where=str(self._folder), cause=refusal)
+        return request
+
     def _wake(self) -> None:
         if self.monitor is not None:
             self.monitor.wake()
+
+
+def _links_elsewhere(folder: Path | None) -> bool:
+    return folder is not None and (folder / LOG_FOLDER).is_symlink()
 
 
 def make_template(folder: Path) -> bool:

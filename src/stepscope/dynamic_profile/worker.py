@@ -140,7 +140,9 @@ class Worker:
         replaced, self._pending = self._pending, None
         if replaced is not None and not request.stop:
             self._warn(f"the request for {_when(replaced)} was replaced by a newer one before it began")
-        if request.stop:
+        if request.refusal:
+            self._refuse(request.refusal, request)
+        elif request.stop:
             self._stop(request)
         elif request.start_step == NEVER:
             self._set_state(board.IDLE, "start_step is 0: no capture requested", request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 
 import psutil
@@ -311,6 +312,66 @@ def watched():
     yield watch
     for folder in made:
         folder.journal.close()
+
+
+class TestTrust:
+    """Whoever may write to the folder decides where the job writes: only its user and root may."""
+
+    def test_a_folder_that_everyone_may_write_to(self, watched, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        control = tmp_path / "control"
+        control.mkdir()
+        control.chmod(0o777)
+        folder = watched(control)
+        folder.ask({"start_step": -1})
+        assert spans(folder.turn().job) == []
+        answer = folder.answer()
+        assert answer.state == board.REFUSED
+        assert answer.text == f"requests are not followed: {control} is writable by everyone; run chmod o-w {control}"
+        assert answer.problem in folder.log("monitor_dp")
+        control.chmod(0o750)
+        assert spans(folder.turn(steps=2).job) == []  # what somebody wrote meanwhile is not followed later
+        folder.ask({"start_step": -1}, mtime_ns=time.time_ns() + 10**9)
+        assert len(spans(folder.turn(steps=2).job)) == 1
+
+    @pytest.mark.parametrize("outside", ["../../etc/x", "/etc/x", "link/x"])
+    def test_captures_outside_the_allowed_folders(self, watched, tmp_path, monkeypatch, outside):
+        (tmp_path / "job").mkdir()
+        monkeypatch.chdir(tmp_path / "job")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        (tmp_path / "job" / "link").symlink_to("/etc")
+        folder = watched(tmp_path)
+        folder.ask({"start_step": -1, "prof_dir": outside, "request_id": "r1"})
+        assert spans(folder.turn().job) == []
+        answer = folder.answer()
+        assert (answer.state, answer.request_id) == (board.REFUSED, "r1")
+        assert "STEPSCOPE_PROF_ROOTS" in answer.text
+        assert folder.job.log == [f"WARNING refused: {answer.text}"]
+
+    def test_a_link_in_place_of_the_file(self, watched, tmp_path):
+        folder = watched(tmp_path)
+        (tmp_path / "elsewhere").write_text('{"start_step": -1}')
+        folder.file.symlink_to(tmp_path / "elsewhere")
+        assert spans(folder.turn().job) == []
+        assert "is a symbolic link" in folder.answer().text
+
+    def test_a_file_that_everyone_may_write(self, watched, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        folder = watched(tmp_path)
+        folder.ask({"start_step": -1})
+        folder.file.chmod(0o666)
+        assert spans(folder.turn().job) == []
+        assert "is writable by everyone" in folder.answer().text
+        folder.file.chmod(0o640)
+        assert len(spans(folder.turn().job)) == 1
+
+    def test_answers_do_not_go_through_a_link(self, watched, tmp_path):
+        (tmp_path / "control").mkdir()
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "control" / "status").symlink_to(tmp_path / "elsewhere")
+        folder = watched(tmp_path / "control")
+        folder.monitor.poll()
+        assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 class TestWatching:
