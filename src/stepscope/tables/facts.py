@@ -13,13 +13,18 @@ import polars as pl
 from stepscope.tables.capture_facts import META
 
 
+def device_word(kind: str) -> str:
+    """What devices of a kind are called."""
+    return "GPU" if kind in ("cuda", "rocm") else kind.upper()
+
+
 @dataclass(frozen=True)
 class Facts:
     """What a capture says about itself; the defaults mean unknown."""
 
     source: str = ""  # what it was read from: framework+msprof, ascend_text, ascend_db, kineto, …
     framework: str = "pytorch"
-    device_kind: str = ""  # npu, cuda, rocm, cpu
+    device_kind: str = ""  # npu, cuda, rocm, cpu, or another accelerator: xpu, mtia, hpu, …
     generation: str = ""  # layout generation of parsed files: G1, G2, G3
     rank: int = -1
     process_name: str = ""  # program of the process that was captured, such as python

@@ -435,6 +435,16 @@ UNKNOWN_KIND = _issue(
     sentence=("{count} {record|records} of an unknown kind", "{count} 条记录的类型未知"),
     advice=_REPORT,
 )
+UNKNOWN_DEVICE_CATEGORY = _issue(
+    "warning",
+    "unknown-device-category",
+    "records",
+    sentence=(
+        "{count} device {event|events} of an unknown category: shown as other work",
+        "{count} 个设备事件的类别未知，显示为其他任务",
+    ),
+    advice=_REPORT,
+)
 UNSUPPORTED_KIND = _issue(
     "warning",
     "unsupported-kind",

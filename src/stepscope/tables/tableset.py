@@ -59,7 +59,7 @@ class Tables(Mapping[str, pl.DataFrame]):
 
     @property
     def device_kind(self) -> str:
-        """npu, cuda, rocm, xpu or cpu; what has tasks of a device and does not say which is of an NPU."""
+        """npu, cuda, rocm, cpu or another accelerator; what has tasks of a device and does not say which is of an NPU."""
         known = self.facts
         on_npu = self["kernels"].height or self["collectives"].height or known.source.startswith("ascend")
         return known.device_kind or ("npu" if on_npu else "cpu")

@@ -54,7 +54,7 @@ class LoadedCapture:
 
     @property
     def kind(self) -> str:
-        """npu, cuda, rocm, xpu or cpu."""
+        """npu, cuda, rocm, cpu or another accelerator."""
         return self.once("device kind", lambda: self.tables.device_kind)
 
     @property

@@ -130,3 +130,32 @@ def test_collectives_know_their_group_and_size(golden):
 def test_facts(golden, name, kind, rank):
     facts = kineto.read(golden / "kineto" / name).facts
     assert (facts.device_kind, facts.rank, facts.source) == (kind, rank, "kineto")
+
+
+def events_of(golden: Path, name: str) -> list[dict[str, Any]]:
+    return json.loads(gzip.decompress((golden / "kineto" / f"{name}.json.gz").read_bytes()))["traceEvents"]
+
+
+def test_device_events_of_mtia(golden):
+    events = of(events_of(golden, "mtia_inference_rank_0"), "mtia_ccp_events")
+    tables = link(kineto.read(golden / "kineto" / "mtia_inference_rank_0.json.gz")).check()
+    assert Counter(tables.kernels["name"].to_list()) == Counter(event["name"] for event in events)
+    copied = sum(event["args"]["size"] for event in events if event["name"] == "dma_request")
+    assert tables.kernels.filter(pl.col("kind") == "memcpy")["bytes"].sum() == copied
+    assert set(tables.kernels["stream"].to_list()) == {event["args"]["stream"] for event in events}
+    assert (tables.facts.device_kind, tables.facts.device_names) == ("mtia", {"17": "ARTEMIS"})
+    assert tables.quality.filter(pl.col("severity") != "note").height == 0
+
+
+def test_kernels_of_a_graph_keep_the_names_of_its_capture(golden):
+    events = events_of(golden, "sglang_decode_graph")
+    (launch,) = [event for event in events if event["name"] == "hipGraphLaunch"]
+    identity = launch["args"]["correlation"]
+    inside = [event["name"] for event in of(events, "kernel") if event["args"]["correlation"] == identity]
+    tables = link(kineto.read(golden / "kineto" / "sglang_decode_graph.json.gz"))
+    kernels = tables.kernels.filter(pl.col("connection_id") == identity)
+    assert Counter(kernels["name"].to_list()) == Counter(inside)
+    assert len(inside) == 544
+    # All of them were launched by the one call.
+    (call,) = tables.api_calls.filter(pl.col("name") == "hipGraphLaunch")["start_ns"].to_list()
+    assert kernels["launch_ns"].unique().to_list() == [call]

@@ -13,10 +13,9 @@ import polars as pl
 from stepscope.analysis import overlap
 from stepscope.export.trace.processes import Processes, distinct_rows, placed
 from stepscope.formats.ascend.trace import layers
-from stepscope.tables import Tables
+from stepscope.tables import Tables, device_word
 
 HOST_SPANS = ("ops", "python_calls", "queue")
-_WORDS = {"npu": "NPU", "cpu": "CPU"}  # what devices of a kind are called; all others are GPUs
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Timeline:
 def lay_out(tables: Tables) -> Timeline:
     """Give every span its place."""
     kind = tables.facts.device_kind or "npu"
-    processes = Processes(main_pid(tables), _WORDS.get(kind, "GPU"))
+    processes = Processes(main_pid(tables), device_word(kind))
     frames: dict[str, pl.DataFrame] = {}
     for name in HOST_SPANS:
         frames[name] = _on_host(tables[name], processes)
@@ -113,7 +112,7 @@ def _host_marks(marks: pl.DataFrame, processes: Processes, name: str) -> pl.Data
 
 
 def _hardware(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFrame:
-    name = None if kind == "npu" else layers.CPU_KERNELS.name if kind == "cpu" else "GPU {device}"
+    name = None if kind == "npu" else layers.CPU_KERNELS.name if kind == "cpu" else f"{device_word(kind)} {{device}}"
     frame = placed(frame.with_columns(tid=pl.col("stream").fill_null(0)), processes, layers.HARDWARE, name=name)
     return _named(frame, processes, "Stream {tid}")
 

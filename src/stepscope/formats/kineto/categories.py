@@ -23,7 +23,20 @@ _OF_CATEGORY = {
     "cuda_sync": "task",
     "gpu_user_annotation": "annotation",
     "trace": "session",
+    # Other accelerators, and what only some versions write (docs/formats/kineto.md 2).
+    "mtia_ccp_events": "task",
+    "mtia_insight": "task",
+    "hpu_op": "task",
+    "collective_comm": "task",
+    "cuda_event": "task",
+    "cuda_profiler_range": "task",
+    "xpu_scope_profiler": "task",
 }
+# Makers of accelerators name their categories after Kineto's own: xpu_runtime, mlu_memcpy, gcu_sync, …
+_OF_ENDING = {
+    "_runtime": "api", "_driver": "api", "_memcpy": "task", "_memset": "task", "_sync": "task", "_notifier": "task",
+    "_user_annotation": "annotation",
+}  # fmt: skip
 # Arrows that correlation ids already imply.
 _IMPLIED_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
 _FORWARD_BACKWARD = ("fwdbwd", "forward_backward", "fwd_bwd")
@@ -44,24 +57,31 @@ _COLLECTIVE = {
     "Collective name": _S, "In msg nelems": _I, "dtype": _S, "Group size": _I, "Process Group Name": _S,
     "Process Group ID": _S, "Process Group Description": _S,
 }  # fmt: skip
+_MTIA = {"direction": _S, "size": _I}  # of a copy
+_LABEL = {"labels": _S}  # what a process is: CPU, GPU 0, MTIA 17
 _MEMORY = {
     "Addr": _I, "Bytes": _I, "Total Allocated": _F, "Total Reserved": _F, "Device Type": _I, "Device Id": _I,
 }  # fmt: skip
 
-ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MEMORY}
+ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MTIA, **_LABEL, **_MEMORY}
 
 # Keys that few captures have, each with a text that every event with the key contains: the key is only looked for where the
 # text occurs.
 GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
+    **dict.fromkeys(_MTIA, '"direction"'),
+    **dict.fromkeys(_LABEL, '"process_labels"'),
     **dict.fromkeys(_MEMORY, '"[memory]"'),
     **{key: f'"{key}"' for key in ("external id", "Input dims", "Flops", *_SHAPE)},
 }
 
 
 def with_table_names(events: pl.DataFrame) -> pl.DataFrame:
-    """Add `to`, the table an event belongs to; null for events that do not describe the run, `unknown:…` for unexpected ones."""
+    """Add `to`, the table an event belongs to; null for events that do not describe the run, `unknown:…` for unexpected ones.
+
+    Spans of a category that is not known are `strange`: they may still be a device's.
+    """
     of_category = {category: _destination(category) for category in events["cat"].unique().to_list()}
     of_flow = {category: _flow(category) for category in of_category}
     memory = pl.col("name") == "[memory]"
@@ -73,6 +93,8 @@ def with_table_names(events: pl.DataFrame) -> pl.DataFrame:
         .then(category.replace_strict(of_flow, return_dtype=_S))
         .when(phase == "C")
         .then(pl.lit("counter"))
+        .when((phase == "M") & (pl.col("name") == "process_labels"))
+        .then(pl.lit("label"))
         # Names and order of lanes; begin and end of the recording.
         .when((phase == "M") | (phase.is_in(["i", "I", "R"]) & category.is_null() & ~memory))
         .then(None)
@@ -85,9 +107,9 @@ def with_table_names(events: pl.DataFrame) -> pl.DataFrame:
 
 def _destination(category: str | None) -> str:
     name = (category or "").lower()
-    if name.endswith(("_runtime", "_driver")):  # cuda_runtime, hip_driver, xpu_runtime, …
-        return "api"
-    return _OF_CATEGORY.get(name, f"unknown:cat {category or 'none'}")
+    if name in _OF_CATEGORY:
+        return _OF_CATEGORY[name]
+    return next((table for ending, table in _OF_ENDING.items() if name.endswith(ending)), "strange")
 
 
 def _flow(category: str | None) -> str | None:

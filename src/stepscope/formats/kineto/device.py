@@ -12,8 +12,9 @@ from stepscope.tables import TEXT
 
 _COPIES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host", "PtoP": "peer to peer",
+    "HOST_TO_DEVICE": "host to device", "DEVICE_TO_HOST": "device to host", "DEVICE_TO_DEVICE": "device to device",
 }  # fmt: skip
-_KINDS = {"gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset", "cuda_sync": "event"}
+_MTIA_KINDS = {"dma_request": "memcpy", "event_wait": "event", "event_record": "event"}
 
 COLLECTIVE_COLUMNS = ("op_type", "count", "data_type", "rank_size", "group", "group_name")
 
@@ -38,7 +39,7 @@ def collective_op_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
     name = pl.col("name")
     of_name = name.str.extract(r"(HtoD|DtoH|DtoD|HtoH|PtoP)")
-    kind = pl.col("cat").str.to_lowercase().replace_strict(_KINDS, default="compute", return_dtype=pl.String())
+    kind = _kind()
     correlation = pl.col("args.correlation")
     return events.select(
         "start_ns", "end_ns", "duration_ns", *collective_arguments(),
@@ -55,10 +56,38 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         registers="args.registers per thread",
         shared_memory="args.shared memory",
         blocks_per_sm="args.blocks per SM",
-        bytes="args.bytes",
-        copy_direction=pl.when(kind == "memcpy")
-        .then(pl.coalesce(of_name, "args.kind").replace_strict(_COPIES, default=None, return_dtype=pl.String())).cast(TEXT),
+        bytes=pl.coalesce("args.bytes", "args.size"),
+        copy_direction=pl.when(kind == "memcpy").then(
+            pl.coalesce(of_name, "args.direction", "args.kind").replace_strict(_COPIES, default=None, return_dtype=pl.String())
+        ).cast(TEXT),
     )  # fmt: skip
+
+
+def _kind() -> pl.Expr:
+    """Kind of a task by its category; what only says that a device did something is `other`."""
+    category = pl.col("cat").str.to_lowercase()
+    return (
+        pl.when(category == "kernel").then(pl.lit("compute"))
+        .when(category.str.ends_with("memcpy")).then(pl.lit("memcpy"))
+        .when(category.str.ends_with("memset")).then(pl.lit("memset"))
+        .when(category.str.contains(r"_(?:sync|event|notifier)$")).then(pl.lit("event"))
+        .when(category == "collective_comm").then(pl.lit("communication"))
+        .when(category == "mtia_ccp_events")
+        .then(pl.col("name").replace_strict(_MTIA_KINDS, default="compute", return_dtype=pl.String()))
+        .otherwise(pl.lit("other"))
+    )  # fmt: skip
+
+
+def strange_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Spans of unknown categories as tasks, with what may tell whether they are a device's."""
+    marked = pl.any_horizontal(pl.col("args.device", "args.stream").is_not_null())
+    return pl.concat([task_rows(events), events.select("pid", "cat", marked=marked)], how="horizontal")
+
+
+def on_device(rows: pl.DataFrame, labels: dict[int, str]) -> pl.Series:
+    """Which of the strange rows are a device's: by the label of their process, else by naming a device or a stream."""
+    label = pl.col("pid").replace_strict(labels, default=None, return_dtype=pl.String()) if labels else pl.lit(None, pl.String)
+    return rows.select(pl.when(label.is_not_null()).then(label != "CPU").otherwise("marked").alias("device")).to_series()
 
 
 def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:

@@ -14,12 +14,19 @@ from stepscope.tables import Facts, Tables
 
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 _AMD = re.compile(r"AMD|Radeon|Instinct|MI\d{2,3}", re.IGNORECASE)
+_MADE_BY = re.compile(r"([A-Za-z]+)[ :#]*\d+")  # label of a device: MTIA 17
+# Accelerators by the beginning of their categories.
+_ACCELERATORS = ("xpu", "mtia", "hpu", "mlu", "gcu", "privateuse1")
+# What torch.profiler calls the activity of a kind of device.
+_ACTIVITIES = {"cuda": "CUDA", "rocm": "CUDA", "cpu": "CUDA"}
 # The log lines and the device list are long and stored elsewhere.
 _LEFT_OUT = ("INFO", "deviceProperties", "traceEvents")
 
 
-def facts_of(path: Path, header: Mapping[str, Any], tables: Tables, session: tuple[int, int] | None) -> Facts:
-    kind = _device_kind(header, tables)
+def facts_of(
+    path: Path, header: Mapping[str, Any], tables: Tables, session: tuple[int, int] | None, words: frozenset[str] = frozenset()
+) -> Facts:
+    kind = _device_kind(header, tables, words)
     metadata = {key: value for key, value in header.items() if key not in _LEFT_OUT}
     return Facts(
         source="kineto",
@@ -58,21 +65,23 @@ def _device_names(header: Mapping[str, Any]) -> dict[str, str]:
     return {str(device["id"]): str(device.get("name", "")) for device in _devices(header)}
 
 
-def _device_kind(header: Mapping[str, Any], tables: Tables) -> str:
+def _device_kind(header: Mapping[str, Any], tables: Tables, words: frozenset[str]) -> str:
+    """Kind of device; `words` are the labels of processes and the categories of events."""
     names = _device_names(header).values()
     calls = tables["api_calls"]["name"].unique().cast(pl.String)
-    levels = tables["api_calls"]["level"].unique().cast(pl.String)
     if any(_AMD.search(name) for name in names) or calls.str.starts_with("hip").any():
         return "rocm"
-    if levels.str.starts_with("xpu").any():
-        return "xpu"
+    makers = {match[1].lower() for match in map(_MADE_BY.fullmatch, words) if match} - {"cpu", "gpu"}
+    makers |= {maker for maker in _ACCELERATORS for word in words if word.lower().startswith(f"{maker}_")}
+    if makers:
+        return min(makers)
     on_device = tables["kernels"].height > 0 or tables["memory_events"]["device"].count() > 0
     return "cuda" if names or on_device else "cpu"
 
 
 def _activities(kind: str, tables: Tables) -> list[str]:
     found = ["CPU"] if tables["ops"].height else []
-    return [*found, *(["XPU" if kind == "xpu" else "CUDA"] if tables["kernels"].height else [])]
+    return [*found, *([_ACTIVITIES.get(kind, kind.upper())] if tables["kernels"].height else [])]
 
 
 def _switch(header: Mapping[str, Any], key: str, column: pl.Series) -> bool:

@@ -31,6 +31,7 @@ _READERS: dict[str, tuple[str, Rows]] = {
     "tasks": ("task", device.task_rows),
     "annotations": ("annotation", host.annotation_rows),
     "memory": ("memory", host.memory_rows),
+    "strange": ("strange", device.strange_rows),
     "session": ("session", lambda events: events.select("start_ns", "end_ns")),
 }
 
@@ -46,6 +47,9 @@ def read(path: Path) -> Tables:
         chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS)
         for future in [worker.submit(_add_chunk, events, parts, found) for events in chunks]:
             future.result()
+    labels = _labels(parts)
+    categories = frozenset(pl.concat(parts.pop("categories", [pl.DataFrame({"cat": []}, {"cat": pl.String})]))["cat"].to_list())
+    _sort_strange(parts, labels, found)
     if not any(parts.values()):
         raise CaptureError(
             "the trace has no event of the PyTorch profiler",
@@ -60,7 +64,9 @@ def read(path: Path) -> Tables:
         tables = tables.replace(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
     session = _session(parts, base_ns if isinstance(base_ns, int) else 0)
     quality += [lost(issue, path.name, count, what) for (issue, what), count in found.items()]
-    return tables.replace(meta=facts_of(path, header, tables, session).table()).with_quality(*quality)
+    return tables.replace(
+        meta=facts_of(path, header, tables, session, frozenset(labels.values()) | categories).table()
+    ).with_quality(*quality)
 
 
 def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], found: Counter[tuple[Issue, str]]) -> None:
@@ -70,6 +76,11 @@ def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], found
     for group, count in groups.items():
         if group.startswith("unknown:"):
             found[issues.UNKNOWN_KIND, group.removeprefix("unknown:")] += count
+    parts["categories"].append(events.select(pl.col("cat").drop_nulls().unique()))
+    if "label" in groups:
+        of_processes = pl.col("to") == "label"
+        parts["labels"].append(events.filter(of_processes).select("pid", label="args.labels").drop_nulls())
+        events = events.filter(~of_processes)
     events = _with_spans(events, found)
     wanted = {name: work for name, work in _READERS.items() if work[0] in groups}
     plans = [rows(events.lazy().filter(pl.col("to") == group)) for group, rows in wanted.values()]
@@ -81,6 +92,26 @@ def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], found
             parts[name].append(frame)
     if "counter" in groups:
         parts["counter"].append(events.clear())
+
+
+def _labels(parts: dict[str, list[pl.DataFrame]]) -> dict[int, str]:
+    """What each process is, as far as the trace says it: CPU, GPU 0, MTIA 17."""
+    chunks = parts.pop("labels", [])
+    return dict(pl.concat(chunks).iter_rows()) if chunks else {}
+
+
+def _sort_strange(parts: dict[str, list[pl.DataFrame]], labels: dict[int, str], found: Counter[tuple[Issue, str]]) -> None:
+    """Spans of unknown categories: those of a device become tasks, the others are counted as lost."""
+    chunks = parts.pop("strange", [])
+    if not chunks:
+        return
+    rows = pl.concat(chunks)
+    flags = device.on_device(rows, labels)
+    for issue, some in ((issues.UNKNOWN_DEVICE_CATEGORY, rows.filter(flags)), (issues.UNKNOWN_KIND, rows.filter(~flags))):
+        for category, count in some.group_by("cat").len().iter_rows():
+            found[issue, f"cat {category or 'none'}"] += count
+    if flags.any():
+        parts["tasks"].append(rows.filter(flags).drop("pid", "cat", "marked"))
 
 
 def _with_threads(events: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +128,7 @@ def _with_spans(events: pl.DataFrame, found: Counter[tuple[Issue, str]]) -> pl.D
     """Half-open spans; a negative or absent length becomes 0 and is counted."""
     timed = events.filter(pl.col("ts_ns").is_not_null())
     found[issues.EVENT_WITHOUT_TIME, ""] += events.height - timed.height
-    span = (pl.col("ph") == "X") & ~pl.col("to").str.starts_with("unknown:")
+    span = (pl.col("ph") == "X") & (pl.col("to") != "strange")
     wrong = timed.select(
         absent=(span & pl.col("dur_ns").is_null()).sum(), negative=(span & (pl.col("dur_ns") < 0)).sum()
     ).row(0)  # fmt: skip

@@ -12,6 +12,7 @@ from stepscope.analysis import quality
 from stepscope.analysis.kernels.tensor_cores import uses
 from stepscope.analysis.overlap import computing, intersect, merge
 from stepscope.report import switches
+from stepscope.tables import device_word
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
@@ -54,9 +55,7 @@ def _configuration(capture: LoadedCapture, workers: int) -> list[dict[str, Any]]
     steps = tables.steps["step"].drop_nulls().to_list()
     values = {
         "Number of Worker(s)": workers,
-        "Device Type": {"npu": "NPU", "cuda": "GPU", "rocm": "GPU (ROCm)", "xpu": "XPU", "cpu": "CPU"}.get(
-            capture.kind, capture.kind
-        ),
+        "Device Type": "GPU (ROCm)" if capture.kind == "rocm" else device_word(capture.kind),
         "Device": devices or None,
         "Rank": facts.rank if facts.rank >= 0 else None,
         "Framework": facts.framework,
@@ -154,7 +153,7 @@ def _gpu_summary(capture: LoadedCapture) -> list[dict[str, Any]]:
         own = kernels.filter(pl.col("device") == device)
         busy = intersect(merge(own.select("start_ns", "end_ns")), whole)
         rows: list[tuple[str, Any, str]] = [
-            ("Name", capture.facts.device_names.get(str(device)) or f"GPU {device}", ""),
+            ("Name", capture.facts.device_names.get(str(device)) or f"{device_word(capture.kind)} {device}", ""),
             *_hardware(capture.facts.device_properties.get(str(device), {})),
             ("GPU Utilization", 100 * int((busy["end_ns"] - busy["start_ns"]).sum()) / length if length else 0.0, "%"),
         ]

@@ -286,3 +286,71 @@ def test_facts(tmp_path, devices, extra, kind):
 def test_a_trace_of_something_else_is_an_error(tmp_path, events):
     with pytest.raises(CaptureError, match="no event of the PyTorch profiler"):
         kineto.read(written(tmp_path, events))
+
+
+def label(pid, text):
+    return {"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": 0, "args": {"labels": text}}
+
+
+def test_events_of_mtia(tmp_path):
+    place = {"pid": 17, "tid": 3774}
+    events = [
+        label(17, "MTIA 17"),
+        event("mtia_runtime", "runFunction", 1, 2, args={"correlation": 5, "device": 17, "stream_id": "108"}),
+        event("mtia_ccp_events", "pe_exe", 10, 4, **place, args={"correlation": 5, "stream": 108, "row": "0"}),
+        event("mtia_ccp_events", "dma_request", 15, 1, **place, args={"stream": 105, "direction": "DEVICE_TO_HOST", "size": 1024}),
+        event("mtia_ccp_events", "event_wait", 17, 3, **place, args={"stream": 108, "wait_on_stream": 104}),
+    ]
+    tables = link(kineto.read(written(tmp_path, events))).check()
+    assert rows(tables.kernels, "device", "stream", "name", "kind", "bytes", "copy_direction", "launch_ns") == [
+        (17, 108, "pe_exe", "compute", None, None, 1000),
+        (17, 105, "dma_request", "memcpy", 1024, "device to host", None),
+        (17, 108, "event_wait", "event", None, None, None),
+    ]
+    assert (tables.facts.device_kind, tables.facts.activities) == ("mtia", ("MTIA",))
+    assert issues(tables) == {}
+
+
+@pytest.mark.parametrize(
+    ("category", "kind", "device"),
+    [
+        pytest.param("hpu_op", "other", "hpu", id="habana"),
+        pytest.param("mlu_memcpy", "memcpy", "mlu", id="cambricon"),
+        pytest.param("gcu_sync", "event", "gcu", id="enflame"),
+        pytest.param("cuda_event", "event", "cuda", id="cuda-event"),
+        pytest.param("cuda_profiler_range", "other", "cuda", id="cupti-range"),
+        pytest.param("collective_comm", "communication", "cuda", id="collective"),
+    ],
+)
+def test_categories_of_other_devices(tmp_path, category, kind, device):
+    tables = kineto.read(written(tmp_path, [event(category, "x", 10, 4, pid=0, tid=3)])).check()
+    assert rows(tables.kernels, "name", "kind", "device", "stream") == [("x", kind, 0, 3)]
+    assert tables.facts.device_kind == device
+    assert issues(tables) == {}
+
+
+def test_xpu(tmp_path):
+    events = [
+        event("xpu_runtime", "zeCommandListAppendLaunchKernel", 1, 2, args={"correlation": 9}),
+        event("kernel", "gemm", 5, 2, pid=0, tid=4, args={"correlation": 9, "device": 0, "stream": 4}),
+    ]
+    tables = link(kineto.read(written(tmp_path, events)))
+    assert rows(tables.kernels, "name", "launch_ns") == [("gemm", 1000)]
+    assert (tables.facts.device_kind, tables.facts.activities) == ("xpu", ("XPU",))
+
+
+def test_an_unknown_category_of_a_device_is_shown_and_counted_but_never_called_cpu(tmp_path):
+    events = [
+        event("warp_events", "by its label", 10, 2, pid=3, tid=1),
+        event("warp_events", "by its stream", 13, 2, pid=9, tid=1, args={"stream": 5}),
+        event("tea_break", "on the host", 20, 2, pid=100, args={"device": 3}),
+        label(3, "WARP 3"),
+        label(100, "CPU"),
+    ]
+    tables = kineto.read(written(tmp_path, events)).check()
+    assert rows(tables.kernels, "device", "stream", "name", "kind") == [
+        (3, 1, "by its label", "other"),
+        (9, 5, "by its stream", "other"),
+    ]
+    assert tables.facts.device_kind == "warp"
+    assert issues(tables) == {("unknown-device-category", "cat warp_events"): 2, ("unknown-kind", "cat tea_break"): 1}
