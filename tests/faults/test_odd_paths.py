@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tiny_trace import write_trace
+from viewer.tiny_trace import write_trace
 from werkzeug.test import Client
 
 from stepscope.analyser import Request, analyse_captures
