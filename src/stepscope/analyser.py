@@ -253,7 +253,9 @@ def _guarded(capture: Capture, request: Request) -> Result:
     except CaptureError as problem:
         _log(log, logging.ERROR, str(problem))
         return Result(str(capture.path), False, str(problem), seconds=time.perf_counter() - started)
-    except Exception as problem:  # noqa: BLE001 - the worker border
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - the worker border; a panic of the columnar engine is no Exception
         _log(log, logging.ERROR, "analysis failed", problem)
         where = f"\n  where: the traceback is in {log}" if log else ""
         return Result(

@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; no incomplete files were left behind", file=sys.stderr)
         return 130
-    except Exception:  # noqa: BLE001 - the process border
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001 - the process border; a panic of the columnar engine is no Exception
         traceback.print_exc()
         print(
             "error: this is a bug in stepscope, not a fault of your data\n  do this: report it with the lines above",

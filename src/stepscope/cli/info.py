@@ -11,6 +11,7 @@ import orjson
 from stepscope.analysis import quality
 from stepscope.capture import SOURCES, open_all
 from stepscope.cli.show import note, size_text
+from stepscope.errors import CaptureError
 from stepscope.report import Overview, overview, same_ranks
 from stepscope.tables.issues import Language
 
@@ -27,7 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    overviews = [overview(capture) for capture in open_all(args.capture, source=args.source)]
+    overviews, failed = [], 0
+    for capture in open_all(args.capture, source=args.source):
+        try:
+            overviews.append(overview(capture))
+        except CaptureError as problem:  # the others are shown all the same
+            note(f"error: {problem}")
+            failed += 1
     for item in overviews:
         if args.json:
             print(orjson.dumps(item.as_dict()).decode())
@@ -35,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             _print(item, args.lang)
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
-    return 0
+    return 3 if failed else 0
 
 
 def _print(item: Overview, language: Language) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The on-disk store: one Arrow file per table and a manifest, built once, opened by memory map.
+"""The on-disk store: one Arrow file per table and a manifest with checksums, built once, opened by memory map.
 
 A store is complete or absent: it is built in a folder of another name and renamed when whole.
-It is stale when the version of the schema or any source file (size, mtime) changed.
+It is stale when the version of the schema or any source file (size, mtime) changed; what is damaged is built again.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 import pyarrow as pa
 
 from stepscope.errors import printable
-from stepscope.tables.tableset import ALL_TABLES, Tables
+from stepscope.tables.sealed_folder import Damaged, SealedFolder, seal
+from stepscope.tables.tableset import Tables
 from stepscope.tables.whole_folder import replacing_folder
 
 SCHEMA_VERSION = 7
 STORE_NAME = ".stepscope"
-MANIFEST = "manifest.json"
 
 
 def fingerprint(sources: Iterable[Path], root: Path) -> list[list[Any]]:
@@ -56,35 +55,23 @@ def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
         rows = {}
         for name in tables.filled():
             tables[name].write_ipc(new / f"{name}.arrow", compression="uncompressed")
-            os.chmod(new / f"{name}.arrow", 0o640)
             rows[name] = tables[name].height
-        manifest = {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows}
-        (new / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
-        os.chmod(new / MANIFEST, 0o640)
+        seal(new, {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows})
 
 
 def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
     """Open the store, or return None when it is absent, damaged, of another version or stale."""
     try:
-        manifest = orjson.loads((folder / MANIFEST).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None
-    if manifest.get("schema_version") != SCHEMA_VERSION or (sources is not None and manifest.get("sources") != sources):
-        return None
-    frames = {}
-    for name in manifest.get("rows", {}):
-        try:
-            frames[name] = _open(folder / f"{name}.arrow")
-        except (OSError, pa.ArrowInvalid, pl.exceptions.PolarsError):
+        store = SealedFolder(folder)
+        content = store.content
+        if content["schema_version"] != SCHEMA_VERSION or (sources is not None and content["sources"] != sources):
             return None
-        if name not in ALL_TABLES or frames[name].height != manifest["rows"][name]:
-            return None
-    return Tables(frames)
+        return Tables({name: _open(store.data(f"{name}.arrow")) for name in content["rows"]})
+    except (Damaged, KeyError, TypeError):  # the last two: sealed, but by another program
+        return None
 
 
-def _open(path: Path) -> pl.DataFrame:
-    with pa.memory_map(str(path)) as source:
-        table = pa.ipc.open_file(source).read_all()
-    frame = pl.from_arrow(table)
+def _open(data: memoryview) -> pl.DataFrame:
+    frame = pl.from_arrow(pa.ipc.open_file(pa.py_buffer(data)).read_all())
     assert isinstance(frame, pl.DataFrame)
     return frame

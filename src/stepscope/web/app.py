@@ -86,7 +86,9 @@ class App:
         except HTTPException as problem:
             status = problem.code or 404
             response = _json(Problem(status, "not_found" if status == 404 else "bad_request", problem.name).body(number), status)
-        except Exception:  # the border of a route
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             LOG.exception("%s: %s %s failed", number, request.method, request.path)
             body = {"error": {"code": "internal", "title": "a fault in stepscope; the log has the details", "id": number}}
             response = _json(body, 500)

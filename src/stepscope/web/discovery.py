@@ -16,7 +16,8 @@ from stepscope.formats import registry
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.chrome.files import is_json, looks_like_trace
 from stepscope.formats.reader import CaptureFiles, bare_name
-from stepscope.tables.store import MANIFEST, store_folder
+from stepscope.tables.sealed_folder import MANIFEST
+from stepscope.tables.store import store_folder
 
 MOST_DEPTH = 8
 RESULTS = "_stepscope"  # end of the name of a folder of results (analyser.py)

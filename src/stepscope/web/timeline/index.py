@@ -7,7 +7,7 @@ slices are ordered by row and start.
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import polars as pl
 
 from stepscope.analysis.link.groups import group_numbers, rows_by_group
 from stepscope.tables import Tables
+from stepscope.tables.sealed_folder import Damaged, SealedFolder, seal
 from stepscope.tables.whole_folder import replacing_folder
 from stepscope.web.timeline.arrows import ARROW, arrows
 from stepscope.web.timeline.depth_rows import depth_rows
@@ -31,8 +31,8 @@ from stepscope.web.timeline.slices import SOURCES, Gathered, gather
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-VERSION = 3
-MANIFEST = "manifest.json"
+VERSION = 4
+_MOST_HEAD = 4096  # bytes of a npy header
 SERIES = ("process", "name", "series", "instance")
 NONE = np.iinfo(np.uint32).max
 COLUMNS = {
@@ -280,9 +280,7 @@ def save(index: TraceIndex, folder: Path, key: str) -> None:
     with replacing_folder(folder) as new:
         for name, column in parts.items():
             np.save(new / f"{name}.npy", column, allow_pickle=False)
-            os.chmod(new / f"{name}.npy", 0o640)
-        (new / MANIFEST).write_bytes(orjson.dumps(manifest))
-        os.chmod(new / MANIFEST, 0o640)
+        seal(new, manifest)
 
 
 def _flat(clusters: Mapping[int, Mapping[int, Clusters]]) -> tuple[list[list[int]], dict[str, Array]]:
@@ -300,11 +298,16 @@ def _flat(clusters: Mapping[int, Mapping[int, Clusters]]) -> tuple[list[list[int
 def load(folder: Path, key: str) -> TraceIndex | None:
     """Open a kept timeline; None when it is absent, damaged or built from other data."""
     try:
-        manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        sealed = SealedFolder(folder)
+        manifest = sealed.content
         if manifest["version"] != VERSION or manifest["key"] != key:
             return None
+
+        def mapped(name: str) -> Array:
+            return _array(sealed.data(f"{name}.npy"))
+
         clusters: dict[int, dict[int, Clusters]] = {}
-        ready = {name: _mapped(folder / f"cluster_{name}.npy") for name in CLUSTER}
+        ready = {name: mapped(f"cluster_{name}") for name in CLUSTER}
         for row, level, first, last in manifest["levels"]:
             clusters.setdefault(row, {})[level] = Clusters(**{name: column[first:last] for name, column in ready.items()})
         return TraceIndex(
@@ -316,18 +319,21 @@ def load(folder: Path, key: str) -> TraceIndex | None:
             row_bounds=manifest["row_bounds"],
             names=manifest["names"],
             categories=manifest["categories"],
-            slices={name: _mapped(folder / f"{name}.npy") for name in COLUMNS},
+            slices={name: mapped(name) for name in COLUMNS},
             clusters=clusters,
-            samples={name: _mapped(folder / f"sample_{name}.npy") for name in ("time", "value")},
+            samples={name: mapped(f"sample_{name}") for name in ("time", "value")},
             sample_bounds={track: (first, last) for track, first, last in manifest["sample_bounds"]},
-            arrows={name: _mapped(folder / f"arrow_{name}.npy") for name in ARROW},
-            places={source: _mapped(folder / f"place_{source}.npy") for source in manifest["places"]},
+            arrows={name: mapped(f"arrow_{name}") for name in ARROW},
+            places={source: mapped(f"place_{source}") for source in manifest["places"]},
         )
-    except (OSError, ValueError, KeyError, EOFError):  # orjson's and numpy's own errors are ValueErrors
+    except (Damaged, ValueError, KeyError, TypeError):  # all but the first: sealed, but by another program
         return None
 
 
-def _mapped(path: Path) -> Array:
-    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    # A plain view of the map: the subclass costs some microseconds at every slicing.
-    return array.view(np.ndarray)
+def _array(data: memoryview) -> Array:
+    """A view of the mapped bytes of a npy file."""
+    head = io.BytesIO(data[:_MOST_HEAD])
+    np.lib.format.read_magic(head)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(head)
+    array: Array = np.frombuffer(data[head.tell() :], dtype)
+    return array.reshape(shape)

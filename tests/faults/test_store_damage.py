@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores with damaged, cut, swapped, foreign and missing files: each is built again, and no number changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from viewer.tiny_trace import write_trace
+
+from stepscope.analyser import Request, analyse_captures
+from stepscope.capture import open_all, open_capture
+from stepscope.cli import main
+from stepscope.tables import ALL_TABLES, Tables
+from stepscope.tables.sealed_folder import MANIFEST
+from stepscope.tables.store import read_store, store_folder, write_store
+from stepscope.web.timeline import index as trace_index
+
+SOURCES = [["trace", 1, 2]]
+MANIFESTS = [
+    b"", b"[]", b"null", b"{}", b"5", b'"x"', b"{", b"\xff\xfe", b"[" * 5000, b"9" * 5000, b'{"rows": {}}',
+    b'{"content": {}, "files": {}}', b'{"content": null, "files": null, "checksum": null}',
+    b'{"content": 5, "files": [], "checksum": "0"}',
+]  # fmt: skip
+Damage = Callable[[Path], None]
+
+
+def pauses(count: int = 20) -> Tables:
+    starts = pl.Series("start_ns", range(count), dtype=pl.Int64)
+    frame = pl.DataFrame([starts, (starts + 1).alias("end_ns"), pl.Series("pid", [1] * count)])
+    return Tables({"gc_pauses": ALL_TABLES["gc_pauses"].conform(frame)})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_store(tmp_path / "store", pauses(), SOURCES)
+    return tmp_path / "store"
+
+
+def test_a_whole_store_is_opened(store: Path):
+    found = read_store(store, SOURCES)
+    assert found is not None
+    assert found.gc_pauses.equals(pauses().gc_pauses)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "gc_pauses.arrow"])
+def test_every_flipped_bit_is_seen(store: Path, name: str):
+    """Same size, same date: only the checksum can tell."""
+    path = store / name
+    status, whole = path.stat(), path.read_bytes()
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << at % 8
+        path.write_bytes(changed)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        found = read_store(store, SOURCES)
+        # White space of the manifest is no content.
+        assert found is None or (name == MANIFEST and orjson.loads(bytes(changed)) == orjson.loads(whole)), at
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "gc_pauses.arrow"])
+def test_every_cut_is_seen(store: Path, name: str):
+    whole = (store / name).read_bytes()
+    for size in range(len(whole)):
+        (store / name).write_bytes(whole[:size])
+        assert read_store(store, SOURCES) is None, size
+    (store / name).write_bytes(whole + b"\0")
+    assert read_store(store, SOURCES) is None
+
+
+@pytest.mark.parametrize("content", MANIFESTS, ids=lambda content: repr(content[:12]))
+def test_any_manifest_is_no_store(store: Path, content: bytes):
+    (store / MANIFEST).write_bytes(content)
+    assert read_store(store, SOURCES) is None
+    assert trace_index.load(store, "x") is None
+
+
+def _replaced(make: Callable[[Path], object]) -> Damage:
+    def damage(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return damage
+
+
+OTHERS: dict[str, Damage] = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b"") and None,
+    "a folder": _replaced(lambda path: path.mkdir()),
+    "a pipe": _replaced(os.mkfifo),
+    "a dead link": _replaced(lambda path: path.symlink_to("nowhere")),
+    "a link to itself": _replaced(lambda path: path.symlink_to(path)),
+    "a device": _replaced(lambda path: path.symlink_to("/dev/zero")),
+    "another table": lambda path: pl.DataFrame({"x": [1]}).write_ipc(path),
+    "text": lambda path: path.write_text("not an Arrow file") and None,
+}
+
+
+@pytest.mark.parametrize("damage", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("name", [MANIFEST, "gc_pauses.arrow"])
+def test_foreign_files_are_no_store(store: Path, name: str, damage: Damage):
+    damage(store / name)
+    assert read_store(store, SOURCES) is None
+
+
+@pytest.mark.parametrize("what", ["a file", "a link", "absent"])
+def test_the_folder_itself(store: Path, what: str):
+    shutil.move(store, moved := store.with_name("moved"))
+    if what == "a file":
+        store.write_text("x")
+    elif what == "a link":
+        store.symlink_to("nowhere")
+    assert read_store(store, SOURCES) is None
+    assert read_store(moved, SOURCES) is not None
+
+
+def _damages(folder: Path) -> Iterator[tuple[str, Damage]]:
+    """One of each kind for every file of a store."""
+    for path in sorted(folder.iterdir()):
+        yield f"{path.name} cut", lambda store, name=path.name: os.truncate(store / name, (store / name).stat().st_size // 2)
+        yield f"{path.name} missing", lambda store, name=path.name: (store / name).unlink()
+        yield f"{path.name} flipped", lambda store, name=path.name: _flip(store / name)
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_damaged_stores_of_a_capture_give_the_same_tables(tmp_path: Path):
+    trace = tmp_path / "w.pt.trace.json"
+    write_trace(trace)
+    whole = open_capture(trace).tables
+    folder = store_folder(trace)
+    for what, damage in list(_damages(folder)):
+        damage(folder)
+        again = open_capture(trace).tables
+        assert all(again[name].equals(whole[name]) for name in ALL_TABLES), what
+        assert read_store(folder, None) is not None, f"{what}: the store was built again"
+
+
+class Panic(BaseException):
+    """As the columnar engine's: not an Exception."""
+
+
+@pytest.mark.parametrize("fault", [Panic("index out of bounds"), MemoryError(), RecursionError(), SystemExit(5), AssertionError()])
+def test_one_capture_never_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException):
+    for name in "abc":
+        write_trace(tmp_path / f"{name}.pt.trace.json")
+    from stepscope.capture import Capture
+
+    load = Capture.load
+
+    def broken(capture: Capture, *given: object, **named: object) -> Tables:
+        if capture.path.name.startswith("b."):
+            raise fault
+        return load(capture, *given, **named)
+
+    monkeypatch.setattr(Capture, "load", broken)
+    results = analyse_captures(open_all(tmp_path), Request(out=tmp_path / "out"), jobs=1)
+    assert [result.ok for result in results] == [True, False, True]
+    assert type(fault).__name__ in str(results[1].error)
+
+
+def test_an_interruption_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_trace(tmp_path / "a.pt.trace.json")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stepscope.capture.Capture.load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        analyse_captures(open_all(tmp_path), Request(out=tmp_path / "out"), jobs=1)
+
+
+def test_info_shows_the_good_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_trace(tmp_path / "good.pt.trace.json")
+    (tmp_path / "bad.pt.trace.json").write_text("{")
+    assert main(["info", str(tmp_path)]) == 3
+    shown = capsys.readouterr()
+    assert "good.pt.trace.json" in shown.out
+    assert "error: " in shown.err
+
+
+def test_a_panic_is_our_fault_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    write_trace(tmp_path / "a.pt.trace.json")
+
+    def panic(*_: object, **__: object) -> None:
+        raise Panic("index out of bounds")
+
+    monkeypatch.setattr("stepscope.capture.Capture.load", panic)
+    assert main(["info", str(tmp_path)]) == 70
+    assert "bug in stepscope" in capsys.readouterr().err
