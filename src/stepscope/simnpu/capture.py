@@ -118,7 +118,7 @@ class DeviceCapture:
         transfers = self._late_transfers = np.concatenate([self._late_transfers, moved])
         self._times.add_calls(calls)
         if (self._switches.links or self._switches.ports) and not self._switches.marks_only:
-            self._write_traffic(tasks, moved, now_raw_ns if last else now_raw_ns - SETTLE_NS)
+            self._write_traffic(tasks, moved, now_raw_ns if last else now_raw_ns - SETTLE_NS, last)
         if self._switches.communication:
             self._communication.take(tasks, transfers, lambda device: self._device(device).writer)
         if self._switches.level < 0 or self._switches.marks_only:
@@ -212,10 +212,11 @@ class DeviceCapture:
         for device, samples in self._samples.items():
             samples.write(memory[memory["device"] == device], now_raw_ns)
 
-    def _write_traffic(self, tasks: npt.NDArray[Any], moved: npt.NDArray[Any], until_raw_ns: int) -> None:
+    def _write_traffic(self, tasks: npt.NDArray[Any], moved: npt.NDArray[Any], until_raw_ns: int, last: bool) -> None:
         for device in {*np.unique(tasks["device"]).tolist(), *self._devices}:
             self._device(device)
-            self._traffic[device].write(tasks[tasks["device"] == device], moved[moved["device"] == device], until_raw_ns)
+            own_tasks, own_transfers = tasks[tasks["device"] == device], moved[moved["device"] == device]
+            self._traffic[device].write(own_tasks, own_transfers, until_raw_ns, last=last)
 
     def _device(self, device: int) -> DeviceRecords:
         known = self._devices.get(device)

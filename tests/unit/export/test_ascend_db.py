@@ -264,6 +264,23 @@ def test_bandwidth_is_stored_in_bytes(write):
     assert rows_of(write(counters=rows("counters", sample)), "SELECT bandwidth, hbmId FROM HBM") == [(2 * 1024**2, 0)]
 
 
+def test_ports_have_rates_totals_and_a_bandwidth_in_bytes(write):
+    port = {"source": "RoCE", "device": 0, "time_ns": 5}
+    rates = [("Rx Packets", 100.0), ("Rx Error Rate", 0.25), ("Rx Dropped Rate", 0.0), ("Rx Bandwidth Efficiency", 0.5)]
+    samples = [{**port, "name": "Port 1/Rx", "series": series, "value": value} for series, value in rates]
+    totals = [("Bandwidth(MB/s)", 8.0), ("rxPackets", 4000.0), ("rxBytes", 77.0)]
+    samples += [{**port, "name": "Port 1", "instance": 1, "series": series, "value": value} for series, value in totals]
+    columns = "bandwidth, rxPacketRate, rxByteRate, rxPackets, rxBytes, rxErrors, txPacketRate, funcId"
+    path = write(counters=rows("counters", *samples))
+    # Half of 8 MB by 8 bits; errors are known as a share of packets only; nothing is known of what was sent.
+    assert rows_of(path, f"SELECT {columns} FROM ROCE") == [(8 << 20, 100, 1 << 19, 4000, 77, 25, None, 1)]
+    again = read(path, Facts()).counters
+    found = {(name, series): value for name, series, value in again.select("name", "series", "value").rows()}
+    assert found["Port 1", "Bandwidth(MB/s)"] == 8.0
+    assert found["Port 1/Rx", "Rx Packets"] == 100.0
+    assert found["Port 1/Rx", "Rx Bandwidth Efficiency"] == 0.5
+
+
 def test_hit_rates_are_stored_in_percent(write):
     sample = {"source": "LLC", "name": "LLC 0 Read/Hit Rate", "series": "Hit Rate(%)", "device": 0, "time_ns": 5, "value": 0.84}
     assert rows_of(write(counters=rows("counters", sample)), "SELECT hitRate FROM LLC") == [(84.0,)]

@@ -16,6 +16,7 @@ from stepscope.formats.cann.write.settings import METRIC_EVENTS
 from stepscope.simnpu import counters
 from stepscope.simnpu.capture import CaptureSwitches, DeviceCapture
 from stepscope.simnpu.launches import LaunchTimes, disjoint
+from stepscope.simnpu.link_samples import LinkSamples
 from stepscope.simnpu.memory_samples import MemorySamples
 from stepscope.simnpu.records import CALL, COLLECTIVE, COPY_H2D, EVENT_RECORD, KERNEL, MARK, MEMORY, TASK, TRANSFER
 from stepscope.simnpu.transfers import with_calls
@@ -229,7 +230,39 @@ def test_traffic_is_sampled_where_it_flows(tmp_path: Path):
     ]
     ports = tables.counters.filter(pl.col("source").is_in(["NIC", "RoCE"]), pl.col("series") == "Bandwidth(MB/s)")
     assert ports.height == 2 * 6
+    assert ports["value"].unique().to_list() == [25_000.0]
     assert tables.counters.filter(pl.col("source") == "HCCS")["value"].unique().to_list() == [0.0]
+    summary = {mode: (least, most, mean) for _, _, mode, least, most, mean in tables.link_summary.rows()}
+    # Three samples of 20 ms and one of 5 ms; 20 MB arrived within one quarter of a sample.
+    assert summary["Rx_cpl_avg(MB/s)"] == pytest.approx((0, 4000 * bytes_per_us, 1000 / 4 * bytes_per_us))
+
+
+@pytest.mark.parametrize(("length_ns", "samples"), [(3_000_000, 1), (13_000_000, 1), (20_000_000, 1), (47_000_000, 3)])
+def test_the_last_sample_is_taken_at_the_end(length_ns, samples):
+    """A capture shorter than a sample has one, and what moved last is in it."""
+
+    class Samples:
+        def __init__(self):
+            self.pcie_rows, self.lines = [], ""
+
+        def pcie(self, *, raw_ns, values):
+            self.pcie_rows += zip(raw_ns.tolist(), values.tolist(), strict=True)
+
+        def text(self, file, lines):
+            self.lines += lines
+
+    tasks = tasks_of(1, kind=[COPY_H2D], description=0, bytes=[1_000_000])
+    tasks["end"] = RAW + length_ns - 1
+    transfers = np.zeros(1, TRANSFER)
+    transfers["link"], transfers["bytes"], transfers["end"] = 1, 4096, RAW + length_ns - 1
+    writer = Samples()
+    LinkSamples(writer, RAW, links=True, ports=False).write(tasks, transfers, RAW + length_ns, last=True)
+    assert len(writer.pcie_rows) == samples
+    header, *totals = writer.lines.splitlines()
+    assert header.startswith("Time")
+    assert [int(line.split()[1]) for line in totals] == [*[0] * samples, 4096]
+    assert totals[0] == f"{RAW}: 0 0"
+    assert max(values[-2] for _, values in writer.pcie_rows) > 0
 
 
 def test_memory_is_sampled_evenly():

@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.export.trace.processes import placed
 from stepscope.export.trace.timeline import Timeline
-from stepscope.formats.ascend.hardware import PORT_BANDWIDTH, PORT_SERIES
+from stepscope.formats.ascend.hardware import PORT_BANDWIDTH, PORT_SERIES, PORT_TOTALS
 from stepscope.formats.ascend.memory import MODULE_MEM
 from stepscope.formats.ascend.trace import layers
 from stepscope.formats.ascend.trace.counter_rows import INSTANCE_ARGUMENT
@@ -39,14 +39,15 @@ def counter_events(timeline: Timeline, counters: pl.DataFrame, clock: TimeText) 
 
 
 def _as_in_timelines(rows: pl.DataFrame) -> pl.DataFrame:
-    """Series of a network port that came from its csv file, under the names of the timeline; one of them has none there."""
+    """Series of a network port that came from its csv file, under the names of the timeline; some have none there."""
     known = {title: series for title, series in PORT_SERIES.items() if title != series}
     series = pl.col("series").cast(pl.String)
     port = pl.concat_str(
         pl.lit("Port "), pl.col("instance").cast(pl.String).fill_null("0"), pl.lit("/"), series.replace(known).str.head(2)
     )
     name = pl.when(series.is_in(list(known))).then(port).otherwise(pl.col("name").cast(pl.String))
-    shown = rows.filter(series.is_not_null() & (series != PORT_BANDWIDTH)).with_columns(name.alias("name"), series.replace(known))
+    in_timeline = series.is_not_null() & ~series.is_in([PORT_BANDWIDTH, *PORT_TOTALS])
+    shown = rows.filter(in_timeline).with_columns(name.alias("name"), series.replace(known))
     # In the timeline the name tells the port. Databases give each value under both names; one is enough.
     shown = shown.with_columns(pl.lit(None, pl.Int64).alias("instance"))
     return shown.unique(["device", "name", "series", "start_ns"], keep="first", maintain_order=True)

@@ -70,6 +70,7 @@ PORT_RATES = {
     "txErrors": ("txError rate(%)", "Tx Error Rate"),
     "txDropped": ("txDropped rate(%)", "Tx Dropped Rate"),
 }
+PORT_TOTALS = tuple(PORT_RATES)  # series of their own under the names of the database, which alone shows them
 PORT_SERIES = {PORT_BANDWIDTH: PORT_BANDWIDTH, **dict(PORT_RATES.values())}
 _TIME = column("time_ns", "time", "Timestamp(us)", needed=True)
 _PORT = column("instance", "count", "funcId", missing=NOT_KNOWN)

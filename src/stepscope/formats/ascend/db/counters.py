@@ -7,10 +7,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PCIE_NAMES, PORT_TABLES, CounterTable, Series, pcie_scale
+from stepscope.formats.ascend.db.counter_tables import (
+    COUNTER_TABLES,
+    MB,
+    PCIE_NAMES,
+    PORT_TABLES,
+    CounterTable,
+    Series,
+    pcie_scale,
+)
 from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, OLD_MEMORY_WORDS, PCIE_COUNTERS
-from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES
+from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES, PORT_TOTALS
 from stepscope.formats.ascend.memory import NPU_MEM
 from stepscope.tables import ALL_TABLES, TEXT
 
@@ -93,15 +101,16 @@ def _ports(db: Database, table: str, source: str) -> list[pl.DataFrame]:
     """
     rows = db.frame(table, required=("timestampNs",))
     timeline, csv = CounterTable(table, source, ()), CounterTable(table, source, (), instance="funcId")
-    capacity = pl.col("bandwidth") * float(1 << 20) / 8
-    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), csv, Series("Port {funcId}", PORT_BANDWIDTH, "bandwidth"))]
+    capacity = pl.col("bandwidth") / 8  # stored in bytes a second; the vendor's tools count it in bits (docs/formats/outputs.md 10)
+    parts = [_shaped(rows.drop_nulls(["bandwidth", "funcId"]), csv, Series("Port {funcId}", PORT_BANDWIDTH, "bandwidth", MB))]
+    parts += [_shaped(rows.drop_nulls([total, "funcId"]), csv, Series("Port {funcId}", total, total)) for total in PORT_TOTALS]
     for way in ("rx", "tx"):
         packets, shown = pl.col(f"{way}Packets"), way.capitalize()
         values = {
-            f"{way}Packets": packets,
+            f"{way}Packets": pl.coalesce(f"{way}PacketRate", packets),
             f"{way}Errors": _share(pl.col(f"{way}Errors"), packets),
             f"{way}Dropped": _share(pl.col(f"{way}Dropped"), packets),
-            f"{way}Bytes": _share(pl.col(f"{way}Bytes"), capacity),
+            f"{way}Bytes": _share(pl.coalesce(f"{way}ByteRate", f"{way}Bytes"), capacity),
         }
         for column, value in values.items():
             title, series = PORT_RATES[column]
@@ -116,7 +125,7 @@ def _share(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def read_link_summary(db: Database) -> pl.DataFrame:
-    """Means of the samples of PCIe, extremes of HCCS, as pcie.csv and hccs.csv show them (docs/formats/outputs.md 10)."""
+    """Extremes and means of the samples of PCIe and HCCS, as pcie.csv and hccs.csv show them (docs/formats/outputs.md 10)."""
     parts = []
     pcie = db.frame("PCIE", required=("timestampNs",)) if db.has("PCIE") else pl.DataFrame()
     modes = {source: {place: mode for mode, place in modes.items()} for source, modes in LINK_MODES.items()}
@@ -124,14 +133,14 @@ def read_link_summary(db: Database) -> pl.DataFrame:
         smallest, largest, mean = (pl.col(f"{counter}{part}") for part in ("Min", "Max", "Avg"))
         unit = pcie_scale(counter)
         unset = (smallest == _NO_MINIMUM) | (smallest == _NO_MINIMUM * 1_000_000)  # as collected, or as bytes a second
-        usable = pcie.with_columns(pl.when(~unset).then(smallest).otherwise(0)).filter(largest >= smallest)
+        usable = pcie.with_columns(set_least=pl.when(~unset).then(smallest)).filter((largest >= smallest) | unset)
         mode = modes["PCIe"][PCIE_NAMES[counter[2:]], counter[:2].capitalize()]
         parts.append(
             usable.group_by(pl.col("deviceId").alias("device"), maintain_order=True).agg(
                 pl.lit("PCIe").alias("source"),
                 pl.lit(mode).alias("mode"),
-                (smallest.mean() / unit).alias("min"),
-                (largest.mean() / unit).alias("max"),
+                (pl.col("set_least").min().fill_null(0) / unit).alias("min"),
+                (largest.max() / unit).alias("max"),
                 (mean.mean() / unit).alias("avg"),
             )
         )

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.formats.ascend.db.schema import PROFILER_DB
-from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES
+from stepscope.formats.ascend.hardware import LINK_MODES, PORT_BANDWIDTH, PORT_RATES, PORT_TOTALS
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.sampled.series import (
     MB,
@@ -33,7 +33,6 @@ _BYTES_PER_US = 1e6 / MB  # to MB/s
 _NS = 1e-3  # to microseconds
 # Seven counters of three values each (least, most, mean): mode of the csv file, name and series of the timeline.
 _PCIE = LINK_MODES["PCIe"]
-_LAST_SAMPLE_ONLY = (5,)  # chips whose summary the vendor's tool takes from the last sample, not from all
 _PORT = (
     "bandwidth", "rxPacket", "rxByte", "rxPackets", "rxBytes", "rxErrors", "rxDropped",
     "txPacket", "txByte", "txPackets", "txBytes", "txErrors", "txDropped",
@@ -47,7 +46,10 @@ _NET_RATES = {f"{kind}{way}Bandwidth": f"{kind}{way}Byte" for kind in ("mac", "n
 
 
 def pcie(part: Part, rows: Column) -> SampledRows:
-    """Least, most and mean of each counter over the time of one sample."""
+    """Least, most and mean of each counter over the time of one sample, and over the capture.
+
+    The vendor's tool takes the summary from the last sample on some chips, which says nothing about the capture.
+    """
     values = rows["values"].astype(np.float64)
     usable = values[:, 1] >= values[:, 0]  # otherwise nothing was counted
     rows, values = select_records(rows, usable), values[usable]
@@ -61,9 +63,9 @@ def pcie(part: Part, rows: Column) -> SampledRows:
             samples = pl.DataFrame({"time_ns": times, "value": some * unit}).with_columns(pl.col("value").fill_nan(None))
             frames.append(series(samples, part, "PCIe", name, label, "value"))
         if len(rows):
-            summed = np.argsort(times, kind="stable")[-1:] if part.chip in _LAST_SAMPLE_ONLY else slice(None)
-            means = [float(some[summed].mean()) * unit for some in (np.where(least == _NO_MINIMUM, 0.0, least), most, mean)]
-            summary.append(("PCIe", part.device, mode, *means))
+            smallest = float(least[least != _NO_MINIMUM].min(initial=np.inf))
+            whole = (0.0 if np.isinf(smallest) else smallest, float(most.max()), float(mean.mean()))
+            summary.append(("PCIe", part.device, mode, *(value * unit for value in whole)))
     unused = int((~usable).sum())
     return SampledRows({"counters": frames, "link_summary": _summary(summary)}, (lost(issues.EMPTY_SAMPLE, "pcie.data", unused),))
 
@@ -123,6 +125,7 @@ def _ports(part: Part, lines: Sequence[str], source: str, file: str) -> SampledR
         }
         name = pl.format(f"Port {{}}/{shown}", "port")
         frames += [series(frame, part, source, name, PORT_RATES[column][1], value) for column, value in values.items()]
+    frames += [series(frame, part, source, pl.format("Port {}", "port"), total, total, "port") for total in PORT_TOTALS]
     return counters(frames, lost(issues.UNREADABLE_LINE, file, bad))
 
 

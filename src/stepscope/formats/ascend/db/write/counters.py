@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, PORT_TABLES, CounterTable, Series
+from stepscope.formats.ascend.db.counter_tables import COUNTER_TABLES, MB, PORT_TABLES, CounterTable, Series
 from stepscope.formats.ascend.db.schema import PROFILER_DB, enum_with
 from stepscope.formats.ascend.db.string_ids import StringIds
 from stepscope.formats.ascend.hardware import PORT_BANDWIDTH, PORT_RATES
@@ -96,7 +96,7 @@ def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
 
 
 def _ports(counters: pl.DataFrame) -> pl.DataFrame:
-    """Counts of a port from its rates; what the timeline does not show stays null (docs/formats/outputs.md 10)."""
+    """Rates of a port, and its totals or what the rates say about them (docs/formats/outputs.md 10)."""
     port = pl.coalesce(pl.col("name").str.extract(r"^Port (\d+)").cast(pl.Int64), "instance").fill_null(0)
     wide = counters.with_columns(port.alias("funcId")).pivot(
         on="series", index=["device", "time_ns", "funcId"], values="value", aggregate_function="first", maintain_order=True
@@ -106,21 +106,24 @@ def _ports(counters: pl.DataFrame) -> pl.DataFrame:
         there = [pl.col(name) for name in names if name in wide.columns]
         return pl.coalesce(there) if there else pl.lit(None, pl.Float64)
 
-    capacity = value(PORT_BANDWIDTH) * float(1 << 20) / 8
+    bandwidth = value(PORT_BANDWIDTH) * MB  # bytes a second
+    capacity = bandwidth / 8
     rates = {column: value(series, title) for column, (title, series) in PORT_RATES.items()}
     counts = []
     for way in ("rx", "tx"):
-        packets = rates[f"{way}Packets"]
-        counts += [
-            packets.alias(f"{way}Packets"),
-            (packets * rates[f"{way}Errors"]).alias(f"{way}Errors"),
-            (packets * rates[f"{way}Dropped"]).alias(f"{way}Dropped"),
-            (capacity * rates[f"{way}Bytes"]).alias(f"{way}Bytes"),
-        ]
+        packets, byte_rate = rates[f"{way}Packets"], capacity * rates[f"{way}Bytes"]
+        derived = {
+            f"{way}Packets": packets,
+            f"{way}Errors": packets * rates[f"{way}Errors"],
+            f"{way}Dropped": packets * rates[f"{way}Dropped"],
+            f"{way}Bytes": byte_rate,
+        }
+        counts += [packets.alias(f"{way}PacketRate"), byte_rate.alias(f"{way}ByteRate")]
+        counts += [pl.coalesce(value(name), amount).alias(name) for name, amount in derived.items()]
     return wide.select(
         pl.col("device").cast(pl.Int64).alias("deviceId"),
         pl.col("time_ns").alias(_TIME),
-        value(PORT_BANDWIDTH).alias("bandwidth"),
+        bandwidth.alias("bandwidth"),
         *counts,
         "funcId",
     )
