@@ -30,6 +30,29 @@ class NameTree:
     def children(self, node: int) -> list[int]:
         return [number for number, parent in enumerate(self.parent) if parent == node]
 
+    def weights(self, value: str) -> tuple[list[float], list[float]]:
+        """A column of `values` for each node itself, and with everything below; never negative."""
+        own = np.maximum(self.values[value].to_numpy().astype(np.float64), 0.0)
+        whole = own.copy()
+        for node in range(len(self.parent) - 1, -1, -1):
+            if self.parent[node] >= 0:
+                whole[self.parent[node]] += whole[node]
+        return own.tolist(), whole.tolist()
+
+    def below(self, name: str) -> list[int]:
+        """Nodes of a name and everything below them."""
+        inside = [False] * len(self.parent)
+        for node, parent in enumerate(self.parent):
+            inside[node] = self.name[node] == name or (parent >= 0 and inside[parent])
+        return [node for node, is_inside in enumerate(inside) if is_inside]
+
+    def paths(self) -> list[list[str]]:
+        """The names that lead to each node, itself last."""
+        paths: list[list[str]] = []
+        for node, parent in enumerate(self.parent):
+            paths.append([*(paths[parent] if parent >= 0 else []), self.name[node]])
+        return paths
+
     def at(self, path: list[str]) -> int | None:
         """The node of a path of names; -1 for the empty one."""
         node = -1

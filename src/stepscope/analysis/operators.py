@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -69,15 +71,30 @@ def operator_calls(tables: Tables) -> pl.DataFrame:
     return tables.op_times.select(unknown.alias("op"), pl.all(), outer=pl.lit(True), start_ns=unknown)
 
 
+def operator_groups(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """One row per group: columns of `by`, calls, the six times in ns, and `call_stack` (whether any call has one).
+
+    Totals leave out calls inside a call of the same name.
+
+    Args:
+        calls: rows of `operator_calls`.
+        by: columns that make a group.
+    """
+    return calls.group_by(by).agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("host_self_ns", "device_self_ns", "aicore_self_ns").sum(),
+        pl.col("host_total_ns", "device_total_ns", "aicore_total_ns").filter("outer").sum(),
+        call_stack=pl.col("stack").count() > 0,
+    )
+
+
 def operator_summary(tables: Tables) -> pl.DataFrame:
     """One row per operator name, most device time first, then most host time.
 
     Columns: name, calls, host_self_ns, host_total_ns, device_self_ns, device_total_ns, host_share, device_share. Totals
     leave out calls inside a call of the same name. Shares are of the self times of all operators.
     """
-    self_times = pl.col("host_self_ns", "device_self_ns").sum()
-    totals = pl.col("host_total_ns", "device_total_ns").filter("outer").sum()
-    summed = operator_calls(tables).group_by("name").agg(pl.len().cast(pl.Int64).alias("calls"), self_times, totals)
+    summed = operator_groups(operator_calls(tables), ["name"])
     shares = [(pl.col(f"{side}_self_ns") / pl.col(f"{side}_self_ns").sum()).alias(f"{side}_share") for side in ("host", "device")]
     columns = ["name", "calls", "host_self_ns", "host_total_ns", "device_self_ns", "device_total_ns"]
     ordered = summed.sort("device_self_ns", "host_self_ns", pl.col("name").cast(pl.String), descending=[True, True, False])

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis import cells
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.link.groups import Ints
+from stepscope.analysis.mindspore import cells
 from stepscope.analysis.operators import operator_times
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables

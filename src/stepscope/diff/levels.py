@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.kernels.groups import timed_kernels
+from stepscope.analysis.kernels.groups import time_by, timed_kernels
 from stepscope.analysis.name_tree import METRICS
-from stepscope.analysis.operators import operator_calls
+from stepscope.analysis.operators import operator_calls, operator_groups
 from stepscope.analysis.step_parts import step_parts
 from stepscope.analysis.step_time import step_times
 from stepscope.analysis.views import module_view
@@ -48,9 +48,7 @@ def times(tables: Tables, level: str, metric: str, whole: tuple[int, int] | None
 
 def operators(tables: Tables, metric: str) -> pl.DataFrame:
     """Totals leave out calls inside a call of the same name."""
-    value = pl.col(f"{metric}_ns")
-    summed = (value.filter("outer") if metric.endswith("total") else value).sum() / 1000.0
-    return operator_calls(tables).group_by(_text("name")).agg(pl.len().cast(pl.Int64).alias("calls"), value=summed)
+    return operator_groups(operator_calls(tables), ["name"]).select(_text("name"), "calls", value=pl.col(f"{metric}_ns") / 1000.0)
 
 
 def kernels(tables: Tables) -> pl.DataFrame:
@@ -59,7 +57,7 @@ def kernels(tables: Tables) -> pl.DataFrame:
         rows = shown_rows(tables).select("name", duration_us=pl.col("duration_ns") / 1000.0)
     else:
         rows = timed_kernels(tables).select("name", "duration_us")
-    return rows.group_by(_text("name")).agg(pl.len().cast(pl.Int64).alias("calls"), value=pl.col("duration_us").sum())
+    return time_by(rows, "name")
 
 
 def collectives(tables: Tables) -> pl.DataFrame:

@@ -48,7 +48,7 @@ def shown_rows(tables: Tables) -> pl.DataFrame:
     the wait is what is left between the shown values.
     """
     listed = kernel_rows(tables)
-    rows = with_details(tables, listed) if listed.height else listed
+    rows = with_details(tables, listed)
     shown = pl.when(pl.col("table") == "kernels").then(whole_ns(rows["duration_ns"])).otherwise(pl.col("duration_ns").floor())
     return rows.with_columns(shown.alias("duration_ns")).with_columns(waits())
 

@@ -61,6 +61,17 @@ def collective_parts(times: pl.DataFrame, step: int | None = None) -> list[float
     return [float(value or 0) * 1000 for value in means.row(0)]
 
 
+def collectives_over_time(workers: Mapping[str, Tables]) -> pl.DataFrame:
+    """Communication operators of all workers by start: worker, name, start_ns (on the clock of its host), duration_us."""
+    parts = [
+        tables.collectives.select(
+            pl.lit(worker).alias("worker"), pl.col("name").cast(pl.String), "start_ns", duration_us=_length() / 1000.0
+        )
+        for worker, tables in workers.items()
+    ]
+    return pl.concat(parts).sort("start_ns", maintain_order=True) if parts else pl.DataFrame()
+
+
 def matched_collectives(workers: Mapping[str, Tables]) -> dict[str, pl.DataFrame]:
     """Collectives of each worker: step, and in us length and `shortest`, that of the fastest worker: what moving the data took.
 

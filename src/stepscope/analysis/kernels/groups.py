@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from stepscope.analysis.kernels.tensor_cores import uses
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables
 
+MOST_BINS = 40
 # What two GPU kernels of one name may differ in.
 PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
 
@@ -42,6 +44,35 @@ def kernel_groups(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(share=100 * pl.col("total") / total if total else pl.lit(0.0)).with_columns(
         cumulated=pl.col("share").cum_sum()
     )
+
+
+def time_by(rows: pl.DataFrame, key: str) -> pl.DataFrame:
+    """One row per different value of a column: name (as text), calls, value (sum of duration_us); in no order."""
+    return rows.group_by(pl.col(key).cast(pl.String).alias("name")).agg(
+        pl.len().cast(pl.Int64).alias("calls"), value=pl.col("duration_us").sum()
+    )
+
+
+def operators_of(rows: pl.DataFrame, tables: Tables) -> pl.Series:
+    """Name of the operator that launched each row; null where none is known.
+
+    Args:
+        rows: `table` (kernels or collectives) and `row` (position there).
+        tables: linked tables.
+    """
+    op = pl.Series("op", [None] * rows.height, dtype=pl.Int64)
+    for name in ("kernels", "collectives"):
+        own = (rows["table"] == name).arg_true()
+        op = op.scatter(own, tables[name]["op"].gather(rows["row"].gather(own)))
+    names: pl.Series = tables.ops["name"].gather(op).cast(pl.String)
+    return names
+
+
+def histogram(durations: pl.Series) -> tuple[list[float], list[int]]:
+    """Edges and counts of at most `MOST_BINS` bins of equal width."""
+    values = durations.to_numpy()
+    counts, edges = np.histogram(values, bins=min(MOST_BINS, max(1, len(np.unique(values)))))
+    return edges.tolist(), counts.tolist()
 
 
 def timed_kernels(tables: Tables) -> pl.DataFrame:

@@ -37,6 +37,13 @@ def can_use(name: pl.Expr) -> pl.Expr:
     return name.cast(pl.String).is_in(_OPERATORS)
 
 
+def with_tensor_core_times(calls: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Rows of `operator_calls` whose `aicore` times are those on tensor cores; unchanged where there are no kernels or calls."""
+    if not tables.kernels.height or not tables.ops.height:
+        return calls
+    return calls.with_columns(time.gather(calls["op"]) for time in tensor_core_times(tables))
+
+
 def tensor_core_times(tables: Tables) -> list[pl.Series]:
     """For each row of `ops` the device time on tensor cores, as `aicore_self_ns` and `aicore_total_ns`."""
     tasks = launched(tables.kernels, tables.collectives).drop_nulls("op")

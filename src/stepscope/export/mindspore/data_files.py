@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis import data_pipeline
-from stepscope.analysis.data_pipeline import NONE, Operator
+from stepscope.analysis.mindspore import data_pipeline
+from stepscope.analysis.mindspore.data_pipeline import NONE, Operator
 from stepscope.render.atomic import replacing
 from stepscope.tables import Tables
 

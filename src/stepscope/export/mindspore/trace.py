@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.scopes import scope_bars
+from stepscope.analysis.mindspore.scopes import scope_bars
 from stepscope.export.trace.counters import counter_events
 from stepscope.export.trace.flows import device_flows
 from stepscope.export.trace.spans import device_spans

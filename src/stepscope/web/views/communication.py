@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.communication.collectives import link_matrix
+from stepscope.analysis.communication.workers import collectives_over_time
 from stepscope.export.communication_json import communication_json
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
@@ -111,14 +112,7 @@ def _add(row: dict[str, Any], info: dict[str, Any]) -> None:
 def strip(workers: Mapping[str, LoadedCapture], query: Query) -> dict[str, Any]:
     """Communication operators of all workers over time, on the clock of the hosts."""
     limit = query.number("limit", 2000, least=1, most=20_000)
-    parts = [
-        capture.tables.collectives.select(
-            pl.lit(worker).alias("worker"), pl.col("name").cast(pl.String), "start_ns",
-            duration_us=pl.col("duration_ns").fill_null(pl.col("end_ns") - pl.col("start_ns")) / 1000.0,
-        )
-        for worker, capture in workers.items()
-    ]  # fmt: skip
-    rows = pl.concat(parts).sort("start_ns", maintain_order=True) if parts else pl.DataFrame()
+    rows = collectives_over_time({worker: capture.tables for worker, capture in workers.items()})
     if not rows.height:
         raise missing("communication", "no communication operators in this run")
     low, high = query.whole("from"), query.whole("to")

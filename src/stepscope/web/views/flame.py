@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import orjson
 
 from stepscope.analysis.name_tree import NameTree, of_ops, of_stacks
@@ -30,23 +29,13 @@ def tree(capture: LoadedCapture, query: Query) -> NameTree:
     return capture.once(f"{source} tree", lambda: make(tables)) if chosen is None else make(tables, chosen)
 
 
-def weights(calls: NameTree, weight: str) -> tuple[list[float], list[float]]:
-    """Weight of each node itself, and with everything below."""
-    own = np.maximum(calls.values[WEIGHTS[weight]].to_numpy().astype(np.float64), 0.0)
-    whole = own.copy()
-    for node in range(len(calls.parent) - 1, -1, -1):
-        if calls.parent[node] >= 0:
-            whole[calls.parent[node]] += whole[node]
-    return own.tolist(), whole.tolist()
-
-
 def flame(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     calls = tree(capture, query)
     weight = query.choice("weight", tuple(WEIGHTS))
     limit = query.number("limit", 5000, least=1, most=50_000)
-    own, whole = weights(calls, weight)
+    own, whole = calls.weights(WEIGHTS[weight])
     root = query.optional("root")
-    keep = _under(calls, root) if root is not None else list(range(len(calls.parent)))
+    keep = calls.below(root) if root is not None else list(range(len(calls.parent)))
     # The heaviest nodes; a parent is never lighter than its child, so none is shown without the way to it.
     chosen = sorted(sorted((node for node in keep if whole[node] > 0), key=lambda node: -whole[node])[:limit])
     children: dict[int, list[int]] = {}
@@ -73,21 +62,10 @@ def flame(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _under(calls: NameTree, name: str) -> list[int]:
-    """Nodes of a name and everything below them."""
-    inside = [False] * len(calls.parent)
-    for node, parent in enumerate(calls.parent):
-        inside[node] = calls.name[node] == name or (parent >= 0 and inside[parent])
-    return [node for node, below in enumerate(inside) if below]
-
-
 def _paths(capture: LoadedCapture, query: Query) -> list[tuple[list[str], float]]:
     calls = tree(capture, query)
-    own, _ = weights(calls, query.choice("weight", tuple(WEIGHTS)))
-    paths: list[list[str]] = []
-    for node, parent in enumerate(calls.parent):
-        paths.append([*(paths[parent] if parent >= 0 else []), calls.name[node]])
-    return [(path, weight) for path, weight in zip(paths, own, strict=True) if weight > 0]
+    own, _ = calls.weights(WEIGHTS[query.choice("weight", tuple(WEIGHTS))])
+    return [(path, weight) for path, weight in zip(calls.paths(), own, strict=True) if weight > 0]
 
 
 def collapsed(capture: LoadedCapture, query: Query) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.kernels.groups import PROPERTIES, gpu_kernel_groups, timed_kernels
+from stepscope.analysis.kernels.groups import PROPERTIES, gpu_kernel_groups, time_by, timed_kernels
 from stepscope.analysis.kernels.tensor_cores import can_use
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
@@ -98,11 +98,11 @@ def _slices(capture: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
 
 def pies(capture: LoadedCapture, query: Query, top: int) -> dict[str, Any]:
     rows = _chosen(capture, query)
-    by_name = rows.group_by(pl.col("name").cast(pl.String)).agg(value=pl.col("duration_us").sum())
+    by_name = time_by(rows, "name")
     shares = [{"key": "total_time", "title": "Total Time (us)", **pie(by_name, "value", top)}]
     if capture.kind != "cpu":
         label = pl.when("tensor").then(pl.lit("Using Tensor Cores")).otherwise(pl.lit("Not Using Tensor Cores"))
-        by_core = rows.group_by(name=label).agg(value=pl.col("duration_us").sum())
+        by_core = time_by(rows.with_columns(label.alias("label")), "label")
         shares.append({"key": "core", "title": "Tensor Cores Utilization", **pie(by_core, "value", 0)})
     return {"pies": shares, "cores": []}
 

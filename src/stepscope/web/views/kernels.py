@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analysis.kernels.groups import kernel_groups
+from stepscope.analysis.kernels.groups import histogram, kernel_groups, operators_of, time_by
 from stepscope.export.kernel_details import has_steps, shown_rows
 from stepscope.formats.ascend.columns import NS_PER_US, Column
 from stepscope.formats.ascend.kernel_details import COMMUNICATION, TITLES, file_columns, is_short
@@ -208,9 +208,7 @@ def pies(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     if not capture.is_npu:
         return gpu_kernels.pies(capture, query, top)
     rows = _chosen(capture, query)
-    by_name, by_core = (
-        rows.group_by(pl.col(key).cast(pl.String).alias("name")).agg(value=pl.col("duration_us").sum()) for key in ("name", "core")
-    )
+    by_name, by_core = (time_by(rows, key) for key in ("name", "core"))
     cores = by_core.sort("value", "name", descending=[True, False])["name"].to_list()
     by_core = by_core.with_columns(name="Using " + pl.col("name").str.replace_all("_", " ", literal=True))
     return {
@@ -229,13 +227,12 @@ def calls(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     rows = _calls_npu(capture, name) if capture.is_npu else gpu_kernels.calls(capture, name)
     if not rows.height:
         raise Problem(404, "missing_data", f"no kernel {name!r}", hint="the capture may have changed; reload")
-    durations = rows["duration_us"].to_numpy()
-    counts, edges = np.histogram(durations, bins=min(40, max(1, len(np.unique(durations)))))
+    edges, counts = histogram(rows["duration_us"])
     return {
         "name": name,
         "calls": rows.height,
         "rows": rows.head(limit).to_dicts(),
-        "histogram": {"edges_us": edges.tolist(), "counts": counts.tolist()},
+        "histogram": {"edges_us": edges, "counts": counts},
     }
 
 
@@ -243,17 +240,6 @@ def _calls_npu(capture: LoadedCapture, name: str) -> pl.DataFrame:
     rows = kernel_table(capture).rows.filter(pl.col("name") == name)
     listed = rows.select(
         start_ns=pl.col("start_ns") - capture.base_ns, duration_us="duration_us", wait_us="wait_us", step="step",
-        slice=_slices(capture, rows), op=_operators(capture, rows),
+        slice=_slices(capture, rows), op=operators_of(rows, capture.tables),
     )  # fmt: skip
     return listed.sort("start_ns")
-
-
-def _operators(capture: LoadedCapture, rows: pl.DataFrame) -> pl.Series:
-    """Name of the operator that launched each row."""
-    tables = capture.tables
-    op = pl.Series("op", [None] * rows.height, dtype=pl.Int64)
-    for name in ("kernels", "collectives"):
-        own = (rows["table"] == name).arg_true()
-        op = op.scatter(own, tables[name]["op"].gather(rows["row"].gather(own)))
-    names: pl.Series = tables.ops["name"].gather(op).cast(pl.String)
-    return names

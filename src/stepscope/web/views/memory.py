@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.link import op_tree
 from stepscope.analysis.memory.blocks import record_rows
+from stepscope.analysis.memory.usage import component_peaks, held_at, operator_changes, shown_blocks, touched_between
 from stepscope.export.memory_csv import app_samples
 from stepscope.formats.ascend.memory import MODULE_MEM, with_tag
 from stepscope.web.loaded import LoadedCapture
@@ -44,11 +44,7 @@ def blocks(capture: LoadedCapture) -> pl.DataFrame:
 
 
 def _blocks(capture: LoadedCapture) -> pl.DataFrame:
-    rows = capture.tables.allocations
-    on_device = rows.filter(pl.col("device_type").ne_missing("cpu"))
-    name = pl.col("name").cast(pl.String).fill_null("")
-    named = pl.when((pl.col("component") == "GE").fill_null(False)).then("cann::" + name).otherwise(name)
-    return with_tag(on_device if on_device.height else rows).with_columns(pl.col("tag").cast(pl.String), named.alias("name"))
+    return with_tag(shown_blocks(capture.tables.allocations)).with_columns(pl.col("tag").cast(pl.String))
 
 
 def modules(capture: LoadedCapture) -> pl.DataFrame:
@@ -142,9 +138,7 @@ def events(capture: LoadedCapture, query: Query) -> Listing:
     rows = blocks(capture).filter(pl.col("tag") == device)
     base = capture.base_ns
     if query.optional("from") or query.optional("to"):
-        low, high = (bound + base for bound in query.window(capture.trace.length_ns))
-        inside = pl.col("start_ns").is_between(low, high, closed="left") | pl.col("release_ns").is_between(low, high, closed="left")
-        rows = rows.filter(inside.fill_null(False))
+        rows = touched_between(rows, *(bound + base for bound in query.window(capture.trace.length_ns)))
     if query.flag("held"):
         rows = rows.filter(pl.col("release_ns").is_null())
     totals = {
@@ -186,11 +180,7 @@ def components(capture: LoadedCapture, query: Query) -> Listing:
     if not samples.height:
         whole = records(capture).filter((pl.col("tag") == device) & (pl.col("component") != WHOLE))
         samples = whole.select("component", "time_ns", mb=pl.coalesce("reserved", "allocated"))
-    peak = pl.col("mb") == pl.col("mb").max()
-    frame = samples.group_by("component", maintain_order=True).agg(
-        peak=pl.col("mb").max(), time=(pl.col("time_ns").filter(peak).min() - capture.base_ns) / 1e6
-    )
-    frame = frame.sort("peak", "component", descending=[True, False], nulls_last=True)
+    frame = component_peaks(samples).with_columns(time=(pl.col("time_ns") - capture.base_ns) / 1e6)
     columns = (
         Shown("component", "Component", "Part of the runtime."),
         Shown("peak", "Peak Memory Usage (MB)", "Largest amount reserved."),
@@ -214,29 +204,7 @@ def statistics(capture: LoadedCapture, query: Query) -> Listing:
     rows = _changes(capture, device)
     if not rows.height:
         raise missing("memory", "no memory events of operators in this capture")
-    owner = op_tree.innermost(tables.ops, rows.select("pid", "tid", "time_ns"), by=("pid", "tid"))
-    number = op_tree.row_numbers(owner)
-    size = rows["bytes"].to_numpy()
-    known = number >= 0
-    grows = known & (size > 0)
-
-    def by_op(chosen: Any, values: Any) -> npt.NDArray[np.int64]:
-        total = np.zeros(tables.ops.height, dtype=np.int64)
-        np.add.at(total, number[chosen], values)
-        return total
-
-    own = [by_op(known, size[known]), by_op(grows, 1), by_op(grows, size[grows])]
-    inside = op_tree.subtree_sums(tables.ops["parent"], *own)
-    keys = ("increase", "count", "size")
-    sums = {f"self_{key}": pl.Series(values) for key, values in zip(keys, own, strict=True)}
-    sums |= {key: pl.Series(values) for key, values in zip(keys, inside, strict=True)}
-    frame = (
-        tables.ops.select(pl.col("name").cast(pl.String))
-        .with_columns(**sums)
-        .group_by("name")
-        .agg(pl.len().cast(pl.Int64).alias("calls"), pl.col(*sums).sum())
-    )
-    frame = frame.filter((pl.col("count") > 0) | (pl.col("increase") != 0))
+    frame = operator_changes(tables.ops, rows)
     frame = frame.with_columns(pl.col("increase", "self_increase", "size", "self_size") / KB)
     columns = (
         Shown("name", "Operator Name"),
@@ -248,7 +216,7 @@ def statistics(capture: LoadedCapture, query: Query) -> Listing:
         Shown("size", "Allocation Size (KB)"),
         Shown("self_size", "Self Allocation Size (KB)", summed=True),
     )
-    return Listing(frame.sort("self_size", "name", descending=[True, False]), columns, (("self_size", True),))
+    return Listing(frame, columns, (("self_size", True),))
 
 
 def alive(capture: LoadedCapture, query: Query) -> dict[str, Any]:
@@ -257,9 +225,7 @@ def alive(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     at = query.number("at", 0)
     limit = query.number("limit", 200, least=1, most=5000)
     moment = at + capture.base_ns
-    held = pl.col("release_ns").is_null() | (pl.col("release_ns") > moment)
-    rows = blocks(capture).filter((pl.col("tag") == device) & (pl.col("start_ns") <= moment) & held)
-    rows = rows.sort(pl.col("bytes").abs(), descending=True, maintain_order=True)
+    rows = held_at(blocks(capture).filter(pl.col("tag") == device), moment)
     shown = rows.head(limit).select(
         name="name",
         size_kb=pl.col("bytes").abs() / KB,

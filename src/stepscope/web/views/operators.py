@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis.kernels.tensor_cores import can_use, tensor_core_times
-from stepscope.analysis.operators import operator_calls
+from stepscope.analysis.kernels.tensor_cores import can_use, with_tensor_core_times
+from stepscope.analysis.largest import largest
+from stepscope.analysis.operators import operator_calls, operator_groups
 from stepscope.web.frames_of_stack import stack_frames
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, filtered
@@ -36,9 +37,7 @@ def _calls(capture: LoadedCapture) -> pl.DataFrame:
     rows = operator_calls(tables)
     if not rows.height and not tables.ops.height:
         raise missing("operators", "this capture has no operators")
-    if not capture.is_npu and tables.kernels.height and tables.ops.height:
-        rows = rows.with_columns(time.gather(rows["op"]) for time in tensor_core_times(tables))
-    return rows
+    return rows if capture.is_npu else with_tensor_core_times(rows, tables)
 
 
 def from_csv(capture: LoadedCapture) -> bool:
@@ -56,14 +55,7 @@ def has_device(rows: pl.DataFrame) -> bool:
 
 
 def summary(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Sums by group; totals leave out calls inside a call of the same name."""
-    totals = ["host_total_ns", "device_total_ns", "aicore_total_ns"]
-    summed = rows.group_by(by).agg(
-        pl.len().cast(pl.Int64).alias("calls"),
-        pl.col("host_self_ns", "device_self_ns", "aicore_self_ns").sum(),
-        pl.col(totals).filter("outer").sum(),
-        call_stack=pl.col("stack").count() > 0,
-    )
+    """Sums by group in us, with shares and means."""
     share = [
         pl.when(pl.col(f"device_{part}_ns") > 0)
         .then(100 * pl.col(f"aicore_{part}_ns") / pl.col(f"device_{part}_ns"))
@@ -72,7 +64,7 @@ def summary(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         for part in ("self", "total")
     ]
     eligible = (pl.col("aicore_self_ns") > 0) | (pl.col("aicore_total_ns") > 0)
-    return summed.with_columns(
+    return operator_groups(rows, by).with_columns(
         *(
             (pl.col(f"{side}_{part}_ns") / 1000.0).alias(f"{side}_{part}")
             for side in ("device", "host")
@@ -98,7 +90,9 @@ def operators(capture: LoadedCapture, query: Query) -> Listing:
     on_device = has_device(calls(capture))
     order = "device_self" if on_device else "host_self"
     frame = _with_eligible(capture, summary(rows, GROUPS[group]))
-    frame = frame.sort(pl.col(order), pl.col("name").cast(pl.String), descending=[True, False])
+    # All columns of the group decide: rows that changed places between two requests would be shown twice or not at all.
+    keys = [pl.col(key).cast(pl.String) for key in GROUPS[group]]
+    frame = frame.sort(pl.col(order), *keys, descending=[True, *(False for _ in keys)])
     if group == "op_shape":
         frame = frame.with_columns(shapes_text(pl.col("shapes").cast(pl.String)).alias("shapes"))
     notes = [NESTED] if from_csv(capture) else []
@@ -172,14 +166,13 @@ def pies(capture: LoadedCapture, query: Query) -> dict[str, Any]:
 
 
 def pie(frame: pl.DataFrame, key: str, top: int, *, label: str = "name", shapes: bool = False) -> dict[str, Any]:
-    largest = frame.filter(pl.col(key) > 0).sort(pl.col(key), pl.col(label).cast(pl.String), descending=[True, False])
-    cut = largest.head(top) if top else largest
+    """The largest values as items of a pie chart, the rest as one sum."""
+    rows, total, other = largest(frame, key, top, label=label)
     items = [
         {"name": row[label], "shapes": row["shapes"] if shapes else None, "value": row[key]}
-        for row in cut.with_columns(pl.col(label).cast(pl.String)).iter_rows(named=True)
+        for row in rows.with_columns(pl.col(label).cast(pl.String)).iter_rows(named=True)
     ]
-    total = float(largest[key].sum())
-    return {"total": total, "items": items, "other": float(largest[key].slice(cut.height).sum())}
+    return {"total": total, "items": items, "other": other}
 
 
 def stacks(capture: LoadedCapture, query: Query) -> dict[str, Any]:

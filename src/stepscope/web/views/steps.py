@@ -17,9 +17,15 @@ OTHER = PARTS
 
 
 def npu_steps(capture: LoadedCapture) -> pl.DataFrame:
-    """Rows of step_trace_time.csv: device, step (null without steps) and values in us under their headings."""
-    titles = [(pl.col(item.key) / item.unit).alias(item.title) for item in VALUES]
-    return capture.once("npu steps", lambda: step_times(capture.tables).select("device", "step", *titles))
+    """Rows of step_trace_time.csv: device, step (null without steps), values in us under their headings, and `total`."""
+    return capture.once("npu steps", lambda: _npu_steps(capture))
+
+
+def _npu_steps(capture: LoadedCapture) -> pl.DataFrame:
+    in_us = {item.key: pl.col(item.key) / item.unit for item in VALUES}
+    titles = [in_us[item.key].alias(item.title) for item in VALUES]
+    total = in_us["computing_ns"] + in_us["not_overlapped_ns"] + in_us["free_ns"]
+    return step_times(capture.tables).select("device", "step", *titles, total=total)
 
 
 def other_steps(capture: LoadedCapture) -> pl.DataFrame:

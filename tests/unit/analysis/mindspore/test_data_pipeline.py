@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from stepscope.analysis.data_pipeline import NONE, Operator, advice, batch_times, operators, queued_children
-from stepscope.analysis.scopes import scope_bars
+from stepscope.analysis.mindspore.data_pipeline import NONE, Operator, advice, batch_times, operators, queued_children
+from stepscope.analysis.mindspore.scopes import scope_bars
 from stepscope.tables import ALL_TABLES, Tables
 
 

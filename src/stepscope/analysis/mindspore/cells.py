@@ -8,7 +8,7 @@ import polars as pl
 
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.link.groups import Ints
-from stepscope.analysis.scopes import TOPS
+from stepscope.analysis.mindspore.scopes import TOPS
 from stepscope.tables import Tables
 
 _CALL = r"^.*:nn\.Cell\.(.+)\.__call__$"  # docs/formats/mindspore.md 7.2
