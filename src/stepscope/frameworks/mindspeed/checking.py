@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of a configuration and their valid values; all problems are reported in one error."""
+"""Keys of a configuration and their valid values; invalid values are reported in one error, unknown keys in one warning."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.collect import messages
 from stepscope.errors import CaptureError
 
 
@@ -72,6 +73,7 @@ class ConfigCheck:
     def __init__(self, source: str) -> None:
         self._source = source
         self._problems: list[str] = []
+        self._unknown: list[str] = []
 
     def block(
         self, given: Mapping[str, Any], keys: Iterable[Key], *, prefix: str = "", others: Iterable[str] = ()
@@ -82,9 +84,8 @@ class ConfigCheck:
         for name in given:
             if name not in allowed:
                 near = difflib.get_close_matches(str(name), allowed, 1)
-                self.wrong(
-                    f"{prefix}{name}", f"no such key{f'; did you mean {near[0]}?' if near else ''}; allowed: {', '.join(allowed)}"
-                )
+                advice = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(allowed)}"
+                self._unknown.append(f"{prefix}{name} ({advice})")
         values = {}
         for name, key in known.items():
             value = given.get(name, key.default)
@@ -97,13 +98,20 @@ class ConfigCheck:
     def wrong(self, what: str, why: str) -> None:
         self._problems.append(f"{what}: {why}")
 
-    def finish(self) -> None:
-        """Raise one error that lists all problems, if there are any."""
+    def finish(self, *, used: bool = True) -> None:
+        """Raise one error that lists all problems, if there are any; only a warning if the profiler is not used anyway."""
+        if self._unknown:
+            effect = "is unknown and has no effect" if len(self._unknown) == 1 else "are unknown and have no effect"
+            messages.warning(f"{self._source}: {', '.join(self._unknown)} {effect}")
         if not self._problems:
             return
         many = len(self._problems)
+        what = f"{many} setting{'s' if many > 1 else ''} of the profiler {'are' if many > 1 else 'is'} invalid"
+        if not used:
+            messages.warning(f"{what}, but it is switched off: {self._source}: {'; '.join(self._problems)}")
+            return
         raise CaptureError(
-            f"{many} setting{'s' if many > 1 else ''} of the profiler {'are' if many > 1 else 'is'} invalid",
+            what,
             where=self._source,
             cause="".join(f"\n    {problem}" for problem in self._problems),
             fix="correct the listed keys, or remove them to use their defaults",

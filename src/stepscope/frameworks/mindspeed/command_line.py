@@ -10,7 +10,7 @@ from stepscope.frameworks.mindspeed.request import LEVELS, MEGATRON
 _HELP = {
     "profile": "record a window of iterations",
     "profile_step_start": "first iteration to record, counted from 1",
-    "profile_step_end": "first iteration not to record",
+    "profile_step_end": "first iteration not to record; -1 records to the end",
     "profile_ranks": "global ranks to record; -1 for all",
     "profile_level": "how much of the device is recorded",
     "profile_export_type": "form of the results",

@@ -37,8 +37,7 @@ class Profiler:
     @property
     def enabled(self) -> bool:
         """Whether this rank records."""
-        chosen = self._request.ranks
-        return self._request.enable and not _optimizer_only() and (chosen is None or metadata.global_rank() in chosen)
+        return not _optimizer_only() and self._request.wants(metadata.global_rank())
 
     def start(self) -> None:
         if self._state != "before":
@@ -61,6 +60,17 @@ class Profiler:
             self._fuse.run("stopping the profiler", self._end)
         elif self._state != "off":
             self._warn_ignored("stop")
+        if self._request.enable and self._state in ("off", "after") and not self._fuse.blown:
+            self._fuse.run("checking the ranks", self._warn_of_missing_ranks)
+
+    def _warn_of_missing_ranks(self) -> None:
+        size = metadata.world_size()
+        missing = self._request.missing_ranks(size)
+        if missing:
+            where = "the job has only rank 0" if size == 1 else f"the job has ranks 0 to {size - 1}"
+            nothing = "nothing was recorded: " if set(missing) == self._request.ranks else ""
+            listed = ", ".join(map(str, missing))
+            messages.once(messages.warning, f"{nothing}`ranks` of the configuration names {listed}, but {where}; correct it")
 
     def _begin(self) -> None:
         if self._request.config_folder is not None:

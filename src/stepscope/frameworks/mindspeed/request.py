@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import messages
+from stepscope.collect import messages, metadata
 from stepscope.frameworks.mindspeed import sources
 from stepscope.frameworks.mindspeed.checking import ConfigCheck, flag, number, ranks, text, whole, word, words
 from stepscope.profiler import AiCMetrics, schedule
@@ -36,6 +36,10 @@ _STATIC = (
     number("warmup", 0, 0),
 )
 _DYNAMIC = (text("config_path", None),)
+# The trainer on FSDP2 has the same blocks under `tools` in its YAML, with other defaults.
+_TOOLS_MAIN = (*_MAIN[:2], ranks("ranks", (0,)))
+_TOOLS_DEFAULTS = {"with_cpu": flag("with_cpu", False), "save_path": text("save_path", "./profiling")}
+_TOOLS_STATIC = tuple(_TOOLS_DEFAULTS.get(key.name, key) for key in _STATIC)
 # The two trainers with `profile*` names differ in their first step and defaults.
 _SHARED = (
     flag("profile", False),
@@ -50,7 +54,7 @@ _SHARED = (
 MEGATRON = (
     *_SHARED,
     number("profile_step_start", 10, 1),
-    number("profile_step_end", 12, 2),
+    number("profile_step_end", 12, -1),
     ranks("profile_ranks", (0,)),
     text("profile_save_path", "./profile_dir"),
 )
@@ -101,22 +105,34 @@ class Request:
     config_folder: str | None = None  # of a dynamic profiler
     metadata: Mapping[str, str] = field(default_factory=dict)  # JSON texts
 
+    def wants(self, rank: int) -> bool:
+        return self.enable and (self.ranks is None or rank in self.ranks)
+
+    def missing_ranks(self, world_size: int) -> list[int]:
+        """Selected ranks that a job of this size does not have."""
+        return sorted(rank for rank in self.ranks or () if rank >= world_size)
+
 
 def mm_request(config: Any) -> Request:
-    """From tools.json of MindSpeed-MM, or from its block `profile`."""
+    """From tools.json of MindSpeed-MM, the YAML of its trainer on FSDP2, or from the block `profile` of either."""
     whole, source = sources.load(config)
-    given = sources.block(whole, "profile")
-    snapshots = whole.get("memory_profile")
-    if isinstance(snapshots, Mapping) and snapshots.get("enable") is True:
+    tools = sources.block(whole, "tools") if "tools" in whole and "profile" not in whole else None
+    given = sources.block(whole if tools is None else tools, "profile")
+    known_main, known_static = (_MAIN, _STATIC) if tools is None else (_TOOLS_MAIN, _TOOLS_STATIC)
+    snapshots = (whole if tools is None else tools).get("memory_profile")
+    if _is_enabled(snapshots):
         messages.once(messages.warning, "memory_profile is not supported; use static_param.with_memory to record allocations")
+    if not sources.has_any(given, (*(key.name for key in known_main), "static_param", "dynamic_param")):
+        _warn_without_settings(source, "a block `profile` or `tools.profile`")
+        given = {}
     check = ConfigCheck(source)
-    main = check.block(given, _MAIN, others=("static_param", "dynamic_param"))
-    parts = {name: given.get(name, {}) for name in ("static_param", "dynamic_param")}
+    main = check.block(given, known_main, others=("static_param", "dynamic_param"))
+    parts = {name: _part(given.get(name, {})) for name in ("static_param", "dynamic_param")}
     for name, part in parts.items():
         if not isinstance(part, Mapping):
             check.wrong(f"{name} = {part!r}", "allowed: a block of keys")
             parts[name] = {}
-    static = check.block(parts["static_param"], _STATIC, prefix="static_param.")
+    static = check.block(parts["static_param"], known_static, prefix="static_param.")
     dynamic = check.block(parts["dynamic_param"], _DYNAMIC, prefix="dynamic_param.")
     _check_window(check, static)
     folder = None
@@ -124,7 +140,7 @@ def mm_request(config: Any) -> Request:
         folder = dynamic["config_path"]
         if folder is None and "config_path" not in parts["dynamic_param"]:
             check.wrong("dynamic_param.config_path", f"missing; allowed: a folder for {CONFIG_FILE}")
-    check.finish()
+    check.finish(used=given.get("enable", False) is not False)
     return Request(
         enable=main["enable"],
         ranks=_ranks(main["ranks"]),
@@ -141,7 +157,10 @@ def mm_request(config: Any) -> Request:
 
 
 def megatron_request(args: Any, iteration: int | None = None) -> Request:
-    """From the arguments that `add_arguments` adds; `iteration` is the one loaded from a checkpoint."""
+    """From the arguments that `add_arguments` adds; `iteration` is the one loaded from a checkpoint.
+
+    A rank that does not record gets no error for any value: it would end a training that does not need them.
+    """
     given = sources.attributes(args)
     loaded = given.get("iteration", 0) if iteration is None else iteration
     names = {key.name for key in MEGATRON}
@@ -150,26 +169,39 @@ def megatron_request(args: Any, iteration: int | None = None) -> Request:
     start, end = values["profile_step_start"], values["profile_step_end"]
     if not whole(loaded) or loaded < 0:
         check.wrong(f"iteration = {loaded!r}", "allowed: a whole number from 0")
-    elif start < loaded + 1:
-        check.wrong(f"profile_step_start = {start}", f"iteration {loaded} is loaded; allowed: a whole number from {loaded + 1}")
-    if end <= start:
-        check.wrong(f"profile_step_end = {end}", f"allowed: more than profile_step_start, which is {start}")
-    check.finish()
-    first = start - loaded - 1
+        loaded = 0
+    if end != -1 and end <= start:
+        check.wrong(f"profile_step_end = {end}", f"allowed: -1 for the end, or more than profile_step_start, which is {start}")
     known = {name: given[name] for name in _PARALLEL if isinstance(given.get(name), (bool, int))}
-    return _profile_request(values, Window(first, end - start, min(1, first)), known)
+    first = max(0, start - loaded - 1)
+    request = _profile_request(values, Window(first, None if end == -1 else end - start, min(1, first)), known)
+    if not request.wants(metadata.global_rank()):
+        return request
+    check.finish()
+    if start < loaded + 1:  # a resumed job, whose arguments are still those of its first start
+        messages.warning(
+            f"nothing is recorded: profile_step_start is {start}, but iteration {loaded} is loaded from the checkpoint; "
+            f"set it to {loaded + 1} or more"
+        )
+        return replace(request, enable=False)
+    return request
 
 
 def fsdp2_request(config: Any) -> Request:
     """From the YAML of the FSDP2 trainer, or from its block `training`; other keys of that block belong to the trainer."""
-    given, source = sources.load(config)
-    given = sources.block(given, "training")
+    everything, source = sources.load(config)
+    given = sources.block(everything, "training")
+    ours = {name: value for name, value in given.items() if name.startswith("profile")}
+    if not ours:
+        if "tools" in everything:
+            return mm_request(config)
+        _warn_without_settings(source, "keys `profile…` in its block `training`")
     check = ConfigCheck(source)
-    values = check.block({name: value for name, value in given.items() if name.startswith("profile")}, _FSDP2)
+    values = check.block(ours, _FSDP2)
     start, end = values["profile_step_start"], values["profile_step_end"]
     if end != -1 and end <= start:
         check.wrong(f"profile_step_end = {end}", f"allowed: -1 for the end, or more than profile_step_start, which is {start}")
-    check.finish()
+    check.finish(used=ours.get("profile", False) is not False)
     return _profile_request(values, Window(start, None if end == -1 else end - start, min(1, start)), {})
 
 
@@ -185,6 +217,19 @@ def _profile_request(values: Mapping[str, Any], window: Window, parallel: Mappin
         save_path=short["save_path"],
         metadata={"distributed_args": json.dumps(parallel)},
     )
+
+
+def _warn_without_settings(source: str, expected: str) -> None:
+    messages.warning(f"{source} has no settings of the profiler (expected: {expected}); nothing is recorded")
+
+
+def _is_enabled(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("enable") is True
+
+
+def _part(value: Any) -> Any:
+    """A block inside a block, whose attributes have not been read yet."""
+    return sources.attributes(value) if sources.is_block(value) else value
 
 
 def _check_window(check: ConfigCheck, static: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,11 @@ def load(config: Any) -> tuple[dict[str, Any], str]:
 def block(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The block of that name, or the configuration itself when it is the block."""
     inner = config.get(name)
-    return _plain(inner) if _is_block(inner) else dict(config)
+    return _plain(inner) if is_block(inner) else dict(config)
+
+
+def has_any(config: Mapping[str, Any], names: Iterable[str]) -> bool:
+    return any(name in config for name in names)
 
 
 def attributes(value: Any) -> dict[str, Any]:
@@ -42,16 +46,16 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    return {name: attributes(held) if _is_block(held) else held for name, held in attributes(value).items()}
+    return {name: attributes(held) if is_block(held) else held for name, held in attributes(value).items()}
 
 
-def _is_block(value: Any) -> bool:
+def is_block(value: Any) -> bool:
     return value is not None and not isinstance(value, (str, bytes, bool, int, float, list, tuple, set))
 
 
 def _parsed(path: Path) -> Any:
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")  # editors of other systems put a mark before the first character
         parsed = _yaml(content) if path.suffix in (".yaml", ".yml") else json.loads(content)
     except (OSError, ValueError) as problem:
         raise CaptureError(
@@ -66,7 +70,7 @@ def _yaml(content: str) -> Any:
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
-        raise ValueError("YAML needs the package pyyaml: install it, or use a JSON file") from None
+        raise ValueError("YAML needs pyyaml: pip install 'stepscope[mindspeed]', or use a JSON file") from None
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as problem:

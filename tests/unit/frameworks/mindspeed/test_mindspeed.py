@@ -40,6 +40,9 @@ def fsdp2(start, end):
         pytest.param(mm_request(mm(start_step=3, end_step=5, warmup=2)), [3, 4], [1, 2], id="mm-warmup-keeps-the-window"),
         pytest.param(megatron_request(llm("--profile-step-start", "5", "--profile-step-end", "6")), [4], [3], id="llm"),
         pytest.param(megatron_request(llm()), [9, 10], [8], id="llm-default"),
+        pytest.param(
+            megatron_request(llm("--profile-step-start", "38", "--profile-step-end", "-1")), [37, 38, 39], [36], id="llm-to-the-end"
+        ),
         pytest.param(megatron_request(llm("--profile-step-start", "8"), 7), [0, 1, 2, 3], [], id="llm-first-after-loading"),
         pytest.param(megatron_request(llm("--profile-step-start", "9", iteration=7)), [1, 2, 3], [0], id="llm-iteration-in-args"),
         pytest.param(fsdp2_request(fsdp2(0, 2)), [0, 1], [], id="fsdp2-from-the-first"),
@@ -68,7 +71,7 @@ def test_ranks(ranks, of_three, monkeypatch):
     assert not Profiler({"enable": False, "ranks": ranks}).enabled
 
 
-def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
+def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path, capsys):
     config = tmp_path / "tools.json"
     config.write_text(
         json.dumps(
@@ -91,13 +94,12 @@ def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
     with pytest.raises(CaptureError) as caught:
         Profiler(config)
     error = caught.value
-    assert (error.what, error.where) == ("20 settings of the profiler are invalid", str(config))
+    assert (error.what, error.where) == ("17 settings of the profiler are invalid", str(config))
     told = dict(line.strip().split(": ", 1) for line in error.cause.strip().split("\n"))
     assert told == {
         "enable = 'yes'": "allowed: true or false",
         "profile_type = 'semi'": 'allowed: "static", "dynamic"',
         "ranks = '0'": "allowed: a list of ranks from 0, or -1 for all",
-        "rank": "no such key; did you mean ranks?; allowed: enable, profile_type, ranks, static_param, dynamic_param",
         "static_param.level = 'level9'": 'allowed: "level_none", "level0", "level1", "level2"',
         **{
             f"static_param.{key}": "allowed: true or false"
@@ -110,13 +112,13 @@ def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
         "static_param.aic_metrics_type = 'Pipe'": told["static_param.aic_metrics_type = 'Pipe'"],
         "static_param.export_type = ['csv']": 'allowed: "text", "db" or a list of them',
         "static_param.warmup = 1.5": "allowed: a whole number from 0",
-        "static_param.with_stak": told["static_param.with_stak"],
         "dynamic_param.config_path = 3": "allowed: a non-empty string",
-        "dynamic_param.path": "no such key; allowed: config_path",
     }  # fmt: skip
     assert told["static_param.aic_metrics_type = 'Pipe'"].startswith('allowed: "PipeUtilization", "ArithmeticUtilization"')
-    assert told["static_param.with_stak"].startswith(
-        "no such key; did you mean with_stack?; allowed: level, with_stack, with_memory"
+    unknown = "rank (did you mean ranks?), static_param.with_stak (did you mean with_stack?)"
+    assert (
+        f"{config}: {unknown}, dynamic_param.path (known keys: config_path) are unknown and have no effect"
+        in capsys.readouterr().err
     )
 
 
@@ -125,22 +127,116 @@ def test_all_that_is_wrong_is_told_at_once_with_what_is_allowed(tmp_path):
     [
         pytest.param(lambda: from_mm_config(mm(start_step=5, end_step=5)), "static_param.end_step = 5", id="mm-no-step"),
         pytest.param(lambda: from_mm_config(mm(start_step=1, warmup=2)), "static_param.warmup = 2", id="mm-no-room-to-warm-up"),
-        pytest.param(lambda: from_mm_config({"profile_type": "dynamic"}), "dynamic_param.config_path: missing", id="mm-dynamic"),
-        pytest.param(lambda: from_mm_config({"static_param": []}), "static_param = []", id="mm-no-block"),
+        pytest.param(
+            lambda: from_mm_config({"enable": True, "profile_type": "dynamic"}),
+            "dynamic_param.config_path: missing",
+            id="mm-dynamic",
+        ),
+        pytest.param(lambda: from_mm_config({"enable": True, "static_param": []}), "static_param = []", id="mm-no-block"),
         pytest.param(lambda: from_mm_config(3), "where: 3", id="mm-no-config"),
         pytest.param(lambda: from_mm_config("nowhere.json"), "nowhere.json", id="mm-no-file"),
         pytest.param(lambda: from_megatron_args(llm("--profile-step-start", "0")), "profile_step_start = 0", id="llm-from-0"),
-        pytest.param(lambda: from_megatron_args(llm(), 10), "profile_step_start = 10", id="llm-gone-already"),
         pytest.param(lambda: from_megatron_args(llm("--profile-step-end", "9")), "profile_step_end = 9", id="llm-no-step"),
         pytest.param(lambda: from_fsdp2_config(fsdp2(-1, 3)), "profile_step_start = -1", id="fsdp2-negative"),
         pytest.param(lambda: from_fsdp2_config(fsdp2(3, 3)), "profile_step_end = 3", id="fsdp2-no-step"),
-        pytest.param(lambda: from_fsdp2_config({"profile_rank": [0]}), "did you mean profile_ranks?", id="fsdp2-unknown"),
     ],
 )
 def test_what_cannot_be(make, named):
     with pytest.raises(CaptureError) as caught:
         make()
     assert named in str(caught.value)
+
+
+WRONG = ("--profile-step-start", "0", "--profile-step-end", "0")
+
+
+@pytest.mark.parametrize(
+    ("make", "rank"),
+    [
+        pytest.param(
+            lambda: from_megatron_args(argparse.Namespace(profile=False, profile_step_start=0, iteration=None)), 0, id="off"
+        ),
+        pytest.param(lambda: from_megatron_args(argparse.Namespace(), -3), 0, id="off-without-arguments"),
+        pytest.param(lambda: from_megatron_args(llm(*WRONG, iteration="7")), 1, id="a-rank-that-is-not-profiled"),
+        pytest.param(lambda: from_mm_config({"enable": False, "static_param": {"level": "level9"}}), 0, id="mm-off"),
+        pytest.param(lambda: from_fsdp2_config({"profile": False, "profile_step_start": -1}), 0, id="fsdp2-off"),
+    ],
+)
+def test_a_rank_that_does_not_record_is_never_stopped(make, rank, monkeypatch, noting_tier):
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loop(make(), 3)
+    assert noting_tier == []
+
+
+def test_a_resumed_job_whose_window_has_passed_trains_on_and_says_so(noting_tier, capsys):
+    loop(from_megatron_args(llm(), 5000), 3)
+    assert noting_tier == []
+    said = capsys.readouterr().err
+    assert "profile_step_start is 10, but iteration 5000 is loaded from the checkpoint; set it to 5001 or more" in said
+
+
+YAML = """\
+data: {dataset: x}
+tools:
+  profile:
+    enable: true
+    static_param: {start_step: 1, end_step: 3, levl: level1}
+  memory_profile: {enable: false}
+training: {lr: 1}
+"""
+
+
+@pytest.mark.parametrize("read", [from_mm_config, from_fsdp2_config, Profiler])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte-order-mark"])
+def test_a_trainers_yaml_with_the_profiler_under_tools(read, mark, tmp_path, capsys):
+    pytest.importorskip("yaml")
+    (tmp_path / "train.yaml").write_text(mark + YAML, encoding="utf-8")
+    asked = read(tmp_path / "train.yaml")._request
+    assert (asked.enable, asked.ranks, asked.window.first, asked.window.count) == (True, {0}, 1, 2)
+    assert (asked.save_path, asked.with_cpu) == ("./profiling", False)
+    assert "static_param.levl (did you mean level?) is unknown and has no effect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: from_mm_config({"data": {}, "training": {"lr": 1}}), lambda: from_fsdp2_config({"training": {"lr": 1}})]
+)
+def test_a_file_without_settings_is_said(made, capsys):
+    assert not made().enabled
+    assert "the given configuration has no settings of the profiler (expected: " in capsys.readouterr().err
+
+
+def test_an_unknown_key_names_the_nearest_and_training_goes_on(capsys):
+    assert from_fsdp2_config({"profile": True, "profile_rank": [0]}).enabled
+    assert "profile_rank (did you mean profile_ranks?) is unknown and has no effect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listed", "size", "said"),
+    [
+        pytest.param(
+            [9, 5], "4", "nothing was recorded: `ranks` of the configuration names 5, 9, but the job has ranks 0 to 3", id="none"
+        ),
+        pytest.param([0, 7], "4", " `ranks` of the configuration names 7, but the job has ranks 0 to 3", id="some"),
+        pytest.param([1], "1", "names 1, but the job has only rank 0", id="one-process"),
+        pytest.param([3], "4", None, id="another-rank"),
+    ],
+)
+def test_ranks_that_do_not_exist_are_said_at_stop(listed, size, said, noting_tier, monkeypatch, capsys):
+    monkeypatch.setattr(messages, "_printed", set())
+    monkeypatch.setenv("WORLD_SIZE", size)
+    loop(Profiler({"enable": True, "ranks": listed, "static_param": {"start_step": 0, "end_step": 1, "analyse_flag": False}}), 2)
+    shown = capsys.readouterr().err
+    assert said in shown if said else "configuration names" not in shown
+
+
+def test_a_window_that_is_never_reached_is_said_at_stop(noting_tier, capsys):
+    loop(Profiler(mm(start_step=10, end_step=11)), 4)
+    said = capsys.readouterr().err
+    assert (
+        "nothing was recorded: the schedule records from step 10 (skip_first 10), counted from 0, but step() was called 4 times"
+        in said
+    )
 
 
 def test_the_arguments_join_those_that_megatron_has():
@@ -211,7 +307,8 @@ def test_parallel_sizes_become_metadata(noting_tier, monkeypatch):
     ],
     ids=["disabled", "another-rank"],
 )
-def test_off_means_nothing_at_all(config, noting_tier, tmp_path, capsys):
+def test_off_means_nothing_at_all(config, noting_tier, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
     prof = Profiler(config)
     loop(prof, 3)
     assert (noting_tier, list(tmp_path.iterdir()), capsys.readouterr().err, prof.prof) == ([], [], "", None)
