@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.collect import messages
-from stepscope.dynamic_profile import optimizer_steps
-from stepscope.profiler.constants import AiCMetrics, ExportType, ProfilerLevel
+from stepscope.compat.recorded_script import RecordedScript
+from stepscope.profiler.constants import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 from stepscope.profiler.experimental import _ExperimentalConfig
-from stepscope.profiler.handlers import TraceHandler, tensorboard_trace_handler
+from stepscope.profiler.handlers import TraceHandler
 from stepscope.profiler.profiler import profile
 from stepscope.profiler.scheduling import schedule
 
@@ -41,10 +40,11 @@ class Plan:
     switches: frozenset[str] = frozenset()
     experimental: dict[str, Any] = field(default_factory=dict)
 
-    def profiler(self, handler: TraceHandler) -> profile:
-        warmup = min(self.first, 1)
+    def profiler(self, handler: TraceHandler, activities: list[ProfilerActivity], warmup: int) -> profile:
+        """For the steps after the next `warmup` ones."""
         return profile(
-            schedule=schedule(wait=self.first - warmup, warmup=warmup, active=self.last - self.first + 1, repeat=1),
+            activities=activities,
+            schedule=schedule(wait=0, warmup=warmup, active=self.last - self.first + 1, repeat=1),
             on_trace_ready=handler,
             experimental_config=_ExperimentalConfig(**self.experimental),
             **dict.fromkeys(self.switches, True),
@@ -84,43 +84,13 @@ def parse(text: str) -> Plan:
 
 
 def prepare(text: str) -> None:
-    """Wait for a training loop in this process and profile it; it begins when the first optimizer is created."""
+    """Wait for steps of this process and profile them; at its end say why, if there were none."""
     plan = parse(text)
     rank = os.environ.get("RANK", "0")
     if plan.ranks is None or (rank.isdigit() and int(rank) in plan.ranks):
-        training = _Training(plan)
-        optimizer_steps.watch(training.begin, training.step)
-
-
-class _Training:
-    """The training loop of a script: from its first optimizer to the end of the process, one step per optimizer step."""
-
-    def __init__(self, plan: Plan):
-        self._plan = plan
-        self._handler = tensorboard_trace_handler(plan.folder, async_mode=True)
-        self._profiler: profile | None = None
-
-    def begin(self) -> None:
-        if self._profiler is None:
-            self._profiler = self._plan.profiler(self._handler)
-            self._profiler.start()
-            atexit.register(self._end)
-
-    def step(self) -> None:
-        if self._profiler is not None:
-            self._profiler.step()
-
-    def _end(self) -> None:
-        assert self._profiler is not None
-        self._handler.background = False  # too late to start a thread
-        steps, first = self._profiler.step_num, self._plan.first
-        if steps <= first:
-            messages.warning(
-                f"training had {steps} steps, but --profile begins at step {first} (counted from 0): nothing was recorded"
-            )
-        self._profiler.stop()
-        if steps > first and os.environ.get("RANK", "0") == "0":
-            messages.info(f"next: stepscope top {self._profiler.prof_if.prof_path}")
+        script = RecordedScript(plan)
+        script.watch()
+        atexit.register(script.end)
 
 
 def _range(key: str, text: str) -> tuple[int, int]:

@@ -14,6 +14,8 @@ from typing import NoReturn
 
 from stepscope.compat import install_in_children
 
+MAIN_PROCESS = "STEPSCOPE_PROFILE_PID"  # the process that `stepscope run` became
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -45,6 +47,7 @@ class Launch:
             variables["STEPSCOPE_SIM_DEVICES"] = str(self.devices)
         if self.profile is not None:
             variables["STEPSCOPE_PROFILE"] = self.profile
+            variables[MAIN_PROCESS] = str(os.getpid())  # which this process keeps when it becomes that Python
         if self.processes > 1:
             variables.setdefault("OMP_NUM_THREADS", "1")  # as torchrun sets it, without its five-line notice
         return variables

@@ -121,6 +121,14 @@ class _KinetoProfile:
         loader_workers.unwatch()
         active.release(self)
 
+    def discard(self) -> None:
+        """End recording and remove the current capture; says nothing."""
+        if self._running:
+            self._running = False
+            self._fuse.run("stopping the profiler", self.prof_if.delete)
+            loader_workers.unwatch()
+            active.release(self)
+
     def __enter__(self) -> Any:
         self.start()
         return self

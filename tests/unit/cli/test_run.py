@@ -148,6 +148,29 @@ def test_a_script_without_profiling_code_is_profiled(tmp_path):
     assert (capture / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").is_file()
 
 
+INFERENCE = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+with torch.no_grad():
+    for _ in range(6):
+        net(torch.ones(2, 8))
+"""
+
+
+@pytest.mark.slow  # a process with torch and an analysis
+def test_inference_on_the_cpu_is_profiled_by_calls_and_without_the_simulated_device(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    name = script(tmp_path, INFERENCE)
+    done = started(*RUN, "--profile", "steps=2:3,out=kept", name, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    (capture,) = (tmp_path / "kept").glob("*_ascend_pt")
+    opened = stepscope.open(capture)
+    assert opened.steps["step"].to_list() == [2, 3]
+    assert (opened.ops["name"] == "aten::addmm").sum() == 2
+    assert opened.facts.profiler_info["collector"]["device"] == "cpu"
+    assert not list(capture.glob("PROF_*"))
+
+
 ON_THE_CPU = """
 import torch
 import torch_npu

@@ -1,0 +1,138 @@
+"""`stepscope run --profile`: which steps of a script without profiling code are recorded, and what is said if none is."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import pytest
+
+from stepscope.collect import active
+from stepscope.compat import recorded_script
+from stepscope.compat.automatic import parse
+from stepscope.compat.launch import MAIN_PROCESS
+from stepscope.compat.recorded_script import RecordedScript
+from stepscope.profiler import ProfilerActivity
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _main_process(monkeypatch):
+    monkeypatch.setenv(MAIN_PROCESS, str(os.getpid()))
+    monkeypatch.delenv("RANK", raising=False)
+    yield
+    gc.collect()
+    assert active.running() is None
+
+
+@pytest.fixture
+def script(noting_tier, monkeypatch):
+    """A script whose captures are not analysed."""
+    monkeypatch.setattr("stepscope.profiler.handlers.TraceHandler.__call__", lambda self, prof: None)
+    monkeypatch.setattr(recorded_script, "_devices_in_use", lambda: [ProfilerActivity.CPU])
+
+    def make(text="steps=2:3"):
+        made = RecordedScript(parse(text))
+        made._unwatch_modules = lambda: None
+        return made
+
+    return make
+
+
+def calls(script, number):
+    for _ in range(number):
+        script._before_call()
+        script._step()
+
+
+def recorded(noted):
+    return [call.removeprefix("push ProfilerStep#") for call in noted if call.startswith("push")]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("steps=2:3", ["2", "3"]), ("steps=0", ["0"]), ("steps=0:1", ["0", "1"]), ("steps=1", ["1"]), ("steps=5:9", ["5", "6"])],
+)
+@pytest.mark.parametrize("has_optimizer", [True, False])
+def test_steps_keep_their_numbers(script, noting_tier, text, steps, has_optimizer):
+    made = script(text)
+    if has_optimizer:
+        made._optimizer_created()
+    calls(made, 7)
+    made.end()
+    assert [step for step in recorded(noting_tier) if int(step) < 7] == steps
+
+
+def test_calls_before_the_first_optimizer_are_another_phase(script, noting_tier, capsys):
+    made = script()
+    calls(made, 1)  # a rehearsal; the profiler has begun to warm up
+    made._optimizer_created()
+    calls(made, 6)
+    made.end()
+    assert recorded(noting_tier) == ["2", "3"]
+    assert "WARNING" not in capsys.readouterr().err
+
+
+BEGINS = "--profile recorded nothing: steps=2:3 begins at step 2, counted from 0, but the script"
+
+
+@pytest.mark.parametrize(
+    ("has_optimizer", "number", "said"),
+    [
+        pytest.param(True, 2, f"{BEGINS} made 2 optimizer steps", id="short-training"),
+        pytest.param(
+            False, 1, f"{BEGINS} created no optimizer, and called its outermost module (Net) 1 times", id="short-inference"
+        ),
+        pytest.param(
+            False, 0, "--profile recorded nothing: the script created no torch.optim.Optimizer and called no", id="no-steps"
+        ),
+    ],
+)
+def test_a_script_that_was_not_recorded_says_why(script, tmp_path, has_optimizer, number, said, capsys):
+    made = script()
+    made._module = "Net"
+    if has_optimizer:
+        made._optimizer_created()
+    calls(made, number)
+    made.end()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    assert said in line
+    assert list(tmp_path.glob("*/*_ascend_pt")) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda set_: set_(MAIN_PROCESS, "1"), id="a-child"),
+        pytest.param(lambda set_: (set_("RANK", "1"), set_(MAIN_PROCESS, str(os.getppid()))), id="rank-1"),
+    ],
+)
+def test_other_processes_are_silent(script, change, monkeypatch, capsys):
+    change(monkeypatch.setenv)
+    script().end()
+    assert capsys.readouterr().err == ""
+
+
+def test_children_that_recorded_are_enough(script, tmp_path, capsys):
+    made = script("out=runs")
+    (tmp_path / "runs" / "child_ascend_pt").mkdir(parents=True)
+    made.end()
+    assert capsys.readouterr().err == ""
+
+
+def test_outermost_calls_are_seen_and_torch_is_restored():
+    from stepscope.compat import module_calls
+
+    before = torch.nn.Module.__call__
+    seen = []
+    end = module_calls.watch(lambda: seen.append("begins"), lambda module: seen.append(type(module).__name__))
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    torch.nn.MSELoss()(net(torch.ones(1, 2)), torch.ones(1, 2))
+    with pytest.raises(RuntimeError):
+        net(torch.ones(1, 3))
+    net[0](torch.ones(1, 2))
+    end()
+    net(torch.ones(1, 2))
+    assert seen == ["begins", "Sequential", "begins", "begins", "Linear"]
+    assert torch.nn.Module.__call__ is before
