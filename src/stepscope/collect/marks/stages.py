@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from stepscope.collect.guard import quietly, warn_on_failure
+from stepscope.collect.marks.checkpoints import CheckpointMarks
 from stepscope.collect.marks.communication import mark_process_groups
 from stepscope.collect.marks.forward import ForwardMarks
 from stepscope.collect.marks.log import DEFAULT_DOMAIN, MarkLog
@@ -57,7 +57,7 @@ def begin(log: Any) -> None:
     _log = log
     if isinstance(log, MarkLog) and "torch" in sys.modules:  # the vendor's torch_npu marks these itself
         warn_on_failure("marking data loaders", _mark_loaders)
-        warn_on_failure("marking checkpoints", _mark_checkpoints)
+        warn_on_failure("marking checkpoints", _checkpoints.begin)
         warn_on_failure("marking communication", mark_process_groups, lambda: _log, patch)
     for stage in _optional:
         warn_on_failure(f"marking {stage.name}", stage.begin)
@@ -67,6 +67,7 @@ def end() -> None:
     global _log
     for stage in _optional:
         quietly(stage.end)
+    _checkpoints.end()
     _log = None
     _patches[:] = [item for item in _patches if not item.restore()]
 
@@ -104,6 +105,9 @@ def patch(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         _patches.append(Patch(owner, name, around))
 
 
+_checkpoints = CheckpointMarks(lambda: _log, patch)
+
+
 def _mark_loaders() -> None:
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -128,43 +132,6 @@ def _around_next(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return batch
 
     return __next__
-
-
-class _SaveState(threading.local):
-    inside = False
-
-
-_save = _SaveState()
-
-
-def _mark_checkpoints() -> None:
-    import torch
-
-    patch(torch, "save", _around_save)
-    patch(torch.serialization, "save", _around_save)
-    checkpoint = sys.modules.get("torch.distributed.checkpoint")
-    savers = (checkpoint, sys.modules.get("torch.distributed.checkpoint.state_dict_saver"))
-    for owner in savers:
-        for name in ("save", "async_save"):
-            if owner is not None and callable(getattr(owner, name, None)):
-                patch(owner, name, _around_save)
-
-
-def _around_save(save: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(save)
-    def wrapper(*arguments: Any, **options: Any) -> Any:
-        log = _log
-        if log is None or _save.inside:
-            return save(*arguments, **options)
-        number = log.begin("save_checkpoint", None, DEFAULT_DOMAIN)
-        _save.inside = True
-        try:
-            return save(*arguments, **options)
-        finally:
-            _save.inside = False
-            log.end(number, DEFAULT_DOMAIN)
-
-    return wrapper
 
 
 class _Forward:

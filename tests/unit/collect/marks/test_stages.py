@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import pickle
+import sys
 import threading
 
 import pytest
@@ -206,6 +208,71 @@ def test_checkpoints_by_either_name_once(record):
         mstx.mark("end")
 
     assert record(work) == ["save_checkpoint"] * 3 + ["end"]
+
+
+BOUND_SAVE = torch.save  # as `from torch import save` binds it, before any capture
+TENSORS = {f"w{number}": torch.ones(2) for number in range(10)}
+
+
+@pytest.fixture
+def distributed():
+    """The package for sharded checkpoints, and a function of it that was bound before any capture."""
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    return checkpoint, checkpoint.save
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "save",
+    [
+        pytest.param(lambda dcp, bound, folder: dcp.save(TENSORS, checkpoint_id=folder), id="save"),
+        pytest.param(lambda dcp, bound, folder: bound(TENSORS, checkpoint_id=folder), id="bound-before"),
+        pytest.param(
+            lambda dcp, bound, folder: dcp.save(TENSORS, storage_writer=dcp.FileSystemWriter(folder, thread_count=2)), id="threads"
+        ),
+        pytest.param(
+            lambda dcp, bound, folder: dcp.save_state_dict(TENSORS, dcp.FileSystemWriter(folder), no_dist=True),
+            id="save_state_dict",
+        ),
+        pytest.param(lambda dcp, bound, folder: _result(dcp.async_save(TENSORS, checkpoint_id=folder)), id="async_save"),
+    ],
+)
+def test_a_sharded_checkpoint_is_one_mark(record, distributed, tmp_path, save):
+    assert record(lambda: save(*distributed, tmp_path / "saved")) == ["save_checkpoint"]
+    assert (tmp_path / "saved" / ".metadata").is_file()
+
+
+def _result(pending):
+    getattr(pending, "upload_completion", pending).result()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_package_that_is_imported_during_the_capture(record, distributed, tmp_path, monkeypatch):
+    checkpoint, _ = distributed
+    name = "torch.distributed.checkpoint.state_dict_saver"
+    loaded = sys.modules[name]
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(checkpoint, "state_dict_saver", loaded)
+
+    def work():
+        late = importlib.import_module(name)
+        assert late is not loaded
+        assert type(late.__spec__.loader) is type(loaded.__spec__.loader)
+        late.save(TENSORS, checkpoint_id=tmp_path / "saved")
+
+    assert record(work) == ["save_checkpoint"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_other_functions_that_save(record, tmp_path):
+    scripted = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
+
+    def work():
+        BOUND_SAVE({"a": torch.ones(2)}, io.BytesIO())
+        BOUND_SAVE({"a": 1}, io.BytesIO(), _use_new_zipfile_serialization=False)
+        torch.jit.save(scripted, str(tmp_path / "m.pt"))
+
+    assert record(work) == ["save_checkpoint"] * 3
 
 
 def test_loaders_inside_of_loaders_and_faults_in_them(record):
