@@ -39,5 +39,5 @@ def watch(before: Callable[[], None], after: Callable[[Any], None]) -> Callable[
         if Module.__call__ is watched:  # else somebody has wrapped it again, and calls through
             Module.__call__ = call
 
-    Module.__call__ = watched  # type: ignore[method-assign]
+    Module.__call__ = watched
     return end

@@ -24,10 +24,12 @@ _CLOCK_SECONDS = 1.0  # file systems stamp with a coarser clock
 class Window(Protocol):
     """What to record, and where to put it."""
 
-    first: int
-    last: int
-    folder: str
-
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def folder(self) -> str: ...
     def profiler(self, handler: TraceHandler, activities: list[ProfilerActivity], warmup: int) -> profile: ...
 
 

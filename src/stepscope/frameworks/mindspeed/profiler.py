@@ -68,7 +68,7 @@ class Profiler:
         missing = self._request.missing_ranks(size)
         if missing:
             where = "the job has only rank 0" if size == 1 else f"the job has ranks 0 to {size - 1}"
-            nothing = "nothing was recorded: " if set(missing) == self._request.ranks else ""
+            nothing = "nothing was recorded: " if frozenset(missing) == self._request.ranks else ""
             listed = ", ".join(map(str, missing))
             messages.once(messages.warning, f"{nothing}`ranks` of the configuration names {listed}, but {where}; correct it")
 
