@@ -37,6 +37,13 @@ $(VENV)/simnpu: $(VENV)/torch $(wildcard native/simnpu/* native/simnpu/*/*)
 	@$(BIN)/python -m stepscope.simnpu
 	@touch $@
 
+# Python sources of real torch_npu packages, unpacked and never installed: the adapter for hardware is tested against them.
+$(VENV)/torch_npu: $(VENV)/core tests/vendor/fetch.py
+	@echo "downloading sources of torch_npu (once) ..."
+	@if $(BIN)/python tests/vendor/fetch.py $@; then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must test the adapter for torch_npu; its sources could not be downloaded" >&2; exit 1; \
+	else echo "the adapter for torch_npu is not tested against its sources"; fi
+
 $(MINDSPORE_VENV)/ready: pyproject.toml
 	@echo "setting up $(MINDSPORE_VENV) (once) ..."
 	@test -x $(MINDSPORE_VENV)/bin/python || $(PYTHON) -m venv $(MINDSPORE_VENV)
@@ -65,7 +72,7 @@ quick: check ## style, types and the fast unit tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from stepscope.collect.marks import stages
 from stepscope.collect.marks.log import DEFAULT_DOMAIN, MarkLog
+from stepscope.collect.marks.vendor import VendorMarks
 from stepscope.collect.settings import Settings
 from stepscope.collect.tiers import ascend
 
@@ -167,28 +168,6 @@ _SUSPENDED: dict[Callable[..., Any], Callable[[Any], bool]] = {
     _coroutine: inspect.iscoroutinefunction,
     _generator: inspect.isgeneratorfunction,
 }
-
-
-class VendorMarks:
-    """Hands marks to torch_npu, whose profiler records them."""
-
-    def __init__(self, vendor: Any):
-        self._mstx = vendor.npu.mstx
-
-    def mark(self, message: Any, stream: Any, domain: Any) -> None:
-        self._mstx.mark(message, stream, domain=domain)
-
-    def begin(self, message: Any, stream: Any, domain: Any) -> int:
-        return int(self._mstx.range_start(message, stream, domain=domain) or 0)
-
-    def end(self, number: int, domain: str) -> None:
-        self._mstx.range_end(number, domain=domain)
-
-    def push(self, message: Any, stream: Any, domain: Any) -> int:
-        return int(self._mstx.range_push(message, stream, domain=domain))
-
-    def pop(self, domain: str) -> int:
-        return int(self._mstx.range_pop(domain=domain))
 
 
 class Marks:

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ascend NPUs: the vendor's torch_npu collects, raw only, and we analyse. Not yet tested on hardware.
 
-Only public names of torch_npu.profiler are called; tests use a stand-in that records the calls.
+Only public names of torch_npu.profiler are called. Tests use a stand-in that records the calls, and the Python sources of real
+packages with their native part replaced (tests/vendor).
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import paths
+from stepscope.collect import messages, paths
 from stepscope.collect.settings import Settings, Switches
 from stepscope.collect.tiers.choice import TierReport
 from stepscope.collect.tiers.driven import DrivenTier
@@ -26,6 +28,8 @@ _FIELDS = {  # attribute in profiler_info.json -> parameter of torch_npu's _Expe
     "_mstx_domain_include": "mstx_domain_include", "_mstx_domain_exclude": "mstx_domain_exclude",
     "_sys_io": "sys_io", "_sys_interconnection": "sys_interconnection",
 }  # fmt: skip
+_MARKS, _OLD_MARKS = "mstx", "msprof_tx"  # the second is the name before torch_npu 2.7.1
+_OFF: tuple[object, ...] = (False, None, [], ())
 
 
 def vendor() -> Any:
@@ -43,6 +47,10 @@ def available() -> bool:
     """Whether the real torch_npu is installed and sees a device."""
     module = vendor()
     return bool(module is not None and module.npu.is_available())
+
+
+def _version(module: Any) -> str:
+    return str(getattr(module, "__version__", "of this version"))
 
 
 class AscendTier(DrivenTier):
@@ -71,7 +79,7 @@ class AscendTier(DrivenTier):
             with_stack=switches.with_stack,
             with_modules=switches.with_modules,
             with_flops=switches.with_flops,
-            experimental_config=names._ExperimentalConfig(**self._experimental()),
+            experimental_config=names._ExperimentalConfig(**self._experimental(names)),
         )
 
     def start(self) -> None:
@@ -96,13 +104,33 @@ class AscendTier(DrivenTier):
             shutil.rmtree(self._nest(self._capture), ignore_errors=True)
 
     def enable_child_thread(self, switches: Switches) -> None:
-        vendor().profiler.profile.enable_profiler_in_child_thread(**vars(switches))
+        module = vendor()
+        enable = getattr(module.profiler.profile, "enable_profiler_in_child_thread", None)
+        if enable is None:
+            messages.once(messages.warning, f"torch_npu {_version(module)} does not record operators of child threads")
+        else:
+            enable(**vars(switches))
 
     def disable_child_thread(self) -> None:
-        vendor().profiler.profile.disable_profiler_in_child_thread()
+        disable = getattr(vendor().profiler.profile, "disable_profiler_in_child_thread", None)
+        if disable is not None:
+            disable()
 
-    def _experimental(self) -> dict[str, Any]:
-        return {_FIELDS[name]: value for name, value in self._settings.experimental.items() if name in _FIELDS}
+    def _experimental(self, names: Any) -> dict[str, Any]:
+        """Keywords for the vendor's `_ExperimentalConfig`: those that its version knows; others are named once if they are set."""
+        given = self._settings.experimental
+        wanted = {_FIELDS[name]: value for name, value in given.items() if name in _FIELDS}
+        wanted[_MARKS] = bool(wanted.get(_MARKS) or given.get("_msprof_tx"))
+        # Raw data are the same for all exports, but torch_npu refuses op_attr without a database.
+        wanted["export_type"] = names.ExportType.Db if wanted.get("op_attr") else names.ExportType.Text
+        known = inspect.signature(names._ExperimentalConfig).parameters
+        if _MARKS not in known:
+            wanted[_OLD_MARKS] = wanted.pop(_MARKS)
+        missing = [name for name, value in wanted.items() if name not in known and value not in _OFF]
+        if missing:
+            text = f"torch_npu {_version(vendor())} does not know {', '.join(missing)}: not recorded; update torch_npu"
+            messages.once(messages.warning, text)
+        return {name: value for name, value in wanted.items() if name in known}
 
     @staticmethod
     def _nest(capture: Path) -> Path:
@@ -114,8 +142,13 @@ class AscendTier(DrivenTier):
         nest, info = self._nest(self._capture), {}
         for made in sorted(nest.glob("*_ascend_pt")):
             for entry in made.iterdir():
-                if entry.is_dir() and (entry.name == "FRAMEWORK" or entry.name.startswith("PROF_")):
+                if entry.is_dir() and entry.name.startswith("PROF_"):
                     entry.rename(self._capture / entry.name)
+                elif entry.is_dir() and entry.name == "FRAMEWORK":
+                    # Ours holds files of our own by now, such as pauses of the garbage collector.
+                    paths.ensure_folder(self._capture / entry.name)
+                    for file in entry.iterdir():
+                        file.rename(self._capture / entry.name / file.name)
                 elif entry.name.startswith("profiler_info"):
                     said = json.loads(entry.read_bytes())
                     info = {

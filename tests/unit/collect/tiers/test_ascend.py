@@ -30,6 +30,7 @@ def calls(monkeypatch, tmp_path):
         def stop(self):
             told.append(("stop", None))
             (self.folder / "FRAMEWORK").mkdir(parents=True)
+            (self.folder / "FRAMEWORK" / "torch.op_range").write_bytes(b"theirs")
             (self.folder / "PROF_000001_20260101000000000_ABC" / "host").mkdir(parents=True)
             info = {"start_info": {"freq": 100}, "cann_version": "8.5", "config": {"theirs": True}}
             (self.folder / "profiler_info_0.json").write_text(json.dumps(info))
@@ -46,13 +47,19 @@ def calls(monkeypatch, tmp_path):
         assert analyse_flag is False
         return folder
 
+    def experimental_config(
+        profiler_level=None, aic_metrics=None, l2_cache=None, mstx=None, data_simplification=None, export_type=None, op_attr=None
+    ):
+        return {name: value for name, value in locals().items() if value is not None}
+
     module = types.ModuleType("torch_npu")
     module.__spec__ = types.SimpleNamespace()
     module.npu = types.SimpleNamespace(is_available=lambda: True)
     module.profiler = types.SimpleNamespace(
         profile=Recorder,
         tensorboard_trace_handler=handler,
-        _ExperimentalConfig=lambda **options: options,
+        _ExperimentalConfig=experimental_config,
+        ExportType=types.SimpleNamespace(Text="text", Db="db"),
         ProfilerActivity=types.SimpleNamespace(CPU="their CPU", NPU="their NPU"),
     )
     monkeypatch.setitem(sys.modules, "torch_npu", module)
@@ -71,6 +78,9 @@ def test_the_vendor_records_raw_and_its_folders_become_ours(calls, tmp_path):
     with profile(on_trace_ready=lambda prof: None, experimental_config=config, record_shapes=True):
         profile.enable_profiler_in_child_thread(with_modules=True)
         profile.disable_profiler_in_child_thread()
+        (own,) = tmp_path.glob("*_ascend_pt")
+        (own / "FRAMEWORK").mkdir(exist_ok=True)
+        (own / "FRAMEWORK" / "ours").touch()
     assert [name for name, _ in calls] == ["profile", "start", "enable", "disable", "stop"]
     options = calls[0][1]
     assert options["activities"] == ["their CPU", "their NPU"]
@@ -83,11 +93,31 @@ def test_the_vendor_records_raw_and_its_folders_become_ours(calls, tmp_path):
     assert sorted(path.name for path in capture.iterdir()) == [
         "FRAMEWORK", "PROF_000001_20260101000000000_ABC", "profiler_info.json", "profiler_metadata.json",
     ]  # fmt: skip
+    assert {"ours", "torch.op_range"} <= {path.name for path in (capture / "FRAMEWORK").iterdir()}
     info = json.loads((capture / "profiler_info.json").read_text())
     assert info["start_info"] == {"freq": 100}
     assert info["cann_version"] == "8.5"
     assert info["collector"]["tier"] == "ascend"
     assert "theirs" not in info["config"]
+
+
+def test_settings_that_a_version_does_not_know_are_named(calls, capsys):
+    config = _ExperimentalConfig(sys_io=True, msprof_tx=True, gc_detect_threshold=0.5)
+    with profile(on_trace_ready=lambda prof: None, experimental_config=config):
+        pass
+    passed = calls[0][1]["experimental_config"]
+    assert passed["mstx"] is True  # by its old name
+    assert not {"sys_io", "gc_detect_threshold", "host_sys"} & set(passed)
+    said = "".join(capsys.readouterr())
+    assert said.count("does not know gc_detect_threshold, sys_io: not recorded; update torch_npu") == 1
+
+
+def test_op_attr_is_recorded_whatever_is_exported(calls):
+    config = _ExperimentalConfig(op_attr=True, export_type=["text", "db"])
+    with profile(on_trace_ready=lambda prof: None, experimental_config=config):
+        pass
+    passed = calls[0][1]["experimental_config"]
+    assert (passed["op_attr"], passed["export_type"]) == (True, "db")
 
 
 def test_our_own_stand_in_is_not_taken_for_the_vendor(calls):
