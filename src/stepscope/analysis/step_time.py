@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.analysis.overlap import COMMUNICATION, COMPUTING, FREE, LAYERS, NOT_OVERLAPPED, computing, device_layers, layers
-from stepscope.analysis.steps import LAST, ranged_by_connection, step_of
+from stepscope.analysis.steps import LAST, by_launch, ranged_by_connection, step_of
 from stepscope.tables import Tables
 
 RECEIVE = "hcom_receive"
@@ -92,14 +92,19 @@ def step_times(tables: Tables) -> pl.DataFrame:
 def step_trace_time(tables: Tables, *, whole_device: bool | None = None) -> pl.DataFrame:
     """Rows of step_trace_time.csv: device, step, then the nine values in ns.
 
-    What a layer of the overlap analysis shows belongs to the step on whose device range it starts.
+    What a layer of the overlap analysis shows belongs to the step on whose device range it starts. On GPUs a task belongs to
+    the step that launched it, and a gap to the step whose tasks began last before it.
 
     Args:
         tables: linked tables.
         whole_device: how far Free reaches, see `overlap.device_layers`; by default as the capture's own generation has it.
     """
     ranges = _ranges(tables.steps)
-    shown = _inside(device_layers(tables, whole_device=whole_device), ranges)
+    shown = device_layers(tables, whole_device=whole_device)
+    if by_launch(tables.device_kind) and ranges["host_ns"].count():
+        shown = _of_launching_steps(tables, ranges, shown.filter(pl.col("layer") == FREE))
+    else:
+        shown = _inside(shown, ranges)
     return _rows(shown, _inside(_received(tables.collectives), ranges), ranges, tables, stage=LAYERS)
 
 
@@ -142,6 +147,19 @@ def _ranges(steps: pl.DataFrame) -> pl.DataFrame:
 
 def _inside(items: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     return items.with_columns(row=step_of(items["start_ns"], ranges, closed="left")).drop_nulls("row")
+
+
+def _of_launching_steps(tables: Tables, ranges: pl.DataFrame, free: pl.DataFrame) -> pl.DataFrame:
+    """The layers of each step's own tasks, and the gaps of the device from its first task to that of the next step."""
+    place = ranges.select("step", row=pl.int_range(pl.len(), dtype=pl.Int64)).unique("step", keep="first")
+    spans = ["device", "name", "kind", "start_ns", "end_ns", "duration_ns", "step"]
+    kernels = tables.kernels.select(spans).join(place, on="step", maintain_order="left")
+    collectives = tables.collectives.select(*spans[:2], *spans[3:]).join(place, on="step", maintain_order="left")
+    busy = layers(kernels, collectives, by=KEY, whole_device=False).filter(pl.col("layer") != FREE)
+    until_next = pl.max_horizontal(pl.col("start_ns").shift(-1), "end_ns")
+    latest_first = ranges.with_row_index("row").sort("start_ns").with_columns(end_ns=until_next).reverse()
+    owner = latest_first["row"].cast(pl.Int64).gather(step_of(free["start_ns"], latest_first, closed="left"))
+    return pl.concat([busy, free.with_columns(row=owner).drop_nulls("row").select(busy.columns)])
 
 
 def _received(collectives: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.analysis.link.groups import Ints
 from stepscope.analysis.link.op_tree import STEP_MARK, to_rows
-from stepscope.tables import ALL_TABLES
+from stepscope.tables import ALL_TABLES, Tables
 
 LAST = np.iinfo(np.int64).max
 
@@ -64,6 +64,27 @@ def _segments(ranges: pl.DataFrame, beyond: int) -> tuple[Ints, Ints]:
             heappop(open_rows)
         owners.append(open_rows[0][0] if open_rows else -1)
     return np.array(cuts, dtype=np.int64), np.array(owners, dtype=np.int64)
+
+
+def by_launch(device_kind: str) -> bool:
+    """Whether tasks belong to the step that launched them, and not to the one on whose device range they start.
+
+    GPUs run far behind the host, and tasks of one step run while the next one is on the host. On NPUs the device range is
+    the documented rule (docs/formats/outputs.md 2.5).
+    """
+    return device_kind not in ("npu", "cpu")
+
+
+def steps_of_tasks(tables: Tables, tasks: pl.DataFrame) -> pl.Series:
+    """Step of each row of `kernels` or `collectives`: the one that launched it, or in whose host range it starts."""
+    if by_launch(tables.device_kind):
+        return tasks["step"]
+    return tables.steps["step"].gather(step_of(tasks["start_ns"], tables.steps)).alias("step")
+
+
+def with_launching_step(tasks: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Kernels or collectives with the step whose host range holds their launch; null where no launch is known."""
+    return tasks.with_columns(step=steps["step"].gather(step_of(tasks["launch_ns"], steps)))
 
 
 def ranged(steps: pl.DataFrame, queue: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:

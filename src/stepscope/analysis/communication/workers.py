@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.analysis.communication.collectives import stepped
 from stepscope.analysis.step_time import step_times
-from stepscope.analysis.steps import step_of
+from stepscope.analysis.steps import steps_of_tasks
 from stepscope.tables import Tables
 
 CAUSES = ("long compute before communication", "slow link", "late start")
@@ -80,7 +80,7 @@ def matched_collectives(workers: Mapping[str, Tables]) -> dict[str, pl.DataFrame
     parts = []
     for worker, tables in workers.items():
         rows = tables.collectives
-        step = tables.steps["step"].gather(step_of(rows["start_ns"], tables.steps)).alias("step")
+        step = steps_of_tasks(tables, rows)
         key = [pl.col("op_type").cast(pl.String), pl.col("group").cast(pl.String)]
         listed = rows.select(*key, (_length() / 1000.0).alias("length")).with_columns(step, worker=pl.lit(worker))
         parts.append(listed.with_columns(turn=pl.int_range(pl.len()).over("op_type", "group")))
@@ -120,7 +120,7 @@ def collectives_by_type(tables: Tables, step: int | None = None) -> pl.DataFrame
     """As `collectives_by_kind`, from the collectives themselves; they only tell how long they took in all."""
     rows = tables.collectives
     if step is not None:
-        rows = rows.filter(tables.steps["step"].gather(step_of(rows["start_ns"], tables.steps)) == step)
+        rows = rows.filter(steps_of_tasks(tables, rows) == step)
     length = _length().sum() / 1000.0
     return rows.group_by(pl.col("op_type").cast(pl.String).fill_null("?").alias("name")).agg(
         pl.len().cast(pl.Int64).alias("calls"), size=pl.col("bytes").sum().cast(pl.Float64), elapse=length, transit=length

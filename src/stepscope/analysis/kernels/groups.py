@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.kernels.tensor_cores import uses
-from stepscope.analysis.steps import step_of
+from stepscope.analysis.steps import steps_of_tasks
 from stepscope.tables import Tables
 
 MOST_BINS = 40
@@ -81,8 +81,7 @@ def timed_kernels(tables: Tables) -> pl.DataFrame:
     frame = tables.kernels.with_row_index("row").with_columns(duration_us=length, tensor=uses(tables.kernels["name"]))
     frame = frame.filter(pl.col("kind").is_in(["compute", "communication"]))
     op = tables.ops["name"].gather(frame["op"]).alias("operator")
-    step = tables.steps["step"].gather(step_of(frame["start_ns"], tables.steps)).alias("step")
-    return frame.with_columns(op, step)
+    return frame.with_columns(op, step=steps_of_tasks(tables, frame))
 
 
 def gpu_kernel_groups(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

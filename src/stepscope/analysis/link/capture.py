@@ -49,6 +49,8 @@ def _device_tables(tables: Tables) -> dict[str, pl.DataFrame]:
     collectives = attribution.attributed(tables.collectives, ops, tables.queue, enqueued)
     marked = tables.steps if tables.steps.height else steps.from_ops(ops)
     ranged = steps.ranged(marked, tables.queue, attribution.launched(kernels, collectives))
+    if steps.by_launch(tables.device_kind):
+        kernels, collectives = (steps.with_launching_step(tasks, marked) for tasks in (kernels, collectives))
     return {"kernels": kernels, "collectives": collectives, "steps": steps.with_inflated(ranged)}
 
 
