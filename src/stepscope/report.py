@@ -128,9 +128,15 @@ def same_ranks(overviews: Iterable[Overview]) -> dict[int, list[str]]:
     return {rank: paths for rank, paths in by_rank.items() if len(paths) > 1}
 
 
-def top(tables: Tables, *, by: str) -> pl.DataFrame:
-    """Where the time goes, largest first; times in milliseconds."""
-    return TOP[by](tables)
+def top(tables: Tables, *, by: str, all_tasks: bool = False) -> pl.DataFrame:
+    """Where the time goes, largest first; times in milliseconds. `all_tasks`: see `statistics.kernel_summary`."""
+    return _milliseconds(kernel_summary(tables, all_tasks=True)) if by == "kernel" and all_tasks else TOP[by](tables)
+
+
+def tasks_left_out(tables: Tables) -> int:
+    """How many tasks of streams `top` by kernel leaves out: waits, notifications, parts of communication operators."""
+    every, shown = (kernel_summary(tables, all_tasks=all_tasks)["calls"].sum() for all_tasks in (True, False))
+    return int(every) - int(shown)
 
 
 def _milliseconds(frame: pl.DataFrame) -> pl.DataFrame:

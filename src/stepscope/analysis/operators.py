@@ -18,6 +18,7 @@ from stepscope.tables import Tables
 # Sources give durations with up to five digits below the nanosecond (docs/formats/outputs.md 16). Sums add whole units of that
 # size: exact in any order, up to 25 hours of device time.
 FINEST = 100_000
+USER_SCOPE = 7  # RecordScope::USER_SCOPE
 
 
 def operator_times(tables: Tables) -> pl.DataFrame:
@@ -61,10 +62,13 @@ def operator_calls(tables: Tables) -> pl.DataFrame:
     """One row per call in order of start: columns of `operator_details`, `outer` (not inside a call of the same name), `start_ns`.
 
     Where the calls themselves are gone, what operator_details.csv says of them (table `op_times`): `op` and `start_ns` are
-    null, and every call counts as outer, because the file does not say which call is inside another.
+    null, and every call counts as outer, because the file does not say which call is inside another. Ranges that a user
+    annotated are not operators; those of an NPU are, because operator_details.csv lists them.
     """
     if tables.ops.height or not tables.op_times.height:
         rows = operator_details(tables)
+        if tables.device_kind != "npu":
+            rows = rows.filter(~is_annotation(tables.ops).gather(rows["op"]))
         outer = pl.Series(outermost(tables.ops)).gather(rows["op"])
         return rows.with_columns(outer=outer, start_ns=tables.ops["start_ns"].gather(rows["op"]))
     unknown = pl.lit(None, pl.Int64)
@@ -86,6 +90,11 @@ def operator_groups(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         pl.col("host_total_ns", "device_total_ns", "aicore_total_ns").filter("outer").sum(),
         call_stack=pl.col("stack").count() > 0,
     )
+
+
+def is_annotation(ops: pl.DataFrame) -> pl.Series:
+    """Whether a range was set by the user (`record_function`) or by the framework for the user, not by an operator."""
+    return ops.select((pl.col("scope") == USER_SCOPE).fill_null(False)).to_series()
 
 
 def operator_summary(tables: Tables) -> pl.DataFrame:

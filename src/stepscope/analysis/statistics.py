@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.steps import step_of
+from stepscope.analysis.steps import by_launch, step_of
 from stepscope.analysis.sub_tasks import without_parents
 from stepscope.tables import TEXT, Tables
 from stepscope.tables.api_levels import API_LEVELS
@@ -21,6 +21,7 @@ COMMUNICATION = "COMMUNICATION"
 NO_OPERATOR = ("WRITE_BACK", "INVALID")
 NO_REPORT = ("HCCL_AI_CPU", COMMUNICATION)
 NO_KERNEL = (*NO_OPERATOR, *NO_REPORT)
+_RUNNING_NUMBERS = r"_\d+_\d+_\d+$"  # group, index and iteration in the name of a communication operator
 # What is listed of a kernel, besides its times.
 DETAILS = (
     "name", "op_type", "op_state", "core", "model_id", "task_id", "stream", "block_num", "mix_block_num", "hf32", "context_id",
@@ -33,7 +34,7 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
 
     Columns: table (kernels or collectives), row (there), device, start_ns, end_ns, duration_ns, wait_ns, step. `wait_ns` is
     the gap to the row before on the same device, 0 when they overlap. `step` is the step on whose device range it starts, or
-    what the source says where no step has such a range.
+    what the source says where no step has such a range; on GPUs the step that launched it.
     """
     columns = [pl.col("row").cast(pl.Int64), pl.col("device", "start_ns", "end_ns", "duration_ns", "step")]
     kernels = tables.kernels.with_row_index("row").filter(_is_row())
@@ -45,7 +46,7 @@ def kernel_rows(tables: Tables) -> pl.DataFrame:
         ]
     ).sort("device", "start_ns", maintain_order=True)
     ranges = tables.steps.select(start_ns="device_start_ns", end_ns="device_end_ns")
-    if ranges["start_ns"].count():
+    if ranges["start_ns"].count() and not by_launch(tables.device_kind):
         rows = rows.with_columns(step=tables.steps["step"].gather(step_of(rows["start_ns"], ranges)))
     return rows.with_columns(_length(), wait_ns=waits())
 
@@ -61,8 +62,10 @@ def with_details(tables: Tables, listed: pl.DataFrame) -> pl.DataFrame:
     if not of_collectives.height:
         return kernels
     core = pl.lit(COMMUNICATION).cast(TEXT).alias("core")
-    operators = tables.collectives.select(pl.col("name", "op_type", "model_id").gather(of_collectives["row"])).with_columns(core)
-    operators = pl.concat([of_collectives, operators], how="horizontal")
+    known = tables.collectives.select(pl.col("name", "op_type", "model_id", "kernel").gather(of_collectives["row"]))
+    # An operator that is a single kernel (NCCL) ran on one stream with one grid; others have none of their own.
+    single = tables.kernels.select(pl.col("stream", "block_num").gather(known["kernel"]))
+    operators = pl.concat([of_collectives, known.drop("kernel").with_columns(core), single], how="horizontal")
     return pl.concat([kernels, operators], how="diagonal").sort("at")
 
 
@@ -181,17 +184,35 @@ def _half_up_mean(lengths_ns: Ints) -> int:
     return math.floor(total_us / len(lengths_ns) * 1000 + 0.5)
 
 
-def kernel_summary(tables: Tables) -> pl.DataFrame:
-    """One row per kernel or communication operator type, most time first.
+def _is_work(collectives: pl.DataFrame) -> pl.Expr:
+    """Whether a task is work of its own: it computes, copies, or is all there is of a communication operator."""
+    single = collectives["kernel"].drop_nulls()
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    communicates = (pl.col("kind") == "communication") & (row.is_in(single.implode()) if collectives.height else pl.lit(True))
+    return pl.col("kind").is_in(["compute", "memcpy", "memset"]).fill_null(False) | communicates.fill_null(False)
+
+
+def kernel_summary(tables: Tables, *, all_tasks: bool = False) -> pl.DataFrame:
+    """One row per kernel, copy or communication operator type, most time first.
 
     Columns: name, kind, core, calls, total_ns, min_ns, avg_ns, max_ns, share (of all rows). Communication operators are
     taken by type, because their names carry running numbers; those that are a single kernel only as that kernel. A task
     whose parts are there is left out.
+
+    Args:
+        tables: linked tables.
+        all_tasks: also what a stream does besides work: waits, notifications, and the link-level tasks of a communication
+            operator, whose time the operator's own row counts already.
     """
-    kernels = without_parents(tables.kernels).select("name", "kind", "core", _length().alias("length"))
+    kernels = without_parents(tables.kernels.with_columns(shown=pl.lit(True) if all_tasks else _is_work(tables.collectives)))
+    kernels = kernels.filter("shown").select("name", "kind", "core", _length().alias("length"))
+    if all_tasks:
+        event, no_core = pl.lit("event", TEXT).alias("kind"), pl.lit(None, TEXT).alias("core")
+        kernels = pl.concat([kernels, tables.waits.select("name", event, no_core, _length().alias("length"))])
     operators = tables.collectives.filter(pl.col("kernel").is_null())
     kind, core = (pl.lit(text).cast(pl.Categorical()).alias(name) for name, text in (("kind", "communication"), ("core", None)))
-    operators = operators.select(pl.coalesce("op_type", "name").alias("name"), kind, core, _length().alias("length"))
+    unnumbered = pl.col("name").cast(pl.String).str.replace(_RUNNING_NUMBERS, "").cast(TEXT)
+    operators = operators.select(pl.coalesce("op_type", unnumbered).alias("name"), kind, core, _length().alias("length"))
     length = pl.col("length")
     return (
         pl.concat([kernels, operators])

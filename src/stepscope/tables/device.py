@@ -9,6 +9,8 @@ import polars as pl
 
 from stepscope.tables.schema import TEXT, Column, Table, span
 
+STEP_DOC = "Step: on GPUs the one that launched it, else as the source gives it; null where the device ranges in `steps` decide."
+
 
 def _launch() -> Iterable[Column]:
     return (
@@ -49,7 +51,7 @@ KERNELS = Table(
         Column("context_id", pl.Int64(), "Sub-task number; null for whole tasks."),
         Column("model_id", pl.Int64(), "Model the task belongs to; null for single operators."),
         Column("global_task_id", pl.Int64(), "Number of the task in a database capture."),
-        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` decide."),
+        Column("step", pl.Int64(), STEP_DOC),
         *_launch(),
         Column("external_id", pl.Int64(), "Operator id in a Kineto trace."),
         Column("block_num", pl.Int64(), "Blocks (cores' worth of work) of the kernel; for GPUs blocks of the grid."),
@@ -71,6 +73,24 @@ KERNELS = Table(
         Column("registers", pl.Int64(), "Registers per thread of a GPU kernel."),
         Column("shared_memory", pl.Int64(), "Shared memory per block of a GPU kernel.", "B"),
         Column("blocks_per_sm", pl.Float64(), "Blocks of the grid by the number of the GPU's multiprocessors."),
+    ),
+)
+
+WAITS = Table(
+    name="waits",
+    doc="One row per wait that a GPU's driver reported: the host or a stream waited for an event, a stream or a whole context.",
+    sorted_by=("device", "start_ns"),
+    columns=(
+        Column("device", pl.Int32(), "Device number inside the node."),
+        Column("stream", pl.Int64(), "Stream that waited or was waited for; null for a whole context."),
+        *span("wait"),
+        _duration(),
+        Column("name", TEXT, "Kind of wait, such as Stream Wait Event or Context Sync."),
+        Column("connection_id", pl.Int64(), "Joins the wait with the API call that asked for it."),
+        Column("external_id", pl.Int64(), "Operator id in a Kineto trace."),
+        Column("event_id", pl.Int64(), "Event that was waited for."),
+        Column("event_stream", pl.Int64(), "Stream on which that event was recorded."),
+        Column("event_connection_id", pl.Int64(), "Connection id of the API call that recorded the event."),
     ),
 )
 
@@ -106,7 +126,7 @@ COLLECTIVES = Table(
         Column("relay", pl.Boolean(), "Went through a relay."),
         Column("retry", pl.Boolean(), "Was retried."),
         Column("model_id", pl.Int64(), "Model; null for single operators."),
-        Column("step", pl.Int64(), "Step Id as the source gives it; null where the device ranges in `steps` decide."),
+        Column("step", pl.Int64(), STEP_DOC),
         *_launch(),
     ),
 )
@@ -266,6 +286,6 @@ AICPU_TASKS = Table(
 )
 
 DEVICE_TABLES = (
-    KERNELS, KERNEL_METRICS, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS, COLLECTIVE_LINKS,
+    KERNELS, WAITS, KERNEL_METRICS, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS, COLLECTIVE_LINKS,
     OVERLAP, COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
 )  # fmt: skip

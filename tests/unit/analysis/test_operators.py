@@ -7,7 +7,9 @@ import pytest
 from capture_rows import DEQUEUE, MAIN, WORKER, collective, collectives, kernels, op, ops, queue, queued, tables, task
 
 from stepscope.analysis.link.capture import link
+from stepscope.analysis.marks import mark_summary
 from stepscope.analysis.operators import operator_details, operator_summary
+from stepscope.tables import Facts
 
 
 def test_two_busy_threads_do_not_share_host_time():
@@ -67,3 +69,17 @@ def test_no_operators(view):
 def test_framework_only_has_no_device_time():
     found = operator_details(link(tables(ops=ops(op("a", 0, 10)))))
     assert found.select(pl.col("^device_.*$")).rows() == [(0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "operators", "annotated"),
+    [
+        pytest.param("cuda", ["aten::add"], ["forward"], id="a-gpu-lists-annotations-as-marks"),
+        pytest.param("npu", ["forward", "aten::add"], [], id="an-npu-lists-them-as-its-csv-does"),
+    ],
+)
+def test_annotations_are_no_operators(kind, operators, annotated):
+    ranges = ops(op("ProfilerStep#3", 0, 100, scope=7), op("forward", 10, 90, scope=7), op("aten::add", 20, 30, scope=0))
+    linked = link(tables(meta=Facts(device_kind=kind).table(), ops=ranges))
+    assert operator_summary(linked)["name"].to_list() == operators
+    assert mark_summary(linked)["mark"].to_list() == annotated

@@ -6,7 +6,14 @@ import pytest
 from capture_rows import MAIN, api, api_calls, collective, collectives, kernels, rows, steps, tables, task
 
 from stepscope.analysis.link.capture import link
-from stepscope.analysis.statistics import api_statistic, communication_statistic, kernel_rows, kernel_summary, op_statistic
+from stepscope.analysis.statistics import (
+    api_statistic,
+    communication_statistic,
+    kernel_rows,
+    kernel_summary,
+    op_statistic,
+    with_details,
+)
 from stepscope.tables import Facts
 
 
@@ -154,3 +161,39 @@ def test_a_task_and_its_part_count_once():
 @pytest.mark.parametrize("view", [kernel_rows, op_statistic, api_statistic, kernel_summary])
 def test_nothing_ran(view):
     assert view(tables(quality=rows("quality"))).height == 0
+
+
+def test_kernels_are_work_and_not_waits_nor_the_parts_of_communication():
+    linked = tables(
+        kernels=kernels(
+            task(0, 10, name="gemm"),
+            task(10, 90, name="EVENT_WAIT", kind="event"),
+            task(20, 60, name="Notify Wait", kind="communication"),
+            task(60, 80, name="SDMA", kind="other"),
+            task(90, 95, name="copy", kind="memcpy"),
+        ),
+        collectives=collectives(collective(20, 80)),
+        waits=rows("waits", {"device": 0, "start_ns": 0, "end_ns": 7, "name": "Context Sync"}),
+    )
+    assert kernel_summary(linked).select("name", "calls", "total_ns").rows() == [
+        ("hcom_allReduce_", 1, 60.0),
+        ("gemm", 1, 10.0),
+        ("copy", 1, 5.0),
+    ]
+    assert set(kernel_summary(linked, all_tasks=True)["name"]) == {
+        "hcom_allReduce_", "gemm", "copy", "EVENT_WAIT", "Notify Wait", "SDMA", "Context Sync",
+    }  # fmt: skip
+
+
+def test_a_collective_that_is_one_kernel_keeps_its_stream():
+    linked = tables(
+        kernels=kernels(task(0, 10), task(10, 30, kind="communication", name="ncclKernel", stream=20, block_num=24)),
+        collectives=collectives(collective(10, 30, kernel=1, op_type="allreduce"), collective(40, 50)),
+    )
+    shown = with_details(linked, kernel_rows(linked))
+    assert shown.select("name", "stream", "block_num").rows() == [
+        ("MatMul", 2, None),
+        ("hcom_allReduce__271_0_1", 20, 24),
+        ("hcom_allReduce__271_0_1", None, None),
+    ]
+    assert kernel_summary(linked)["name"].to_list() == ["ncclKernel", "MatMul", "hcom_allReduce_"]

@@ -16,6 +16,7 @@ from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables, device_word
 
 HOST_SPANS = ("ops", "python_calls", "queue")
+WHOLE_CONTEXT = -1  # lane of the waits for all streams, as Kineto numbers it
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def lay_out(tables: Tables) -> Timeline:
     marks = _host_marks(tables.marks, processes, tables.facts.process_name)
     frames["marks"] = marks
     frames["kernels"] = _hardware(tables.kernels, processes, kind)
+    frames["waits"] = _waits(tables.waits, processes, kind)
     device_marks = tables.marks.filter(pl.col("device_start_ns").is_not_null()).with_columns(
         start_ns="device_start_ns", end_ns=pl.coalesce("device_end_ns", "device_start_ns")
     )
@@ -115,6 +117,14 @@ def _hardware(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFr
     name = None if kind == "npu" else layers.CPU_KERNELS.name if kind == "cpu" else f"{device_word(kind)} {{device}}"
     frame = placed(frame.with_columns(tid=pl.col("stream").fill_null(0)), processes, layers.HARDWARE, name=name)
     return _named(frame, processes, "Stream {tid}")
+
+
+def _waits(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataFrame:
+    """Waits stand on the stream that they concern; those for all streams have a lane of their own."""
+    for device in frame.filter(pl.col("stream").is_null())["device"].unique().to_list():
+        pid = processes.of(layers.HARDWARE, None, device, f"GPU {device}")
+        processes.thread(pid, WHOLE_CONTEXT, "All streams")
+    return _hardware(frame.with_columns(pl.col("stream").fill_null(WHOLE_CONTEXT)), processes, kind)
 
 
 def _communication(tables: Tables, processes: Processes) -> tuple[pl.DataFrame, pl.DataFrame]:

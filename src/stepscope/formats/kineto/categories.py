@@ -20,7 +20,7 @@ _OF_CATEGORY = {
     "memcpy": "task",
     "gpu_memset": "task",
     "memset": "task",
-    "cuda_sync": "task",
+    "cuda_sync": "wait",
     "gpu_user_annotation": "annotation",
     "trace": "session",
     # Other accelerators, and what only some versions write (docs/formats/kineto.md 2).
@@ -34,7 +34,7 @@ _OF_CATEGORY = {
 }
 # Makers of accelerators name their categories after Kineto's own: xpu_runtime, mlu_memcpy, gcu_sync, …
 _OF_ENDING = {
-    "_runtime": "api", "_driver": "api", "_memcpy": "task", "_memset": "task", "_sync": "task", "_notifier": "task",
+    "_runtime": "api", "_driver": "api", "_memcpy": "task", "_memset": "task", "_sync": "wait", "_notifier": "task",
     "_user_annotation": "annotation",
 }  # fmt: skip
 # Arrows that correlation ids already imply.
@@ -52,6 +52,7 @@ _TASK = {
     "correlation": _I, "device": _I, "stream": _I, "grid": _S, "block": _S, "bytes": _I, "kind": _S,
     "est. achieved occupancy %": _F, "registers per thread": _I, "shared memory": _I, "blocks per SM": _F,
 }  # fmt: skip
+_WAIT = {"wait_on_stream": _I, "wait_on_cuda_event_record_corr_id": _I, "wait_on_cuda_event_id": _I}
 _SHAPE = ("registers per thread", "shared memory", "blocks per SM")
 _COLLECTIVE = {
     "Collective name": _S, "In msg nelems": _I, "dtype": _S, "Group size": _I, "Process Group Name": _S,
@@ -63,12 +64,13 @@ _MEMORY = {
     "Addr": _I, "Bytes": _I, "Total Allocated": _F, "Total Reserved": _F, "Device Type": _I, "Device Id": _I,
 }  # fmt: skip
 
-ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_COLLECTIVE, **_MTIA, **_LABEL, **_MEMORY}
+ARGS: dict[str, pl.DataType] = {**_OPERATOR, **_PYTHON, **_TASK, **_WAIT, **_COLLECTIVE, **_MTIA, **_LABEL, **_MEMORY}
 
 # Keys that few captures have, each with a text that every event with the key contains: the key is only looked for where the
 # text occurs.
 GUARDS: dict[str, str] = {
     **dict.fromkeys(_PYTHON, '"Python id"'),
+    **dict.fromkeys(_WAIT, '"cuda_sync_kind"'),
     **dict.fromkeys(_COLLECTIVE, '"Collective name"'),
     **dict.fromkeys(_MTIA, '"direction"'),
     **dict.fromkeys(_LABEL, '"process_labels"'),

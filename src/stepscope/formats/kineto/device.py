@@ -15,6 +15,7 @@ _COPIES = {
     "HOST_TO_DEVICE": "host to device", "DEVICE_TO_HOST": "device to host", "DEVICE_TO_DEVICE": "device to device",
 }  # fmt: skip
 _MTIA_KINDS = {"dma_request": "memcpy", "event_wait": "event", "event_record": "event"}
+_WHOLE_CONTEXT = 2**32 - 1  # stream of a wait for all streams
 
 COLLECTIVE_COLUMNS = ("op_type", "count", "data_type", "rank_size", "group", "group_name")
 
@@ -70,7 +71,7 @@ def _kind() -> pl.Expr:
         pl.when(category == "kernel").then(pl.lit("compute"))
         .when(category.str.ends_with("memcpy")).then(pl.lit("memcpy"))
         .when(category.str.ends_with("memset")).then(pl.lit("memset"))
-        .when(category.str.contains(r"_(?:sync|event|notifier)$")).then(pl.lit("event"))
+        .when(category.str.contains(r"_(?:event|notifier)$")).then(pl.lit("event"))
         .when(category == "collective_comm").then(pl.lit("communication"))
         .when(category == "mtia_ccp_events")
         .then(pl.col("name").replace_strict(_MTIA_KINDS, default="compute", return_dtype=pl.String()))
@@ -88,6 +89,23 @@ def on_device(rows: pl.DataFrame, labels: dict[int, str]) -> pl.Series:
     """Which of the strange rows are a device's: by the label of their process, else by naming a device or a stream."""
     label = pl.col("pid").replace_strict(labels, default=None, return_dtype=pl.String()) if labels else pl.lit(None, pl.String)
     return rows.select(pl.when(label.is_not_null()).then(label != "CPU").otherwise("marked").alias("device")).to_series()
+
+
+def wait_rows(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Synchronisation that the driver reports beside the work: what waited did not work (`cuda_sync`)."""
+    known = {name: pl.col(f"args.{name}") for name in ("stream", "correlation")}
+    event = {name: pl.col(f"args.wait_on_{name}") for name in ("stream", "cuda_event_id", "cuda_event_record_corr_id")}
+    return events.select(
+        "start_ns", "end_ns", "duration_ns",
+        device=pl.coalesce("args.device", "pid"),
+        stream=pl.when(known["stream"] != _WHOLE_CONTEXT).then(known["stream"]),
+        name=pl.col("name").cast(TEXT),
+        connection_id=pl.when(known["correlation"] > 0).then(known["correlation"]),
+        external_id=external_id(),
+        event_id=event["cuda_event_id"],
+        event_stream=event["stream"],
+        event_connection_id=event["cuda_event_record_corr_id"],
+    )  # fmt: skip
 
 
 def tasks(rows: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:

@@ -29,6 +29,7 @@ _READERS: dict[str, tuple[str, Rows]] = {
     "python_calls": ("python", host.python_rows),
     "api_calls": ("api", host.api_rows),
     "tasks": ("task", device.task_rows),
+    "waits": ("wait", device.wait_rows),
     "annotations": ("annotation", host.annotation_rows),
     "memory": ("memory", host.memory_rows),
     "strange": ("strange", device.strange_rows),
@@ -155,6 +156,8 @@ def _tables(parts: dict[str, list[pl.DataFrame]], base_ns: int) -> tuple[Tables,
         tasks = device.tasks(_concat(parts["tasks"], base_ns), described)
         frames["kernels"] = ALL_TABLES["kernels"].conform(tasks.drop("op_type"))
         frames["collectives"] = collectives(tasks)
+    if parts["waits"]:
+        frames["waits"] = ALL_TABLES["waits"].conform(_concat(parts["waits"], base_ns))
     if parts["annotations"]:
         frames["marks"] = host.marks(_concat(parts["annotations"], base_ns), operators)
     if parts["memory"]:

@@ -18,7 +18,7 @@ from stepscope.tables import TEXT, Tables
 # What slices come from; the position is the code in the index. Device parts of marks are rows of `marks` too.
 SOURCES = (
     "ops", "python_calls", "queue", "gc_pauses", "api_calls", "marks", "kernels", "device_marks", "collectives", "transfers",
-    "overlap",
+    "overlap", "waits",
 )  # fmt: skip
 OWN_TABLE = {"device_marks": "marks"}
 _FIRST = {layers.PYTHON.name: 0, layers.CANN.name: 1, layers.HARDWARE.name: 2}

@@ -6,7 +6,10 @@ import polars as pl
 import pytest
 from kineto_events import BASE_NS, event, kernel, written
 
+from stepscope.analysis.kernels.groups import timed_kernels
 from stepscope.analysis.link.capture import link
+from stepscope.analysis.statistics import kernel_rows
+from stepscope.analysis.step_time import step_trace_time
 from stepscope.errors import CaptureError
 from stepscope.formats.kineto import read as kineto
 
@@ -53,18 +56,58 @@ def test_device_tasks(tmp_path):
         event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 15, 2, pid=0, tid=22,
               args={"device": 0, "stream": 22, "correlation": 8, "bytes": 4096, "External id": 0}),
         event("gpu_memset", "Memset (Device)", 25, 1, pid=0, tid=7, args={"stream": 7, "correlation": 10, "bytes": 64}),
-        event("cuda_sync", "Event Sync", 26, 1, pid=0, tid=7, args={"device": 0, "stream": 7, "correlation": 11}),
     ]  # fmt: skip
     tables = kineto.read(written(tmp_path, events)).check()
     assert rows(tables.kernels, "stream", "start_ns", "end_ns", "duration_ns", "kind", "connection_id", "external_id") == [
         (22, 15000, 17000, 2000.0, "memcpy", 8, None),
         (7, 20000, 23500, 3500.0, "compute", 9, 5),
         (7, 25000, 26000, 1000.0, "memset", 10, None),
-        (7, 26000, 27000, 1000.0, "event", 11, None),
     ]
     assert rows(tables.kernels, "grid", "block", "block_num", "occupancy")[1] == ("2,3,1", "128,1,1", 6, 50.0)
     assert rows(tables.kernels, "bytes", "copy_direction")[0] == (4096, "host to device")
     assert tables.collectives.height == 0
+
+
+def test_waits_are_not_kernels(tmp_path):
+    awaited = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 5169, "wait_on_cuda_event_id": 1}
+    events = [
+        kernel("gemm", 20, 3, 9, 5),
+        event("cuda_sync", "Stream Wait Event", 26, 1, pid=0, tid=20,
+              args={"cuda_sync_kind": "Stream Wait Event", "device": 0, "stream": 20, "correlation": 11, **awaited}),
+        event("cuda_sync", "Context Sync", 30, 9, pid=0, tid=-1,
+              args={"cuda_sync_kind": "Context Sync", "device": 0, "stream": 4294967295, "correlation": 12}),
+    ]  # fmt: skip
+    tables = kineto.read(written(tmp_path, events)).check()
+    assert tables.kernels["name"].to_list() == ["gemm"]
+    shown = ("name", "stream", "start_ns", "end_ns", "connection_id", "event_stream", "event_connection_id", "event_id")
+    assert rows(tables.waits, *shown) == [
+        ("Stream Wait Event", 20, 26000, 27000, 11, 7, 5169, 1),
+        ("Context Sync", None, 30000, 39000, 12, None, None, None),
+    ]
+
+
+def test_a_kernel_belongs_to_the_step_that_launched_it(tmp_path):
+    events = [
+        event("user_annotation", "ProfilerStep#4", 10, 10, args={"External id": 1}),
+        event("user_annotation", "ProfilerStep#5", 20, 10, args={"External id": 2}),
+        event("cuda_runtime", "cudaLaunchKernel", 12, 1, args={"correlation": 77}),
+        event("cuda_runtime", "cudaLaunchKernel", 22, 1, tid=102, args={"correlation": 78}),
+        event("cuda_runtime", "cudaLaunchKernel", 33, 1, args={"correlation": 79}),
+        kernel("launched before the recording", 11, 1, 70, 0),
+        kernel("runs during the next step", 21, 9, 77, 0),
+        kernel("of the next step", 40, 5, 78, 0),
+        kernel("after both", 50, 1, 79, 0),
+    ]
+    linked = link(kineto.read(written(tmp_path, events)))
+    assert rows(linked.kernels, "name", "step") == [
+        ("launched before the recording", None),
+        ("runs during the next step", 4),
+        ("of the next step", 5),
+        ("after both", None),
+    ]
+    assert rows(step_trace_time(linked), "step", "computing_ns", "free_ns") == [(4, 9000, 10000), (5, 5000, 0)]
+    assert kernel_rows(linked)["step"].to_list() == [None, 4, 5, None]
+    assert timed_kernels(linked)["step"].to_list() == [None, 4, 5, None]
 
 
 def test_a_kernel_finds_its_operator_by_external_id_and_else_by_its_launch(tmp_path):
