@@ -16,6 +16,14 @@ from stepscope.render.microseconds import TimeText
 ARROWS = ("compute", "memcpy", "event")
 
 
+def arrow_names(device_kind: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Name and category of arrows to the tasks of a device: from the launching call, and from the operator."""
+    if device_kind == "npu":
+        return (layers.LAUNCH, layers.LAUNCH), ("torch_to_npu", "async_npu")
+    word = "cpu" if device_kind == "cpu" else "gpu"
+    return ("ac2g", "ac2g"), (f"torch_to_{word}", f"async_{word}")
+
+
 def host_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From enqueue to dequeue, from forward to backward, and those a foreign trace brought."""
     for kind, phase in (("enqueue", "s"), ("dequeue", "f")):
@@ -31,7 +39,7 @@ def host_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
 
 def device_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the launch on the host to the task on the device; from the host part of a mark to its device part."""
-    for name in ("kernels", "collectives"):
+    for name in ("kernels", "collectives") if timeline.is_npu else ("kernels",):  # collectives of a GPU are kernels
         launched = timeline[name].filter(pl.col("launch_ns").is_not_null() & pl.col("connection_id").is_not_null())
         if timeline.is_npu and name == "kernels":
             # Tasks that hold others (FFTS+) share the launch of what they hold and get no arrow (docs/formats/outputs.md 3.3).
@@ -54,13 +62,14 @@ def mark_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
 def operator_flows(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     """From the operator to each task that it launched; the id is the start of the task in ns."""
     ops = timeline["ops"]
-    for name in ("kernels", "collectives"):
+    name_of, category = arrow_names(timeline.device_kind)[1]
+    for name in ("kernels", "collectives") if timeline.is_npu else ("kernels",):
         tasks = timeline[name].filter(pl.col("op").is_not_null())
         if tasks.height:
             row = tasks["op"]
             owners = pl.DataFrame({key: ops[key].gather(row) for key in ("pid", "tid", "start_ns")} | {"id": tasks["start_ns"]})
-            yield _host(clock, owners, "s", "torch_to_npu", "async_npu", Whole("id"))
-            yield _host(clock, tasks, "f", "torch_to_npu", "async_npu", Whole("start_ns"))
+            yield _host(clock, owners, "s", name_of, category, Whole("id"))
+            yield _host(clock, tasks, "f", name_of, category, Whole("start_ns"))
 
 
 def _launches(timeline: Timeline, first: pl.DataFrame, launched: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
