@@ -18,6 +18,11 @@ METRICS = {
     "self_cuda_time_total": "device_self_ns",
 }
 SUFFIX = ".log"
+# Frames of the profiler itself: the parts of the package that run inside a training process, and the commands that start one.
+OUR_FRAME = (
+    r"(^|[/\\])(stepscope[/\\](profiler|collect|simnpu|native|compat|cli|control|dynamic_profile|frameworks)[/\\]"
+    r"|stepscope[/\\](__main__|autoload|mindspore|mstx)\.py|mstx_torch_plugin[/\\])[^;]*\("
+)
 
 
 def export_stacks(tables: Tables, path: str | Path, metric: str = "self_cpu_time_total") -> Path:
@@ -56,13 +61,15 @@ def _lines(weighed: pl.DataFrame) -> pl.Series:
     # Far fewer distinct stacks than operators: turn each around once.
     frames = pl.col("stack").cast(pl.String).str.split(";")
     turned = shown.select("stack").unique().with_columns(
-        frames.list.eval(pl.element().str.strip_chars()).list.reverse().list.join(";").alias("path")
+        frames.list.eval(pl.element().filter(~pl.element().str.contains(OUR_FRAME)).str.strip_chars())
+        .list.reverse().list.join(";").alias("path")
     )  # fmt: skip
     microseconds = (pl.col("ns").cast(pl.Int64) // 1000).cast(pl.String)
     last = pl.int_range(pl.len()) == pl.len() - 1
     end = pl.when(last).then(pl.lit("")).otherwise(pl.lit("\n"))
+    # An operator that nobody but the profiler called is no part of the user's program.
     return (
-        shown.join(turned, on="stack", how="left", maintain_order="left")
+        shown.join(turned.filter(pl.col("path") != ""), on="stack", how="inner", maintain_order="left")
         .select(pl.concat_str("path", pl.lit(" "), microseconds, end))
         .to_series()
     )

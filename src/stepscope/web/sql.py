@@ -18,6 +18,7 @@ import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
 from stepscope.tables import Tables
+from stepscope.tables.keys import with_keys
 from stepscope.web.problems import Problem, bad_parameter
 
 SECONDS = 10.0
@@ -75,7 +76,7 @@ class Database:
         with adbc.connect(str(self.path)) as connection, connection.cursor() as cursor:
             cursor.execute("create table if not exists about (schema text)")
             for name in new:
-                frame = self._tables[name]
+                frame = with_keys(name, self._tables[name])
                 plain = frame.with_columns(
                     *(pl.col(key).cast(pl.String) for key, dtype in frame.schema.items() if isinstance(dtype, pl.Categorical)),
                     *(pl.col(key).cast(pl.Int64) for key, dtype in frame.schema.items() if dtype in (pl.Boolean, pl.UInt8)),

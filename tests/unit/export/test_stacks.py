@@ -37,6 +37,13 @@ def test_operators_without_time_are_left_out(tmp_path):
     assert export_stacks(bare.replace(kernels=kernels()), tmp_path / "s", "self_npu_time_total").read_text() == ""
 
 
+def test_frames_of_the_profiler_are_left_out(tmp_path):
+    ours = "/usr/lib/python3/site-packages/stepscope/profiler/profiler.py(321): step"
+    user = "/home/me/stepscope/train.py(9): main"
+    stacks = capture(outer=f"nn.py(3): f;{ours};{user};/opt/stepscope/compat/runner.py(5): run", inner=ours)
+    assert export_stacks(stacks, tmp_path / "s.log").read_text() == f"{user};nn.py(3): f 69"
+
+
 def test_no_stacks_is_an_error_that_says_what_to_do(tmp_path):
     with pytest.raises(CaptureError, match="with_stack=True"):
         export_stacks(capture(outer=None), tmp_path / "s.log")

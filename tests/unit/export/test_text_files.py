@@ -6,7 +6,7 @@ import errno
 
 import polars as pl
 import pytest
-from capture_rows import collective, collectives, kernels, op, ops, rows, task
+from capture_rows import collective, collectives, kernels, op, ops, rows, tables, task
 
 from stepscope.errors import CaptureError
 from stepscope.export.parquet import write_parquet
@@ -149,3 +149,16 @@ def test_parquet_of_every_table_with_rows(tmp_path):
     frame = pl.read_parquet(written[1])
     assert frame["name"].to_list() == ["aten::mm"]
     assert frame["name"].dtype == pl.String
+
+
+def test_parquet_files_join_by_keys(tmp_path):
+    linked = tables(
+        ops=ops(op("aten::linear", 0, 100), op("aten::mm", 10, 40, parent=0)),
+        kernels=kernels(task(200, 230, op=1), task(230, 260)),
+        collectives=collectives(collective(230, 260, kernel=1, op=0)),
+    )
+    files = {path.stem: pl.read_parquet(path) for path in write_parquet(linked, tmp_path)}
+    joined = files["kernels"].join(files["ops"], left_on="op_id", right_on="id", how="left", suffix="_op")
+    assert joined.select("id", "name_op").rows() == [(0, "aten::mm"), (1, None)]
+    assert files["ops"].select("id", "parent_id").rows() == [(0, None), (1, 0)]
+    assert files["collectives"].select("id", "kernel_id", "op_id").rows() == [(0, 1, 0)]

@@ -565,7 +565,7 @@ def test_sql_over_the_tables(npu):
     database = Database(npu.tables)
     columns, found, more = database.query("select name, count(*) as n from ops group by name order by n desc, name", 2)
     assert (columns, found, more) == (["name", "n"], [["aten::matmul", 2], ["MmBackward", 1]], True)
-    assert database.query("select k.name from kernels k join ops o on k.op = o.rowid - 1 where o.name = 'aten::mm'", 10)[1] == [
+    assert database.query("select k.name from kernels k join ops o on k.op_id = o.id where o.name = 'aten::mm'", 10)[1] == [
         ["sgemm_16816"]
     ]
     folder = database.path.parent
