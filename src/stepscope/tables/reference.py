@@ -9,9 +9,9 @@ from stepscope.tables.tableset import ALL_TABLES
 _INTRO = """# Tables
 
 Every capture, whatever it was read from, becomes these tables. `stepscope.open(path).ops` is a polars frame;
-`stepscope analyse PATH --export parquet` writes each as a Parquet file. Parquet files and SQL have keys besides: `id`, the row number,
-in `ops`, `kernels` and `collectives`, and `op_id`, `kernel_id`, `collective_id`, `parent_id` for columns that hold a row number
-of these (`kernels.op_id = ops.id`).
+`stepscope analyse PATH --export parquet` writes each as a Parquet file. Parquet files and SQL have keys besides:
+`id`, the row number, in `ops`, `kernels` and `collectives`, and `op_id`, `kernel_id`, `collective_id`, `parent_id` for columns
+that hold a row number of these (`kernels.op_id = ops.id`).
 
 Times are Int64 nanoseconds on the host's epoch clock, spans are half-open, missing is null.
 A column that names a *row* of another table holds its row number there, counted from 0.

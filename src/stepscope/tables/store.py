@@ -21,7 +21,7 @@ from stepscope.tables.sealed_folder import Damaged, SealedFolder, seal
 from stepscope.tables.tableset import Tables
 from stepscope.tables.whole_folder import replacing_folder
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 STORE_NAME = ".stepscope"
 
 

@@ -93,12 +93,12 @@ def on_device(rows: pl.DataFrame, labels: dict[int, str]) -> pl.Series:
 
 def wait_rows(events: pl.LazyFrame) -> pl.LazyFrame:
     """Synchronisation that the driver reports beside the work: what waited did not work (`cuda_sync`)."""
-    known = {name: pl.col(f"args.{name}") for name in ("stream", "correlation")}
+    known = {"stream": pl.coalesce("args.stream", "tid"), "correlation": pl.col("args.correlation")}
     event = {name: pl.col(f"args.wait_on_{name}") for name in ("stream", "cuda_event_id", "cuda_event_record_corr_id")}
     return events.select(
         "start_ns", "end_ns", "duration_ns",
         device=pl.coalesce("args.device", "pid"),
-        stream=pl.when(known["stream"] != _WHOLE_CONTEXT).then(known["stream"]),
+        stream=pl.when(known["stream"].is_between(0, _WHOLE_CONTEXT, closed="left")).then(known["stream"]),
         name=pl.col("name").cast(TEXT),
         connection_id=pl.when(known["correlation"] > 0).then(known["correlation"]),
         external_id=external_id(),

@@ -76,6 +76,7 @@ def test_waits_are_not_kernels(tmp_path):
               args={"cuda_sync_kind": "Stream Wait Event", "device": 0, "stream": 20, "correlation": 11, **awaited}),
         event("cuda_sync", "Context Sync", 30, 9, pid=0, tid=-1,
               args={"cuda_sync_kind": "Context Sync", "device": 0, "stream": 4294967295, "correlation": 12}),
+        event("gcu_sync", "of another maker", 50, 1, pid=0, tid=3),
     ]  # fmt: skip
     tables = kineto.read(written(tmp_path, events)).check()
     assert tables.kernels["name"].to_list() == ["gemm"]
@@ -83,6 +84,7 @@ def test_waits_are_not_kernels(tmp_path):
     assert rows(tables.waits, *shown) == [
         ("Stream Wait Event", 20, 26000, 27000, 11, 7, 5169, 1),
         ("Context Sync", None, 30000, 39000, 12, None, None, None),
+        ("of another maker", 3, 50000, 51000, None, None, None, None),
     ]
 
 
@@ -359,7 +361,7 @@ def test_events_of_mtia(tmp_path):
     [
         pytest.param("hpu_op", "other", "hpu", id="habana"),
         pytest.param("mlu_memcpy", "memcpy", "mlu", id="cambricon"),
-        pytest.param("gcu_sync", "event", "gcu", id="enflame"),
+        pytest.param("gcu_memset", "memset", "gcu", id="enflame"),
         pytest.param("cuda_event", "event", "cuda", id="cuda-event"),
         pytest.param("cuda_profiler_range", "other", "cuda", id="cupti-range"),
         pytest.param("collective_comm", "communication", "cuda", id="collective"),
