@@ -10,11 +10,11 @@ import polars as pl
 
 from stepscope.render.atomic import make_output_folder, replacing
 from stepscope.tables import Tables
-from stepscope.tables.keys import with_keys
+from stepscope.tables.union import with_keys
 
 
 def write_parquet(tables: Tables, folder: Path, names: Iterable[str] | None = None) -> list[Path]:
-    """Write one file per table that has rows, or per table named; texts as plain strings, with keys (`tables.keys`)."""
+    """Write one file per table that has rows, or per table named; texts as plain strings, with keys."""
     make_output_folder(folder)
     written = []
     for name in tables.filled() if names is None else names:

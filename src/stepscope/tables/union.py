@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One set of tables from several sources of the same capture, rows put together and references kept right."""
+"""References between tables: one set from several sources with its references kept right, and keys for other readers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("collective_packets", "collective"): "collectives",
     ("collective_links", "collective"): "collectives",
 }
+
+
+def with_keys(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The table for readers that know no row numbers (Parquet, SQL): `id` where others refer to it, `op_id` and the like besides.
+
+    `kernels.op_id = ops.id` joins without counting rows; the columns `op`, `kernel`, … hold the same numbers.
+    """
+    references = [pl.col(column).alias(f"{column}_id") for table, column in REFERENCES if table == name and column in frame.columns]
+    keyed = [pl.int_range(pl.len(), dtype=pl.Int64).alias("id")] if name in REFERENCES.values() else []
+    return frame.select(*keyed, pl.all(), *references)
 
 
 def union(parts: Sequence[Tables]) -> Tables:

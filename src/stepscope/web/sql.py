@@ -18,7 +18,7 @@ import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
 from stepscope.tables import Tables
-from stepscope.tables.keys import with_keys
+from stepscope.tables.union import with_keys
 from stepscope.web.problems import Problem, bad_parameter
 
 SECONDS = 10.0

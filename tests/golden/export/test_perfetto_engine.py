@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from perfetto_engine import imported
 from shared_data import GOLDEN
+from viewer.perfetto_engine import imported
 
 from stepscope.capture import open_capture
 from stepscope.export.trace.perfetto import write_perfetto

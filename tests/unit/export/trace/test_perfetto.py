@@ -10,7 +10,7 @@ import pytest
 from capture_rows import kernels, op, ops, rows, task
 from hypothesis import given
 from hypothesis import strategies as st
-from perfetto_engine import imported
+from viewer.perfetto_engine import imported
 
 from stepscope.errors import CaptureError
 from stepscope.export.trace.lanes import lanes
