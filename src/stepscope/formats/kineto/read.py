@@ -51,7 +51,7 @@ def read(path: Path) -> Tables:
     labels = _labels(parts)
     categories = frozenset(pl.concat(parts.pop("categories", [pl.DataFrame({"cat": []}, {"cat": pl.String})]))["cat"].to_list())
     _sort_strange(parts, labels, found)
-    if not any(parts.values()):
+    if not any(frames for name, frames in parts.items() if name in _READERS):
         raise CaptureError(
             "the trace has no event of the PyTorch profiler",
             where=str(path),

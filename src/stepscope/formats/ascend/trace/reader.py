@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.errors import CaptureError
 from stepscope.formats.chrome.files import is_array, is_json, worker_and_span
 from stepscope.formats.reader import CaptureFiles, Options, Reader
 
@@ -19,9 +20,13 @@ def _claims(path: Path) -> CaptureFiles | None:
 
 def _read(files: CaptureFiles, options: Options) -> Tables:
     from stepscope.formats.ascend import text
+    from stepscope.formats.trace_events.read import read_foreign
 
     options.progress(f"reading {files.root.name}")
-    return text.read_trace(files.root)
+    try:
+        return text.read_trace(files.root)
+    except CaptureError as problem:
+        return read_foreign(files.root, problem)
 
 
 READER = Reader(
