@@ -136,11 +136,6 @@ def measure(rounds: int) -> dict[str, float]:
         found = compared(lambda: nest(None), rounds, on, 100)
         result["module call (us)"] = found["off"] / calls * 1e6
         result["module call inside the outermost, extra (us)"] = (found["on"] - found["off"]) / calls * 1e6
-        torch.compile(nest)  # from here on calls are wrapped
-        found = compared(lambda: nest(None), rounds, on, 100)
-        result["the same in programs that compile or call models in threads, extra (us)"] = (
-            (found["on"] - found["off"]) / calls * 1e6
-        )
     return result
 
 

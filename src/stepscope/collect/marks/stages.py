@@ -138,33 +138,16 @@ class _Forward:
     name = "the forward pass"
 
     def __init__(self) -> None:
-        import torch
-
         self._marks = ForwardMarks(lambda: _log, current_stream, patch)
-        self._compiles = False
-        # Notices compilation. Few programs call torch.compile often, so the patch may stay.
-        self._patch = Patch(torch, "compile", self._around_compile)
 
     def begin(self) -> None:
-        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-        self._marks.start(compiled=self._compiles or bool(counters and counters["frames"]["total"]))
+        self._marks.start()
 
     def end(self) -> None:
-        self._marks.stop()
+        """The wrapper goes with the other patches of the capture."""
 
     def remove(self) -> None:
-        self._patch.restore()
-
-    def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def compile(*arguments: Any, **options: Any) -> Any:
-            if not self._compiles:
-                self._compiles = True
-                if _log is not None:
-                    quietly(self._marks.wrap)
-            return original(*arguments, **options)
-
-        return compile
+        """Nothing of it outlives a capture."""
 
 
 class _Steps:
