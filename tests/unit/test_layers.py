@@ -39,7 +39,8 @@ ALLOWED = {
     "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "web": {"analysis", "capture", "diff", "export", "formats", "render", "report", "tables", "verdict"},
-    "cli": {"analyser", "analysis", "capture", "compat", "control", "export", "render", "report", "tables", "web"},
+    "doctor": {"analyser", "analysis", "capture", "profiler"},
+    "cli": {"analyser", "analysis", "capture", "compat", "control", "doctor", "export", "render", "report", "tables", "web"},
     "autoload": {"collect", "dynamic_profile"},
     "__init__": {"analyser", "capture"},
     "__main__": {"cli"},
@@ -48,7 +49,7 @@ MOST_FILES = 20  # in a folder
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
 _FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
-INSIDE_TRAINING = {"native", "simnpu", "collect", "profiler", "autoload", "dynamic_profile", "compat", "frameworks"}
+INSIDE_TRAINING = {"doctor", "native", "simnpu", "collect", "profiler", "autoload", "dynamic_profile", "compat", "frameworks"}
 # Imported by its neighbours only, once the framework is there.
 AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/hccl.py", "simnpu/npu.py", *_FUSED}
 
