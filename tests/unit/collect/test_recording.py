@@ -220,7 +220,8 @@ def perf(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-    def make(output, then):
+    def make(output, then, attached=True):
+        monkeypatch.setattr("stepscope.collect.sources.os_calls._has_event_buffer", lambda pid: attached)
         (folder / "perf").write_text(PERF.format(output=output, then=then))
         (folder / "perf").chmod(0o755)
 
@@ -250,7 +251,7 @@ def test_calls_of_the_operating_system(perf, noting_tier, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_calls_that_cannot_be_recorded_are_one_message(there, perf, noting_tier, monkeypatch, capsys):
+def test_calls_that_cannot_be_recorded_are_a_message_for_each_capture(there, perf, noting_tier, monkeypatch, capsys):
     perf("", "echo Permission denied >&2; exit 255")
     if not there:
         monkeypatch.setenv("PATH", "")
@@ -259,8 +260,30 @@ def test_calls_that_cannot_be_recorded_are_one_message(there, perf, noting_tier,
             started = [item._perf for item in prof.prof_if._sources if getattr(item, "_perf", None)]
             assert [one.wait(20) for one in started] == ([255] if there else [])
     out = capsys.readouterr().err
-    assert out.count("WARNING") == 1
-    assert ("Permission denied" if there else "perf is not installed") in out
+    assert out.count("WARNING") == 2
+    assert out.count("Permission denied" if there else "perf is not installed") == 2
+
+
+@pytest.mark.parametrize(("attached", "why"), [(False, "was not attached to this process"), (True, "recorded no call")])
+def test_a_capture_without_calls_says_why(attached, why, perf, noting_tier, monkeypatch, capsys):
+    perf("", "while :; do sleep 0.05; done", attached)
+    monkeypatch.setattr("stepscope.collect.sources.os_calls._ATTACH_SECONDS", 0.05)
+    with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])):
+        pass
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.slow  # perf starts and stops
+def test_the_shortest_capture_has_the_calls_of_its_own_time(noting_tier, capsys):
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])) as prof:
+        os.getpriority(os.PRIO_PROCESS, 0)
+    said = capsys.readouterr().err
+    if "perf trace failed" in said:
+        pytest.skip(said)
+    calls = os_calls.read(Path(prof.prof_if.prof_path) / "FRAMEWORK", FrameworkClock()).api_calls
+    assert "getpriority" in calls["name"].cast(str).to_list()
 
 
 def test_what_the_host_cannot_give_is_said(tmp_path, noting_tier, capsys):

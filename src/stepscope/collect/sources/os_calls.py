@@ -20,16 +20,19 @@ from stepscope.collect.clocks import raw_ns
 FILE, ANCHORS = "x.os_calls.txt", "x.os_call_anchors.csv"
 _ANCHORS = 5
 _PATIENCE_SECONDS = 5
+_ATTACH_SECONDS = 5.0  # perf needs a tenth of a second, more on a busy machine
+_SWITCH_ON_SECONDS, _UNSEEN_SECONDS = 0.02, 0.5
 _PERF_LOOKS_SECONDS = 0.25  # perf polls ten times a second and loses what it has not seen when stopped
 
 
 class OsCalls:
-    """Records until `stop`, beginning shortly after `start`, which does not wait for perf."""
+    """Records from `start`, which waits until perf is attached, until `stop`."""
 
     def __init__(self, framework: Path):
         self._framework = framework
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._perf: subprocess.Popen[bytes] | None = None
+        self._attached = False
 
     def start(self) -> None:
         perf = shutil.which("perf")
@@ -40,13 +43,14 @@ class OsCalls:
         os.close(os.open(self._framework / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, paths.FILE_MODE))
         command = [perf, "trace", "-T", "-p", str(os.getpid()), "-o", str(self._framework / FILE)]
         self._perf = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors)
+        self._attached = _wait_until_attached(self._perf)
 
     def stop(self) -> None:
         perf, self._perf = self._perf, None
         with self._errors as errors:
             if perf is None:
                 return
-            if perf.poll() is None:
+            if perf.poll() is None and self._attached:
                 self._write_anchors()
                 time.sleep(_PERF_LOOKS_SECONDS)
             perf.send_signal(signal.SIGINT)
@@ -55,10 +59,14 @@ class OsCalls:
             except subprocess.TimeoutExpired:
                 perf.kill()
                 code = perf.wait()
+            errors.seek(0)
+            output = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
             if code not in (0, -signal.SIGINT):
-                errors.seek(0)
-                output = [line for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-                _leave_out(f"perf trace failed: {output[0].strip() if output else code}")
+                _leave_out(f"perf trace failed: {output[0] if output else code}")
+            elif not self._attached:
+                _leave_out(f"perf trace was not attached to this process within {_ATTACH_SECONDS:.0f} s")
+            elif not (self._framework / FILE).stat().st_size:
+                _leave_out(f"perf trace recorded no call{f': {output[0]}' if output else ''}")
 
     def _write_anchors(self) -> None:
         lines = ["pid,before_raw_ns,after_raw_ns\n"]
@@ -69,5 +77,25 @@ class OsCalls:
         paths.write_file(self._framework / ANCHORS, "".join(lines).encode())
 
 
+def _wait_until_attached(perf: subprocess.Popen[bytes]) -> bool:
+    """Whether perf records before our patience ends."""
+    deadline = time.monotonic() + _ATTACH_SECONDS
+    while time.monotonic() < deadline and perf.poll() is None:
+        try:
+            attached = _has_event_buffer(perf.pid)
+        except OSError:  # it has just ended, or has rights that we lack: then it is given the time it usually needs
+            time.sleep(_UNSEEN_SECONDS)
+            return perf.poll() is None
+        time.sleep(_SWITCH_ON_SECONDS)
+        if attached:
+            return True
+    return False
+
+
+def _has_event_buffer(pid: int) -> bool:
+    """perf maps the buffer of its events right before it switches them on."""
+    return "[perf_event]" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def _leave_out(why: str) -> None:
-    messages.once(messages.warning, f"host_sys=osrt (operating system calls) is left out: {why}")
+    messages.warning(f"host_sys=osrt (operating system calls) is left out: {why}")
