@@ -47,6 +47,7 @@ EXPORTED void simnpu_record(int on) {
         stream->records.clear();
     simnpu::records_lost = 0;
   }
+  simnpu::numbers_flag = on == 2;
   simnpu::recording_flag = on != 0;
 }
 

@@ -132,6 +132,13 @@ inline std::atomic<bool> activities_flag{false};
 inline std::atomic<uint64_t> records_lost{0};
 inline thread_local uint64_t current_correlation = 0;  // operator of this thread, as the activity profiler numbers them
 
+inline std::atomic<bool> numbers_flag{false};
+
+// Whether the numbers that an operator is called with are attributes: then each of them has a description of its own.
+inline bool tells_numbers() {
+  return numbers_flag.load(std::memory_order_relaxed);
+}
+
 inline bool recording() {
   return recording_flag.load(std::memory_order_relaxed);
 }
@@ -197,7 +204,8 @@ RecordBuffer<TaskRecord>& activity_records();  // for the activity profiler
 // The recorder's interface. Every function may be called from any thread, without the interpreter's lock.
 extern "C" {
 int simnpu_abi();  // changes with the structs
-void simnpu_record(int on);  // 1 forgets what was not drained and starts, 0 stops
+// 1 forgets what was not drained and starts, 2 does so and tells numbers among the attributes of operators, 0 stops.
+void simnpu_record(int on);
 size_t simnpu_drain_tasks(simnpu::TaskRecord* to, size_t room);  // all return how many were copied; 0: none left
 size_t simnpu_drain_transfers(simnpu::TransferRecord* to, size_t room);
 size_t simnpu_drain_memory(simnpu::MemoryRecord* to, size_t room);

@@ -2,6 +2,7 @@
 #include "operators/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -268,7 +269,53 @@ std::vector<std::string>& all() {
   return *texts;
 }
 
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20)
+      out += c;
+  }
+  return out + "\"";
+}
+
+template <class List>
+std::string list_json(const List& list, const std::string& type) {
+  std::string out = "[";
+  for (size_t i = 0; i < list.size(); i++)
+    out += (i ? "," : "") + attribute_json(c10::IValue(list.get(i)), type);
+  return out + "]";
+}
+
 }  // namespace
+
+std::string attribute_json(const c10::IValue& value, const std::string& type) {
+  if (value.isBool())
+    return value.toBool() ? "true" : "false";
+  if (value.isInt() && type.find("ScalarType") != std::string::npos)
+    return quoted(dtype_name(static_cast<at::ScalarType>(value.toInt())));
+  if (value.isInt() && (type.find("Layout") != std::string::npos || type.find("MemoryFormat") != std::string::npos))
+    return "";
+  if (value.isInt())
+    return std::to_string(value.toInt());
+  if (value.isDouble() && std::isfinite(value.toDouble())) {
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value.toDouble());
+    return text;
+  }
+  if (value.isDouble())
+    return std::isnan(value.toDouble()) ? "\"nan\"" : value.toDouble() > 0 ? "\"inf\"" : "\"-inf\"";
+  if (value.isString())
+    return quoted(value.toStringRef());
+  if (value.isIntList())
+    return list_json(value.toIntList(), type);
+  if (value.isDoubleList())
+    return list_json(value.toDoubleList(), type);
+  if (value.isBoolList())
+    return list_json(value.toBoolList(), type);
+  return "";
+}
 
 std::string tensors_json(const std::vector<Layout>& layouts, bool image) {
   std::string out = "[";
@@ -302,7 +349,7 @@ uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number)
                      ",\"mix_blocks\":" + std::to_string(names.core == kMixCube ? 2 * blocks : 0) +
                      ",\"flops\":" + std::to_string(static_cast<int64_t>(flops)) + ",\"bytes\":" + std::to_string(bytes) +
                      ",\"modelled_ns\":" + std::to_string(*modelled_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) +
-                     ",\"outputs\":" + tensors_json(call.outputs, image) + "}";
+                     ",\"outputs\":" + tensors_json(call.outputs, image) + ",\"attributes\":{" + call.attributes + "}}";
   return describe_as(text, number);
 }
 

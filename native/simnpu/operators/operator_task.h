@@ -125,10 +125,19 @@ class OperatorTask final : public Task {
 inline KernelCall kernel_call(const OperatorTask& task) {
   KernelCall call;
   call.op = task.op.name;
-  size_t at = 0;
+  size_t at = 0, at_value = 0;
   for (size_t i = 0; i < task.places.size(); i++) {
-    if (task.places[i].kind == ArgumentPlace::value)
+    if (task.places[i].kind == ArgumentPlace::value) {
+      const c10::IValue& value = task.values[at_value++];
+      // A number that does not tell calls apart would be that of the first call.
+      if (task.op.is_number[i] && task.op.has_tensor_arguments && !tells_numbers())
+        continue;
+      const c10::Argument& argument = task.op.handle.schema().arguments()[i];
+      const std::string text = attribute_json(value, argument.real_type()->str());
+      if (!text.empty())
+        call.attributes += (call.attributes.empty() ? "\"" : ",\"") + argument.name() + "\":" + text;
       continue;
+    }
     const bool out = task.op.writes_to(static_cast<int>(i));
     for (uint32_t j = 0; j < task.places[i].count; j++) {
       const Operand& operand = task.operands[at++];

@@ -69,7 +69,7 @@ class OperatorCall {
         task_->places.push_back({ArgumentPlace::optional_tensors, static_cast<uint32_t>(list.size())});
       } else {
         task_->places.push_back({ArgumentPlace::value, 1});
-        if (op_.is_number[i] && op_.has_tensor_arguments)
+        if (op_.is_number[i] && op_.has_tensor_arguments && !tells_numbers())
           key.kind(value);
         else
           key.value(value);

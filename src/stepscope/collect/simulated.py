@@ -148,6 +148,7 @@ def _switches(settings: Settings) -> CaptureSwitches:
         level=_LEVELS.get(str(experimental.get("_profiler_level", "Level0")), 0),
         metrics=_METRICS.get(str(experimental.get("_aic_metrics", "")), ""),
         l2_cache=bool(experimental.get("_l2_cache")),
+        attributes=bool(experimental.get("_op_attr")),
         memory=settings.switches.profile_memory,
         links=bool(experimental.get("_sys_interconnection")),
         ports=bool(experimental.get("_sys_io")),

@@ -10,7 +10,7 @@ from typing import Any
 
 from stepscope.collect import messages
 from stepscope.collect.settings import Budget, Switches
-from stepscope.profiler.constants import ProfilerActivity, supported_activities
+from stepscope.profiler.constants import ProfilerActivity, ProfilerLevel, supported_activities
 from stepscope.profiler.experimental import _ExperimentalConfig
 
 
@@ -119,6 +119,18 @@ def warn_about_unused_settings(chosen: tuple[str, ...], given: Any, config: _Exp
         messages.warning(f"experimental_config: {', '.join(unused)} {verb} no effect without ProfilerActivity.NPU")
     if "CPU" not in chosen and config._gc_detect_threshold is not None:
         messages.warning("gc_detect_threshold has no effect without ProfilerActivity.CPU")
+
+
+def warn_about_level_none(chosen: tuple[str, ...], config: _ExperimentalConfig, *, profile_memory: bool) -> None:
+    """Name the files that Level_none leaves out although a switch asks for them."""
+    if config._profiler_level != ProfilerLevel.Level_none or "NPU" not in chosen:
+        return
+    if config._l2_cache:
+        messages.warning("l2_cache has no effect at Level_none: l2_cache.csv needs Level0 or higher")
+    if profile_memory:
+        messages.warning(
+            "profile_memory at Level_none records the framework's memory only: npu_module_mem.csv needs Level0 or higher"
+        )
 
 
 def owned_by_outer_tool() -> bool:

@@ -67,8 +67,8 @@ class _ExperimentalConfig:
         if self._profiler_level == ProfilerLevel.Level_none and not self.marks:
             messages.warning("Level_none without mstx would record nothing; mstx is switched on")
             self._mstx = True
-        if self._op_attr and ExportType.Db not in self._export_type:
-            messages.warning("op_attr needs db in export_type; it is switched off")
+        if self._op_attr and self._profiler_level == ProfilerLevel.Level_none:
+            messages.warning("op_attr has no effect at Level_none, which records no operators of the device")
             self._op_attr = False
         if not self.marks and (self._mstx_domain_include or self._mstx_domain_exclude):
             messages.warning("mstx_domain_include and mstx_domain_exclude need mstx=True and are ignored")

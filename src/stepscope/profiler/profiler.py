@@ -67,12 +67,14 @@ class _KinetoProfile:
         config = arguments.experimental(experimental_config)
         chosen = arguments.activities(activities, self._use_cuda)
         arguments.warn_about_unused_settings(chosen, experimental_config, config, activities)
+        switches = arguments.switches(flags)
+        arguments.warn_about_level_none(chosen, config, profile_memory=switches.profile_memory)
         self._metadata = Metadata()
         self._place: Place | None = None
         self.prof_if = Recording(
             Settings(
                 activities=chosen,
-                switches=arguments.switches(flags),
+                switches=switches,
                 schedule=self._schedule_attributes(),
                 experimental=config(),
                 all_threads=arguments.flag("all_threads", all_threads),

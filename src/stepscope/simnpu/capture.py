@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.formats.cann.sampled.l2_cache import SIMULATED
 from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
 from stepscope.formats.cann.write.settings import Chip, Session
@@ -62,6 +63,7 @@ class CaptureSwitches:
     metrics: str = ""  # name of a set of counters, empty for none
     l2_cache: bool = False
     memory: bool = False
+    attributes: bool = False  # what operators are called with besides tensors
     links: bool = False  # PCIe and HCCS
     ports: bool = False  # NIC and RoCE
     framework: bool = True  # the host's operators are recorded too
@@ -90,12 +92,13 @@ class DeviceCapture:
         session = Session(
             os.getpid(), unix_ns, raw_ns, rank=switches.rank, devices=(), level=max(switches.level, 0),
             metrics=switches.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
-            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP, switches=switches.switches,
+            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP,
+            switches={SIMULATED: "on", **switches.switches},
         )  # fmt: skip
         self._writer = ProfWriter(self._capture, session)
         self._host = HostWriter(self._writer)
         self._descriptions = Descriptions(self._writer, self._records.description)
-        self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset)
+        self._host_records = HostRecords(self._writer, self._host, self._descriptions, self._offset, attributes=switches.attributes)
         self._times = LaunchTimes(self._offset)
         self._communication = CommunicationMarks(self._records.description, self._offset)
         self._writer.ids("default")  # a folder has a dictionary even if nothing with a name ran
@@ -104,7 +107,7 @@ class DeviceCapture:
         self._reserved = dict(devices)
         if len(devices) == 1:
             self._device(*devices)
-        self._records.start()
+        self._records.start(attributes=switches.attributes)
 
     @property
     def path(self) -> Path:

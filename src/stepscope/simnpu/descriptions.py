@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ KERNEL = np.dtype(
     [
         ("name", "<u8"),
         ("type", "<u8"),
+        ("attributes", "<u8"),  # 0 for an operator without
         ("call", "<u4"),  # type of the acl call
         ("core", "<u4"),
         ("blocks", "<u4"),
@@ -94,9 +96,11 @@ class Descriptions:
         blocks = max(1, int(description.get("blocks", 1)))
         group = "HOST_HCCL" if core == COMMUNICATION else "ACL_NN"
         self.marks[number] = call
+        attributes = attributes_text(description.get("attributes", {}))
         self._rows[number] = (
             self._writer.ids(name),
             self._writer.ids(description.get("type", "")),
+            self._writer.ids(attributes) if attributes else 0,
             self._writer.acl_type(call, group) if call else 0,
             core,
             blocks,
@@ -110,6 +114,11 @@ class Descriptions:
         rows = [_tensor(tensor, kind) for kind, tensors in ((0, inputs), (1, outputs)) for tensor in tensors]
         self._first[number], self._count[number] = len(self._tensors), len(rows)
         self._tensors = np.concatenate([self._tensors, np.array(rows, TENSOR)])
+
+
+def attributes_text(attributes: Mapping[str, Any]) -> str:
+    """`name:value` for each attribute in the order of the operator's schema, `;` between them."""
+    return ";".join(f"{name}:{json.dumps(value, separators=(',', ':'))}" for name, value in attributes.items())
 
 
 def _tensor(description: Mapping[str, Any], kind: int) -> tuple[int, int, int, list[int]]:

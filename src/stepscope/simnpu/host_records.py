@@ -28,8 +28,11 @@ _COMMUNICATION_TASK = 9  # GE task type of a collective
 class HostRecords:
     """Writes the host side of launches; the session's level decides what is written."""
 
-    def __init__(self, writer: ProfWriter, host: HostWriter, descriptions: Descriptions, offset_ns: int) -> None:
+    def __init__(
+        self, writer: ProfWriter, host: HostWriter, descriptions: Descriptions, offset_ns: int, *, attributes: bool = False
+    ) -> None:
         self._writer, self._host, self._descriptions, self._offset = writer, host, descriptions, offset_ns
+        self._attributes = attributes
         self._runtime = writer.session.level >= 2
 
     def launches(self, launches: Launches, kernels: npt.NDArray[Any]) -> None:
@@ -75,6 +78,9 @@ class HostRecords:
                 tid=tid, at_ns=described, name=name, op=op, kind=tensors["kind"], format=tensors["format"], dtype=tensors["dtype"],
                 shape=tensors["shape"],
             )  # fmt: skip
+        if self._attributes:
+            has = kernels["attributes"] != 0
+            self._host.attributes(tid=tid[has], at_ns=described[has], name=name[has], attributes=kernels["attributes"][has])
         mix = np.isin(kernels["core"], (MIX_AIC, MIX_AIV))
         if mix.any():
             self._host.contexts(tid=tid[mix], at_ns=described[mix], name=name[mix])

@@ -117,9 +117,13 @@ class Records:
             drain.restype = ctypes.c_size_t
         self._library = library
 
-    def start(self) -> None:
-        """Record from now on; earlier records that were not read are dropped."""
-        self._library.simnpu_record(1)
+    def start(self, *, attributes: bool = False) -> None:
+        """Record from now on; earlier records that were not read are dropped.
+
+        Args:
+            attributes: describe each number that an operator is called with, which costs a description for each.
+        """
+        self._library.simnpu_record(2 if attributes else 1)
 
     def stop(self) -> None:
         """Stop recording. Tasks that are still queued are not recorded: synchronise first."""

@@ -14,6 +14,7 @@ from stepscope.profiler import (
     ProfilerActivity,
     ProfilerLevel,
     _ExperimentalConfig,
+    arguments,
     constants,
     profile,
 )
@@ -24,6 +25,21 @@ NONE, PIPE = "ACL_AICORE_NONE", "ACL_AICORE_PIPE_UTILIZATION"
 def info(tmp_path):
     (path,) = tmp_path.rglob("profiler_info.json")
     return json.loads(path.read_text())["config"]
+
+
+@pytest.mark.parametrize(
+    ("level", "chosen", "said"),
+    [
+        ("Level_none", ("CPU", "NPU"), ["l2_cache.csv", "npu_module_mem.csv"]),
+        ("Level0", ("CPU", "NPU"), []),
+        ("Level_none", ("CPU",), []),
+    ],
+)
+def test_files_that_level_none_leaves_out_are_named(level, chosen, said, capsys):
+    config = _ExperimentalConfig(profiler_level=level, mstx=True, l2_cache=True)
+    arguments.warn_about_level_none(chosen, config, profile_memory=True)
+    err = capsys.readouterr().err
+    assert [name for name in ("l2_cache.csv", "npu_module_mem.csv") if name in err] == said
 
 
 def test_defaults_are_silent_and_in_the_documented_order(capsys):
@@ -55,7 +71,7 @@ def test_defaults_are_silent_and_in_the_documented_order(capsys):
         ({"data_simplification": 0}, {"_data_simplification": True}),
         ({"record_op_args": 1}, {"record_op_args": False}),
         ({"op_attr": 1, "export_type": "db"}, {"_op_attr": False}),
-        ({"op_attr": True}, {"_op_attr": False}),
+        ({"op_attr": True, "profiler_level": "Level_none", "mstx": True}, {"_op_attr": False}),
         ({"gc_detect_threshold": -1}, {"_gc_detect_threshold": None}),
         ({"gc_detect_threshold": "1"}, {"_gc_detect_threshold": None}),
         ({"gc_detect_threshold": True}, {"_gc_detect_threshold": None}),
@@ -93,6 +109,7 @@ def test_wrong_or_contradictory_fields_warn_once(given, stored, noting_tier, tmp
         ({"profiler_level": ProfilerLevel.Level2, "aic_metrics": AiCMetrics.L2Cache}, {"_aic_metrics": "ACL_AICORE_L2_CACHE"}),
         ({"export_type": [ExportType.Db, ExportType.Text, ExportType.Db]}, {"_export_type": ["db", "text"]}),
         ({"export_type": "db", "op_attr": True}, {"_export_type": ["db"], "_op_attr": True}),
+        ({"op_attr": True}, {"_export_type": ["text"], "_op_attr": True}),  # text writes the databases, too
         ({"data_simplification": None}, {"_data_simplification": None}),
         ({"gc_detect_threshold": 1.5}, {"_gc_detect_threshold": 1.5}),
         ({"host_sys": [HostSystem.CPU, HostSystem.NUMA]}, {"_host_sys": ["cpu", "numa"]}),

@@ -42,8 +42,8 @@ class Recorded:
         self._parts = list(parts)
         self._transfers, self._calls = list(transfers), list(calls)
 
-    def start(self):
-        pass
+    def start(self, *, attributes=False):
+        self.attributes = attributes
 
     def description(self, number):
         return DESCRIBED[number]
@@ -212,6 +212,17 @@ def test_counters_mean_what_was_computed_and_moved():
     assert pipes.tolist() == [819_200, 128_000, 64_000]  # 819.2 of 1000 ns compute, 128 read, 64 write
     moved = counters.counts(cube, "MemoryAccess", "0x50d,0x50c")[0]
     assert moved.tolist() == [1000, 500]  # eighths of a KB
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_attributes_are_written_if_they_are_wanted(tmp_path, monkeypatch, wanted):
+    described = {**DESCRIBED[1], "attributes": {"alpha": 2, "approximate": "none", "dims": [0, 1], "keep": True}}
+    monkeypatch.setitem(DESCRIBED, 1, described)
+    recorded = Recorded(tasks_of(2))
+    tables = cann.read(written(tmp_path, recorded, attributes=wanted))
+    assert recorded.attributes is wanted
+    expected = 'alpha:2;approximate:"none";dims:[0,1];keep:true' if wanted else None
+    assert tables.kernels["attrs"].to_list() == [expected] * 2
 
 
 def test_traffic_is_sampled_where_it_flows(tmp_path: Path):

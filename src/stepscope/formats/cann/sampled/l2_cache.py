@@ -32,6 +32,7 @@ _NEXT = Events((0x00,), (0x00,), (0x74, 0x75), minus_hits=(0x81, 0x82, 0x83, 0x7
 L2_EVENTS = {1: _OLD, 2: _MIDDLE, 3: _MIDDLE, 4: _MIDDLE, 5: _STARS, 7: _STARS, 8: _STARS, 11: _STARS, 15: _NEXT, 16: _NEXT}
 TLB_EVENTS = Events((0x8A,), (0x8C, 0x8D), (0x02,))
 _HITS_SHOWN = (1, 2, 3, 4)  # on later chips hits cannot be determined; the vendor's tool shows N/A
+SIMULATED = "simulatedDevice"  # a switch of ours: there hits are counted as the events say
 
 
 def l2_cache(part: Part, rows: Column) -> SampledRows:
@@ -52,7 +53,7 @@ def _l2_rates(part: Part, rows: Column, file: str) -> SampledRows:
     if events is None:
         return SampledRows(lost=(lost(issues.NOT_UNDERSTOOD, file, len(rows), f"events of chip {part.chip} are not known"),))
     collected = _codes(part.setting("l2CacheTaskProfilingEvents"))
-    return _rates(part, rows, "l2", events, collected, file, hits=part.chip in _HITS_SHOWN)
+    return _rates(part, rows, "l2", events, collected, file, hits=part.chip in _HITS_SHOWN or part.setting(SIMULATED) == "on")
 
 
 def _rates(

@@ -157,6 +157,12 @@ def test_l2_cache_rates_of_tasks(tmp_path):
     assert tables.cache_rates.rows() == [("l2", 0, 4, 9, None, None, 0.25), ("l2", 0, 4, 10, None, None, 0.0)]
 
 
+def test_l2_cache_of_the_simulated_device_tells_hits(tmp_path):
+    data = records(layouts.L2_CACHE, {"stream": 4, "task": 9, "events": [0, 6, 2, 0, 3, 1, 2, 0]})
+    tables = sampled(tmp_path, {"l2_cache.data": data}, settings={**L2_SETTINGS, "simulatedDevice": "on"})
+    assert tables.cache_rates.rows() == [("l2", 0, 4, 9, None, 0.5, 0.25)]
+
+
 def test_l2_cache_of_older_chips_tells_hits(tmp_path):
     data = records(layouts.L2_CACHE, {"stream": 1, "task": 2, "events": [10, 6, 3, 0, 0, 0, 0, 0]})
     settings = {"l2CacheTaskProfilingEvents": "0x59,0x5b,0x5c"}
