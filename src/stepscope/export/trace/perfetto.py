@@ -56,7 +56,7 @@ def _events(tables: Tables, timeline: Timeline, clock: TimeText) -> Iterator[Lin
     yield from device_spans(nested, clock, with_api=not pruned)
     yield from counter_events(nested, tables.counters, clock)
     yield from arrows
-    yield metadata(nested, without_name=CANN.name if pruned else None)
+    yield metadata(nested, without=CANN.name if pruned else None)
 
 
 def _longest_first(timeline: Timeline) -> Timeline:

@@ -50,7 +50,7 @@ def lay_out(tables: Tables) -> Timeline:
     _python_threads(frames, processes, own_api=kind != "npu")
     gc = placed(tables.gc_pauses.with_columns(tid=pl.col("pid").fill_null(processes.main_pid)), processes, layers.PYTHON_GC)
     frames["gc_pauses"] = _named(gc, processes, layers.PYTHON_GC.name)
-    marks = _host_marks(tables.marks, processes, tables.facts.process_name)
+    marks = _host_marks(tables.marks, processes, _marks_layer(tables))
     frames["marks"] = marks
     frames["kernels"] = _hardware(tables.kernels, processes, kind)
     frames["waits"] = _waits(tables.waits, processes, kind)
@@ -105,6 +105,13 @@ def _api_calls(frame: pl.DataFrame, processes: Processes, kind: str) -> pl.DataF
     if not frame.height:
         return frame
     return _named(placed(frame, processes, layers.CANN), processes, "Thread {tid}")
+
+
+def _marks_layer(tables: Tables) -> str:
+    """The program's name, as the vendor's tool has it; beside the layer Python, `python` says what it holds."""
+    name = tables.facts.process_name
+    beside = any(tables[spans].height for spans in HOST_SPANS)
+    return f"{name} ({layers.MARKS.name})" if beside and name.lower().startswith(layers.PYTHON.name.lower()) else name
 
 
 def _host_marks(marks: pl.DataFrame, processes: Processes, name: str) -> pl.DataFrame:

@@ -12,7 +12,6 @@ from stepscope.export.trace.counters import counter_events
 from stepscope.export.trace.flows import device_flows, host_flows, operator_flows
 from stepscope.export.trace.spans import device_spans, host_spans
 from stepscope.export.trace.timeline import Timeline, lay_out
-from stepscope.formats.ascend.trace.layers import CANN
 from stepscope.render.atomic import ByteSink, replacing
 from stepscope.render.json_text import escaped
 from stepscope.render.lines import Lines, write_lines
@@ -66,14 +65,16 @@ def events(tables: Tables, timeline: Timeline, clock: TimeText) -> Iterator[Line
     yield from counter_events(timeline, tables.counters, clock)
     yield from device_flows(timeline, clock)
     # Last of the device part: the events above have named their processes and threads by now.
-    yield metadata(timeline, without_name=CANN.name if pruned else None)
+    yield metadata(timeline)
     yield from operator_flows(timeline, clock)
 
 
-def metadata(timeline: Timeline, *, without_name: str | None = None) -> Lines:
-    """Names, labels and order of processes and threads. Level 0 leaves the process without a name (docs/formats/outputs.md 3.3)."""
+def metadata(timeline: Timeline, *, without: str | None = None) -> Lines:
+    """Names, labels and order of processes and threads; not of a layer whose events are left `without`."""
     rows = []
     for process in timeline.processes:
+        if process.layer.name == without:
+            continue
         entries = [
             ("process_name", 0, f'"name": "{escaped(process.name)}"'),
             ("process_labels", 0, f'"labels": "{escaped(process.label)}"'),
@@ -82,7 +83,7 @@ def metadata(timeline: Timeline, *, without_name: str | None = None) -> Lines:
         for tid, name, sort in timeline.processes.threads(process.pid):
             entries.append(("thread_name", tid, f'"name": "{escaped(name)}"'))
             entries.append(("thread_sort_index", tid, f'"sort_index": {sort}'))
-        for kind, tid, args in entries[1 if process.layer.name == without_name else 0 :]:
+        for kind, tid, args in entries:
             place = f'"pid": {process.pid}, "tid": {tid}'
             if process.layer.framework:
                 rows.append(f', {{"ph": "M", "name": "{kind}", {place}, "args": {{{args}}}}}')

@@ -245,8 +245,17 @@ def test_level_0_leaves_the_runtime_out_but_no_kernel_of_such_a_name(tmp_path):
     assert not events(text, name="AscendCL@aclnnMm")
     assert events(text, name="ModelNode")
     assert len(events(text, cat="HostToDevice")) == 2
-    assert "CANN" not in [event["args"]["name"] for event in events(text, name="process_name")]
+    # The arrows that stay begin in a process with a name.
+    assert [event["args"]["name"] for event in events(text, name="process_name", pid=HOST | 7 << 5)] == ["CANN"]
     assert events(text, name="thread_name", pid=HOST | 7 << 5)
+
+
+@pytest.mark.parametrize(("program", "layer"), [("python3.11", "python3.11 (mstx)"), ("trainer", "trainer")])
+def test_marks_beside_the_framework_are_not_a_second_python(tmp_path, program, layer):
+    mark = {"pid": 7, "tid": 9, "start_ns": T, "end_ns": T, "message": "here", "kind": "marker", "domain": "default"}
+    facts = NPU.replace(process_name=program)
+    text = written(tmp_path, facts, ops=ops(op("aten::mm", T, T + 5)), marks=rows("marks", mark))
+    assert {event["args"]["name"] for event in events(text, name="process_name")} == {"Python", layer}
 
 
 def test_copies_and_grids_have_further_arguments(tmp_path):
