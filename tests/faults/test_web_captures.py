@@ -297,6 +297,7 @@ def test_a_capture_that_changes_while_it_is_read_has_no_version(tmp_path):
     catalogue.close()
 
 
+@pytest.mark.slow  # a process of its own answers the SQL
 def test_the_store_of_an_open_capture_is_rebuilt(viewer, clock):
     write(viewer.root, "run/w.pt.trace.json", trace("a", "b"))
     before = get(viewer, "operators").json["rows"]

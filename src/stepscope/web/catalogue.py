@@ -20,6 +20,7 @@ import orjson
 from stepscope.analysis import quality
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError, printable
+from stepscope.query.engine import Engine
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import CaptureLocation, discover, layouts, natural, shown_path
 from stepscope.web.loaded import LoadedCapture, load_capture
@@ -113,6 +114,7 @@ class Catalogue:
         self._scanning = RLock()
         self._scanned: float | None = None
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="stepscope-load")
+        self.queries = Engine()
 
     @property
     def known(self) -> bool:
@@ -121,6 +123,7 @@ class Catalogue:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.queries.close()
 
     def scan(self, *, force: bool = False) -> None:
         """Look for captures again when the last look is too long ago."""

@@ -15,7 +15,7 @@ from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
 from stepscope.web.request import ViewRequest
-from stepscope.web.sql import Database, sql
+from stepscope.web.sql import sql
 from stepscope.web.timeline import binary_columns
 from stepscope.web.views import arrows as arrow_view
 from stepscope.web.views import communication as communication_view
@@ -251,7 +251,7 @@ def run_sql(request: ViewRequest) -> Answer:
         raise Problem(403, "sql_off", "SQL is switched off", hint="start without --no-sql")
     capture = request.capture()
     request.immutable = False
-    answer = sql(capture.once("database", lambda: Database(capture.tables)), request.body)
+    answer = sql(request.catalogue.queries, capture, request.body)
     if isinstance(request.body, dict) and request.body.get("format") == "csv":
         return Download(rows_as_csv(answer["columns"], answer["rows"]).encode(), "text/csv; charset=utf-8", "query.csv")
     return answer

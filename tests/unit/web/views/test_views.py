@@ -13,12 +13,13 @@ from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops
 
 from stepscope.analysis.link.capture import link
 from stepscope.formats.reader import CaptureFiles
+from stepscope.query.engine import Engine
 from stepscope.tables import Facts, Tables, issues, lost
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, csv_text, page
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
-from stepscope.web.sql import Database
+from stepscope.web.sql import sql
 from stepscope.web.view_list import views_of
 from stepscope.web.views import diff, distributed, files, findings, flame, memory, modules, operators, overview
 from stepscope.web.views import kernels as kernel_view
@@ -561,17 +562,19 @@ def test_views_appear_with_their_data(npu, gpu):
     assert views_of(loaded(tables(), device_kind="cpu")) == ["Files"]
 
 
+@pytest.mark.slow  # a process of its own answers
 def test_sql_over_the_tables(npu):
-    database = Database(npu.tables)
-    columns, found, more = database.query("select name, count(*) as n from ops group by name order by n desc, name", 2)
-    assert (columns, found, more) == (["name", "n"], [["aten::matmul", 2], ["MmBackward", 1]], True)
-    assert database.query("select k.name from kernels k join ops o on k.op_id = o.id where o.name = 'aten::mm'", 10)[1] == [
-        ["sgemm_16816"]
-    ]
-    folder = database.path.parent
-    assert folder.stat().st_mode & 0o077 == 0
-    del database
-    assert not folder.exists()
+    """No store of this capture is on disk: its tables are asked all the same."""
+    engine = Engine()
+    answer = sql(engine, npu, {"query": "select name, count(*) as n from ops group by name order by n desc, name", "limit": 2})
+    assert (answer["columns"], answer["rows"], answer["truncated"]) == (
+        ["name", "n"],
+        [["aten::matmul", 2], ["MmBackward", 1]],
+        True,
+    )
+    joined = "select k.name from kernels k join ops o on k.op_id = o.id where o.name = 'aten::mm'"
+    assert sql(engine, npu, {"query": joined})["rows"] == [["sgemm_16816"]]
+    engine.close()
 
 
 def test_rows_of_equal_time_keep_their_places():
