@@ -14,6 +14,7 @@ from stepscope.formats.ascend.trace.reader import READER as ASCEND_TIMELINE
 from stepscope.formats.ascend_capture.capture_folder import READER as CAPTURE_FOLDER
 from stepscope.formats.ascend_capture.prof_folder import READER as PROF_FOLDER
 from stepscope.formats.kineto.reader import READER as KINETO
+from stepscope.formats.memory_snapshot.reader import READER as MEMORY_SNAPSHOT
 from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
 from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
@@ -27,6 +28,7 @@ READERS: tuple[Reader, ...] = (
     ROCPROF,
     KINETO,
     NSYS,
+    MEMORY_SNAPSHOT,
     ASCEND_DATABASE,
 )
 
