@@ -8,7 +8,7 @@ MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h)
 
-.PHONY: help demo quick test bless environments check fmt hooks sanitize news bench docs web browser wheel clean
+.PHONY: help demo quick test bless environments check fmt hooks sanitize soak news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -102,6 +102,9 @@ browser:
 # Needs gcc with its sanitizers; the libraries are built into a separate cache.
 sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan and UBSan, then with TSan
 	$(BIN)/python tests/sanitizers/run.py address thread
+
+soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures; options in ARGS
+	$(BIN)/python tests/soak/run.py $(ARGS)
 
 bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)

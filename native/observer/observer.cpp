@@ -292,7 +292,7 @@ using namespace observer;
 #define API extern "C" __attribute__((visibility("default")))
 
 API int stepscope_observer_abi() {
-  return 3;
+  return 4;
 }
 
 API const char* stepscope_observer_error() {
@@ -446,6 +446,18 @@ API int stepscope_observer_enable_thread(uint32_t options) {
     t_state.handle = at::addThreadLocalCallback(callback(options & ~kAllThreads));
     current_stream();
     return 0;
+  });
+}
+
+// Give the place of a profiler on this thread up (0) or take it again (1), where torch tells of memory. Returns whether it is ours.
+API int stepscope_observer_report_memory(int on) {
+  return guarded([&] {
+    Stream* stream = on ? current_stream() : nullptr;
+    if (!on)
+      end_reports_here();
+    else if (stream && (stream->options & kMemory))
+      report_memory_of_this_thread();
+    return static_cast<int>(reports_here());
   });
 }
 

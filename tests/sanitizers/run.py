@@ -25,7 +25,7 @@ TESTS = (
     # It measures the memory of the process, which a sanitizer multiplies.
     *("-k", "not test_memory_stays_bounded"),
     "tests/unit/collect/tiers/test_observer.py",
-    "tests/faults/test_observer_faults.py",
+    "tests/faults/job/test_observer_faults.py",
     "tests/unit/simnpu/test_device.py",
     "tests/unit/simnpu/test_streams.py",
     "tests/unit/simnpu/test_collectives.py",

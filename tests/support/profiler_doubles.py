@@ -39,6 +39,12 @@ class NotingTier:
     def flush(self) -> None:
         """Has nothing to write."""
 
+    def give_way(self) -> str | None:
+        return ""
+
+    def take_back(self) -> None:
+        """Has given up nothing."""
+
     def discard(self) -> None:
         self.calls.append("discard")
 

@@ -14,6 +14,7 @@ from stepscope.collect import budget, info_file, messages, metadata, paths, simu
 from stepscope.collect.analysis_process import analyse_capture
 from stepscope.collect.clocks import Moment, now
 from stepscope.collect.current_capture import CurrentCapture
+from stepscope.collect.foreign_profiler import ForeignProfilers
 from stepscope.collect.guard import warn_on_failure
 from stepscope.collect.marks import stages
 from stepscope.collect.marks.api import Marks, range_end, range_start
@@ -58,6 +59,7 @@ class Recording(CurrentCapture):
         self._step_mark = 0
         self._began: Moment | None = None
         self._analysing = False
+        self._foreign = ForeignProfilers(self._give_way, self._take_back)
 
     def init(self) -> None:
         place = self._place()
@@ -84,6 +86,7 @@ class Recording(CurrentCapture):
         self._began = now()
         self._tier.start()
         self._recording = True
+        self._foreign.start()
         if "CPU" in self.settings.activities:
             loader_workers.open_for(self._folder / "FRAMEWORK")
         if not self._tier.streams:
@@ -101,6 +104,7 @@ class Recording(CurrentCapture):
                 return
             self._recording = False
             loader_workers.close()
+            self._foreign.stop()
             self._end_marks()  # before the tier: open ranges end on the device too
             assert self._tier is not None
             self._report = self._tier.stop()
@@ -127,6 +131,7 @@ class Recording(CurrentCapture):
     def abandon(self) -> None:
         """Release what recording holds, whatever state it is in; what reached the disk stays."""
         self._recording = False
+        self._foreign.stop()
         loader_workers.close()
         self._end_marks()
         sources, self._sources = self._sources, []
@@ -225,6 +230,21 @@ class Recording(CurrentCapture):
         self._report_limit(limit)
         if self._tier is not None:
             warn_on_failure("ending the capture", self.stop if self._tier.stops_anywhere else self._tier.silence)
+
+    def _give_way(self) -> None:
+        """The script starts torch's own profiler on this thread."""
+        if not self._recording or self._tier is None:
+            return
+        lost = self._tier.give_way()
+        if lost is None:
+            self._report_limit("the script starts torch.profiler, and both cannot record")
+            self.stop()
+        elif lost:
+            messages.once(messages.warning, f"the script's torch.profiler runs: {lost} is reported to it until it ends, not to us")
+
+    def _take_back(self) -> None:
+        if self._recording and self._tier is not None:
+            self._tier.take_back()
 
     def _report_limit(self, limit: str) -> None:
         if self.limit is None:

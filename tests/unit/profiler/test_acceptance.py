@@ -43,10 +43,10 @@ STANDS_FOR = """
 26.5 unit/profiler/test_states.py test_exception_in_the_handler_is_shown_as_its_own_and_once_per_capture
 26.5 unit/profiler/test_states.py test_keyboard_interrupt_passes_and_saves
 26.5 unit/profiler/test_states.py test_destruction_stops
-26.5 faults/test_profiler_faults.py test_fork_while_recording
-26.5 faults/test_profiler_faults.py test_the_process_ends_inside_a_recording
-26.5 faults/test_profiler_faults.py test_an_unwritable_folder
-26.5 faults/test_profiler_faults.py test_exception_in_the_training_step
+26.5 faults/job/test_profiler_faults.py test_fork_while_recording
+26.5 faults/job/test_profiler_faults.py test_the_process_ends_inside_a_recording
+26.5 faults/job/test_profiler_faults.py test_an_unwritable_folder
+26.5 faults/job/test_profiler_faults.py test_exception_in_the_training_step
 26.5 unit/profiler/test_places.py test_impossible_folders_record_nothing
 26.6 unit/profiler/test_arguments.py test_wrong_or_contradictory_fields_warn_once
 26.10 unit/profiler/test_torch.py test_batches_of_a_data_loader

@@ -59,6 +59,9 @@ class AscendTier(DrivenTier):
     name = "ascend"
     streams = True
 
+    def give_way(self) -> str | None:
+        return ""  # the vendor's profiler has a place of its own
+
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self._capture: Path | None = None

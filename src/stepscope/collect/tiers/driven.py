@@ -31,6 +31,13 @@ class DrivenTier:
     def flush(self) -> None:
         """The other profiler decides when its records reach the disk."""
 
+    def give_way(self) -> str | None:
+        """Not possible: it uses the same place."""
+        return None
+
+    def take_back(self) -> None:
+        """Nothing was given up."""
+
     def _detach(self) -> tuple[Any, bool]:
         """End open ranges, let go of the profiler and return it, with whether it runs."""
         detached = self._profiler, self._started

@@ -37,6 +37,12 @@ class MarksOnlyTier:
     def flush(self) -> None:
         """Marks have a file of their own."""
 
+    def give_way(self) -> str | None:
+        return ""  # torch's profiler is not used
+
+    def take_back(self) -> None:
+        """Nothing was given up."""
+
     def discard(self) -> None:
         self._steps.clear()
 

@@ -41,6 +41,11 @@ class NativeTier:
     def start(self) -> None:
         self._observer.start()
         self._started = True
+        if self._settings.switches.profile_memory and not self._observer.report_memory(True):
+            text = (
+                "torch's own profiler is running on this thread: until it ends, memory is reported to it and not to this profiler"
+            )
+            messages.once(messages.warning, text)
 
     def stop(self) -> TierReport:
         if not self._prepared:
@@ -55,6 +60,14 @@ class NativeTier:
 
     def flush(self) -> None:
         self._observer.flush()
+
+    def give_way(self) -> str | None:
+        lost = ["memory"] if self._settings.switches.profile_memory and self._observer.report_memory(False) is False else []
+        return ", ".join(lost)
+
+    def take_back(self) -> None:
+        if self._settings.switches.profile_memory:
+            self._observer.report_memory(True)
 
     def discard(self) -> None:
         self.stop()

@@ -23,7 +23,7 @@ from typing import Any
 from stepscope.collect.sources.param_tensors import write_param_tensors
 from stepscope.native import find_library
 
-_ABI = 3
+_ABI = 4
 TRIAL = "import sys; from stepscope.collect.tiers.observer import try_library; try_library(sys.argv[1])"
 _TRIAL_OPS = 10
 _PHASES = ("idle", "prepared", "recording", "limit reached")
@@ -167,6 +167,13 @@ class Observer:
     def flush(self) -> None:
         """Write out what was recorded until now; any thread may call it."""
         self._check(self._long.stepscope_observer_flush())
+
+    def report_memory(self, on: bool) -> bool:
+        """Give up or take back the place where torch reports this thread's memory; whether it is ours now.
+
+        torch has one such place per thread, and a second profiler raises where it is taken.
+        """
+        return bool(self._short.stepscope_observer_report_memory(int(on)) == 1)
 
     def enable_child_thread(self, options: ObserverOptions | None = None) -> None:
         """Record the calling thread too, with its own switches if given."""
@@ -315,6 +322,7 @@ def _declare(library: Any) -> Any:
         "stop": (ctypes.c_int, (ctypes.c_void_p,)),
         "silence": (ctypes.c_int, ()),
         "flush": (ctypes.c_int, ()),
+        "report_memory": (ctypes.c_int, (ctypes.c_int,)),
         "thread": (ctypes.c_int, (number, ctypes.c_void_p)),
         "enable_thread": (ctypes.c_int, (ctypes.c_uint32,)),
         "disable_thread": (ctypes.c_int, ()),

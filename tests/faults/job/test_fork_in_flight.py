@@ -404,7 +404,7 @@ journal._LogFile._open = lambda self: slow_file()
 log = journal.Journal(Path("."), 0)
 
 def write():
-    log.watched("INFO", "a line")
+    log.config_file("INFO", "a line")
     log.flush()
 
 keep_on(write)
