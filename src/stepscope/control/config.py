@@ -139,11 +139,13 @@ def _load(content: bytes, name: str) -> dict[str, Any]:
     if len(content) > LARGEST:
         raise CaptureError(f"{name} has {len(content)} bytes", cause=f"the limit is {LARGEST}", fix="shorten it")
     if not content.strip():
-        raise CaptureError(f"{name} is empty", fix="write the whole file, or delete it and restart for a new template")
+        fix = "write the whole file, or delete it and restart for a new template" if name == CONFIG_FILE else "write the whole file"
+        raise CaptureError(f"{name} is empty", fix=fix)
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as problem:
-        raise CaptureError(f"{name} is not valid JSON", cause=str(problem), fix="correct it; it is read again") from problem
+        fix = "correct it; it is read again" if name == CONFIG_FILE else "correct it"
+        raise CaptureError(f"{name} is not valid JSON", cause=str(problem), fix=fix) from problem
     if not isinstance(data, dict):
         raise CaptureError(f"{name} is not a JSON object", cause=f"it is a {type(data).__name__}", fix="begin with {")
     return data

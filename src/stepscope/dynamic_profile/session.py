@@ -79,6 +79,8 @@ class Session:
             except CaptureError as problem:
                 self._journal.action("ERROR", f"dp.start: {problem}")
                 messages.error(f"dp.start: {problem}")
+                if given is path and self._folder is not None:
+                    messages.info(f"dp.start uses the file of dp.init instead: {self._folder / config.CONFIG_FILE}")
         if path is None and self._folder is None:
             messages.error("dp.start needs a config file, or call dp.init first")
         return None

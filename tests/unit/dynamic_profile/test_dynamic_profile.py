@@ -17,7 +17,7 @@ from stepscope.dynamic_profile import capture as captures
 from stepscope.dynamic_profile.journal import LARGEST, Journal
 from stepscope.dynamic_profile.monitor import Monitor
 from stepscope.dynamic_profile.optimizer_steps import PATIENCE, Iterations
-from stepscope.dynamic_profile.session import _process_start_ns, make_template
+from stepscope.dynamic_profile.session import Session, _process_start_ns, make_template
 from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
 
@@ -558,6 +558,18 @@ class TestSettings:
         assert [call for call in noting_tier if call.startswith("push")] == ["push ProfilerStep#18", "push ProfilerStep#19"]
         assert capture.path.startswith(str(tmp_path / "out"))
         assert json.loads((tmp_path / "out" / capture.path / "profiler_metadata.json").read_text())["distributed_args"] == {"tp": 2}
+
+    def test_start_names_the_file_that_is_broken_and_the_one_used_instead(self, noting_tier, tmp_path, capsys):
+        (tmp_path / "broken.json").write_text("{oops")
+        session = Session(tmp_path / "ctl")
+        try:
+            session.start(str(tmp_path / "broken.json"))
+        finally:
+            session.end()
+        shown = capsys.readouterr().err
+        assert f"dp.start: {tmp_path / 'broken.json'} is not valid JSON" in shown
+        assert f"dp.start uses the file of dp.init instead: {tmp_path / 'ctl' / 'profiler_config.json'}" in shown
+        assert noting_tier[:2] == ["prepare", "start"]
 
     def test_the_template_warns_of_nothing(self, noting_tier):
         said = []

@@ -38,7 +38,7 @@ def test_nothing_is_recorded(made, monkeypatch, capsys, text, said):
     monkeypatch.setenv(environment.VARIABLE, text)
     assert environment.start() is None
     assert made == []
-    assert (said in capsys.readouterr().err) if said else (capsys.readouterr().out == "")
+    assert (said in capsys.readouterr().err) if said else (capsys.readouterr().err == "")
 
 
 def test_words_become_members(made, monkeypatch, capsys):
