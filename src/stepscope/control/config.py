@@ -94,12 +94,13 @@ def to_json(config: Mapping[str, Any]) -> bytes:
     return (json.dumps(config, indent=4, ensure_ascii=False) + "\n").encode()
 
 
-def parse(content: bytes, name: str = CONFIG_FILE) -> CaptureRequest:
+def parse(content: bytes, name: str = CONFIG_FILE, *, every_rank: bool = False) -> CaptureRequest:
     """The request in a file; invalid values are noted and replaced by their defaults.
 
     Args:
         content: the file's bytes.
         name: what messages call the file.
+        every_rank: is_rank and rank_list have no effect.
 
     Raises:
         CaptureError: the content is not a JSON object.
@@ -111,7 +112,10 @@ def parse(content: bytes, name: str = CONFIG_FILE) -> CaptureRequest:
             near = difflib.get_close_matches(key, KEYS, 1)
             notes.append(f"{key} is not a key of {CONFIG_FILE}" + (f"; did you mean {near[0]}?" if near else ""))
     values = _Values(data, notes)
-    ranks = values.ranks() if values.flag("is_rank") else None
+    chosen = values.flag("is_rank")
+    if chosen and every_rank:
+        notes.append(f"is_rank and rank_list of {name} have no effect: every rank that calls dp.start records")
+    ranks = values.ranks() if chosen and not every_rank else None
     asynchronous = values.flag("async_mode")
     analyse = values.flag("analyse")
     if analyse and ranks is not None and not asynchronous:

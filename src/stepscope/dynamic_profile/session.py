@@ -70,12 +70,12 @@ class Session:
         self.monitor.start()
 
     def _request(self, path: Any) -> config.CaptureRequest | None:
-        """The request in the given file; if that is unusable, in the file of `init`."""
+        """The request in the given file, for every rank; if that is unusable, the one in the file of `init`, for its ranks."""
         for given in (path, self._folder):
             if given is None:
                 continue
             try:
-                return self._followed() if given is self._folder else _read(given)
+                return self._followed() if given is self._folder else _read(given, every_rank=True)
             except CaptureError as problem:
                 self._journal.action("ERROR", f"dp.start: {problem}")
                 messages.error(f"dp.start: {problem}")
@@ -151,7 +151,7 @@ def _folder(path: Any) -> Path:
     return paths.writable_folder(given.parent if given.name == config.CONFIG_FILE else given)
 
 
-def _read(path: Any) -> config.CaptureRequest:
+def _read(path: Any, *, every_rank: bool = False) -> config.CaptureRequest:
     """
     Raises:
         CaptureError: the file is missing, or not a JSON object.
@@ -160,7 +160,7 @@ def _read(path: Any) -> config.CaptureRequest:
     if file.is_dir():
         file = file / config.CONFIG_FILE
     try:
-        return config.parse(file.read_bytes(), str(file))
+        return config.parse(file.read_bytes(), str(file), every_rank=every_rank)
     except OSError as problem:
         raise CaptureError("cannot read the file", where=str(file), cause=problem.strerror, fix="check the path") from problem
 

@@ -93,7 +93,7 @@ class Worker:
             self._run(self._work)
 
     def start(self, request: CaptureRequest) -> None:
-        """Record from here on, whatever the request's start_step says."""
+        """Record from here on, whatever the request's start_step says; only the ranks that it names."""
         self._run(self._start, request)
 
     def finish(self) -> None:

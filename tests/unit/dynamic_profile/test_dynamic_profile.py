@@ -204,7 +204,7 @@ class TestSteps:
         assert capsys.readouterr().err.count("ZeroDivisionError") == 1
 
     @pytest.mark.parametrize(("rank", "captures"), [(0, []), (1, [(0, 1)]), (-1, [])])
-    def test_start_obeys_the_ranks_of_its_file(self, rank, captures):
+    def test_start_obeys_the_ranks_of_a_request(self, rank, captures):
         job = Job(rank=rank, world_size=2)
         job.worker.start(parse(b'{"start_step": 7, "is_rank": true, "rank_list": [1], "analyse": true}'))
         assert spans(job.run(2)) == captures
@@ -558,6 +558,23 @@ class TestSettings:
         assert [call for call in noting_tier if call.startswith("push")] == ["push ProfilerStep#18", "push ProfilerStep#19"]
         assert capture.path.startswith(str(tmp_path / "out"))
         assert json.loads((tmp_path / "out" / capture.path / "profiler_metadata.json").read_text())["distributed_args"] == {"tp": 2}
+
+    @pytest.mark.parametrize("own", [True, False], ids=["its-own-file", "the-file-of-init"])
+    def test_start_obeys_the_file_of_init_as_a_whole(self, own, noting_tier, tmp_path, capsys):
+        folder = tmp_path / "ctl"
+        folder.mkdir(mode=0o750)
+        file = folder / ("own.json" if own else "profiler_config.json")
+        file.write_text(json.dumps({"is_rank": True, "rank_list": [3], "analyse": True}))
+        session = Session(folder)
+        try:
+            session.start(str(folder / "own.json"))
+        finally:
+            session.end()
+        shown = capsys.readouterr().err
+        assert ("start" in noting_tier) == own
+        assert (f"is_rank and rank_list of {file} have no effect: every rank that calls dp.start records" in shown) == own
+        assert ("analyse has no effect with is_rank" in shown) == (not own)
+        assert ("nothing is recorded: rank_list is [3]" in shown) == (not own)
 
     def test_start_names_the_file_that_is_broken_and_the_one_used_instead(self, noting_tier, tmp_path, capsys):
         (tmp_path / "broken.json").write_text("{oops")
