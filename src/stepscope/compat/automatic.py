@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.compat.recorded_script import RecordedScript
+from stepscope.compat.launch import MAIN_PROCESS
+from stepscope.dynamic_profile.recorded_script import RecordedScript
 from stepscope.profiler.constants import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 from stepscope.profiler.experimental import _ExperimentalConfig
 from stepscope.profiler.handlers import TraceHandler
@@ -88,7 +89,7 @@ def prepare(text: str) -> None:
     plan = parse(text)
     rank = os.environ.get("RANK", "0")
     if plan.ranks is None or (rank.isdigit() and int(rank) in plan.ranks):
-        script = RecordedScript(plan)
+        script = RecordedScript(plan, os.environ.get(MAIN_PROCESS))
         script.watch()
         atexit.register(script.end)
 

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope.collect import active, messages
-from stepscope.compat import module_calls
-from stepscope.compat.launch import MAIN_PROCESS
-from stepscope.dynamic_profile import optimizer_steps
+from stepscope.dynamic_profile import module_calls, optimizer_steps
 from stepscope.profiler.constants import ProfilerActivity, supported_activities
 from stepscope.profiler.handlers import TraceHandler, tensorboard_trace_handler
 from stepscope.profiler.profiler import profile
@@ -34,10 +32,15 @@ class Window(Protocol):
 
 
 class RecordedScript:
-    """One process of a script; begins with the first outermost call of a module, and anew with the first optimizer."""
+    """One process of a script; begins with the first outermost call of a module, and anew with the first optimizer.
 
-    def __init__(self, plan: Window):
-        self._plan = plan
+    Args:
+        plan: what to record.
+        main_pid: the process that `stepscope run` became, as text; it, or rank 0 below it, speaks for the script.
+    """
+
+    def __init__(self, plan: Window, main_pid: str | None):
+        self._plan, self._main_pid = plan, main_pid
         self._handler = tensorboard_trace_handler(plan.folder, async_mode=True)
         self._profiler: profile | None = None
         self._steps = 0
@@ -117,9 +120,8 @@ class RecordedScript:
         """Whether silence would leave the user without an answer: not in launchers, children, and other ranks."""
         if multiprocessing.parent_process() is not None or _is_launcher():
             return False
-        main = os.environ.get(MAIN_PROCESS)
         here = os.getppid() if os.environ.get("RANK") else os.getpid()
-        return str(here) == main and os.environ.get("RANK", "0") == "0" and not self._children_recorded()
+        return str(here) == self._main_pid and os.environ.get("RANK", "0") == "0" and not self._children_recorded()
 
     def _children_recorded(self) -> bool:
         captures = Path(self._plan.folder).glob("*_ascend_pt")

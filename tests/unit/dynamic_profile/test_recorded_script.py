@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import dataclass
 
 import pytest
 
 from stepscope.collect import active
-from stepscope.compat import recorded_script
-from stepscope.compat.automatic import parse
-from stepscope.compat.launch import MAIN_PROCESS
-from stepscope.compat.recorded_script import RecordedScript
-from stepscope.profiler import ProfilerActivity
+from stepscope.dynamic_profile import module_calls, recorded_script
+from stepscope.dynamic_profile.recorded_script import RecordedScript
+from stepscope.profiler import ProfilerActivity, profile, schedule
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
+@dataclass(frozen=True)
+class Plan:
+    """As `--profile` makes one; stepscope.compat, where that is, changes the process that imports it."""
+
+    first: int = 2
+    last: int = 3
+    folder: str = "runs"
+
+    def profiler(self, handler, activities, warmup):
+        active = self.last - self.first + 1
+        steps = schedule(wait=0, warmup=warmup, active=active, repeat=1)
+        return profile(activities=activities, schedule=steps, on_trace_ready=handler)
+
+
 @pytest.fixture(autouse=True)
-def _main_process(monkeypatch):
-    monkeypatch.setenv(MAIN_PROCESS, str(os.getpid()))
+def _alone(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     yield
     gc.collect()
@@ -32,8 +44,8 @@ def script(noting_tier, monkeypatch):
     monkeypatch.setattr("stepscope.profiler.handlers.TraceHandler.__call__", lambda self, prof: None)
     monkeypatch.setattr(recorded_script, "_devices_in_use", lambda: [ProfilerActivity.CPU])
 
-    def make(text="steps=2:3"):
-        made = RecordedScript(parse(text))
+    def make(first=2, last=3, main_pid=None):
+        made = RecordedScript(Plan(first, last), str(main_pid or os.getpid()))
         made._unwatch_modules = lambda: None
         return made
 
@@ -51,12 +63,11 @@ def recorded(noted):
 
 
 @pytest.mark.parametrize(
-    ("text", "steps"),
-    [("steps=2:3", ["2", "3"]), ("steps=0", ["0"]), ("steps=0:1", ["0", "1"]), ("steps=1", ["1"]), ("steps=5:9", ["5", "6"])],
+    ("first", "last", "steps"), [(2, 3, ["2", "3"]), (0, 0, ["0"]), (0, 1, ["0", "1"]), (1, 1, ["1"]), (5, 9, ["5", "6"])]
 )
 @pytest.mark.parametrize("has_optimizer", [True, False])
-def test_steps_keep_their_numbers(script, noting_tier, text, steps, has_optimizer):
-    made = script(text)
+def test_steps_keep_their_numbers(script, noting_tier, first, last, steps, has_optimizer):
+    made = script(first, last)
     if has_optimizer:
         made._optimizer_created()
     calls(made, 7)
@@ -102,28 +113,24 @@ def test_a_script_that_was_not_recorded_says_why(script, tmp_path, has_optimizer
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda set_: set_(MAIN_PROCESS, "1"), id="a-child"),
-        pytest.param(lambda set_: (set_("RANK", "1"), set_(MAIN_PROCESS, str(os.getppid()))), id="rank-1"),
-    ],
+    ("rank", "main_pid"), [(None, 1), ("1", os.getppid()), ("0", os.getpid())], ids=["child", "rank-1", "other"]
 )
-def test_other_processes_are_silent(script, change, monkeypatch, capsys):
-    change(monkeypatch.setenv)
-    script().end()
+def test_other_processes_are_silent(script, rank, main_pid, monkeypatch, capsys):
+    made = script(main_pid=main_pid)
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    made.end()
     assert capsys.readouterr().err == ""
 
 
 def test_children_that_recorded_are_enough(script, tmp_path, capsys):
-    made = script("out=runs")
+    made = script()
     (tmp_path / "runs" / "child_ascend_pt").mkdir(parents=True)
     made.end()
     assert capsys.readouterr().err == ""
 
 
 def test_outermost_calls_are_seen_and_torch_is_restored():
-    from stepscope.compat import module_calls
-
     before = torch.nn.Module.__call__
     seen = []
     end = module_calls.watch(lambda: seen.append("begins"), lambda module: seen.append(type(module).__name__))
