@@ -5,7 +5,7 @@ import os
 
 import polars as pl
 import pytest
-from capture_rows import collective, collectives, kernels, op, ops, queue, queued, rows, steps, task
+from capture_rows import MAIN, collective, collectives, kernels, op, ops, queue, queued, rows, steps, task
 from database_files import rows_of
 
 from stepscope.errors import CaptureError
@@ -66,6 +66,35 @@ def test_equal_stacks_share_one_chain(write):
     assert rows_of(path, "SELECT callchainId FROM PYTORCH_API") == [(0,), (0,), (None,)]
     chains = f"SELECT id, {text('stack')}, stackDepth FROM PYTORCH_CALLCHAINS"
     assert rows_of(path, chains) == [(0, "x.py(1): f", 0), (0, "y.py(2): g", 1)]
+
+
+def test_operators_of_marks_are_joined_with_their_events(write):
+    """A range that is put into a stream at 100 and 300 us, a mark at 500; what is far from every mark has no connection."""
+    us = 1000
+    names = {100: "mstx_range_start_op", 300: "mstx_range_end_op", 500: "mstx_mark_op", 9_000: "mstx_mark_op", 600: "Add"}
+    pairs = [queued(at, (at * us, at * us + 5), (at * us + 10, at * us + 20)) for at in sorted(names)]
+    for enqueue, dequeue in pairs:
+        enqueue["name"] = dequeue["name"] = names[enqueue["correlation_id"]]
+    device = {"pid": 7, "tid": MAIN, "device": 0, "stream": 2}
+    marks = rows(
+        "marks",
+        {**device, "start_ns": 99 * us, "end_ns": 299 * us, "message": "range", "connection_id": 4_000_000_001},
+        {**device, "start_ns": 499 * us, "end_ns": 499 * us, "message": "mark", "connection_id": 4_000_000_002},
+    )
+    path = write(ops=ops(op("aten::add", 590 * us, 610 * us)), queue=queue(*pairs), marks=marks)
+    query = (
+        f"SELECT {text('p.name')}, p.startNs / 1000, p.type, e.connectionId FROM PYTORCH_API p LEFT JOIN CONNECTION_IDS c"
+        " ON c.id = p.connectionId LEFT JOIN MSTX_EVENTS e ON e.connectionId = c.connectionId WHERE p.type = 50001"
+    )
+    assert rows_of(path, query) == [
+        ("aten::add", 590, 50001, None),
+        ("mstx_range_start_op", 100, 50001, 4_000_000_001),
+        ("mstx_range_end_op", 300, 50001, 4_000_000_001),
+        ("mstx_mark_op", 500, 50001, 4_000_000_002),
+        ("mstx_mark_op", 9_000, 50001, None),
+    ]
+    again = read(path, Facts()).ops["name"].cast(str).to_list()
+    assert again.count("mstx_mark_op") == 2
 
 
 def test_string_ids_have_three_ranges(write):

@@ -24,6 +24,8 @@ from stepscope.formats.ascend.stack_frames import file_frames
 from stepscope.tables import ALL_TABLES, TEXT, Tables
 
 _API = PROFILER_DB["PYTORCH_API"].names
+_MARK_OPERATOR, _RANGE_END = "mstx_", "range_end"
+_NEAR_NS = 1_000_000  # a mark and the task that carries it to the device are made one after the other
 
 
 def framework_rows(tables: Tables, pairs: pl.DataFrame, strings: StringIds) -> dict[str, pl.DataFrame]:
@@ -50,6 +52,7 @@ def framework_rows(tables: Tables, pairs: pl.DataFrame, strings: StringIds) -> d
         chains.alias("callchainId"),
         pl.lit(OP, pl.Int64).alias("type"),
     )
+    mark_ops, mark_connections = _mark_operators(tables, strings, first=after(connections["id"]))
     parts = [
         calls.select(
             *written(SPAN),
@@ -59,13 +62,46 @@ def framework_rows(tables: Tables, pairs: pl.DataFrame, strings: StringIds) -> d
         ),
         *_queue_rows(queue, strings),
         op_rows,
+        mark_ops,
     ]
     nothing = pl.DataFrame(schema=dict.fromkeys(_API, pl.Int64()))
     return {
         "PYTORCH_API": pl.concat([nothing, *(part for part in parts if part.height)], how="diagonal"),
-        "CONNECTION_IDS": connections,
+        "CONNECTION_IDS": pl.concat([connections, mark_connections]),
         "PYTORCH_CALLCHAINS": chain_rows,
     }
+
+
+def _mark_operators(tables: Tables, strings: StringIds, *, first: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of the operators that put marks into streams, and their connections with MSTX_EVENTS (docs/formats/outputs.md 12.1).
+
+    Our collector has them in the task queue only; captures that have them as operators get no second row.
+    """
+    ops, queue = tables["ops"], tables["queue"]
+    name = pl.col("name").cast(pl.String)
+    enqueued = queue.filter((pl.col("kind") == "enqueue") & name.str.starts_with(_MARK_OPERATOR))
+    marks = tables["marks"].filter(pl.col("connection_id").is_not_null())
+    if not enqueued.height or ops.filter(name.str.starts_with(_MARK_OPERATOR)).height:
+        return pl.DataFrame(), pl.DataFrame(schema={"id": pl.Int64, "connectionId": pl.Int64})
+    found = []
+    # A range is put into its stream twice, where it begins and where it ends.
+    begun = marks.select("start_ns", "tid", "connection_id")
+    ended = marks.select(start_ns="end_ns", tid=pl.coalesce("end_tid", "tid"), connection_id="connection_id")
+    is_end = name.str.contains(_RANGE_END, literal=True)
+    for chosen, known in ((enqueued.filter(~is_end), begun), (enqueued.filter(is_end), ended)):
+        chosen, known = chosen.sort("start_ns"), known.sort("start_ns")
+        found.append(chosen.join_asof(known, on="start_ns", by="tid", strategy="nearest", tolerance=_NEAR_NS))
+    rows = pl.concat(found).sort("start_ns").with_columns(pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias("id"))
+    shown = rows.select(
+        *written(SPAN),
+        global_tid().alias("globalTid"),
+        pl.when(pl.col("connection_id").is_not_null()).then("id").alias("connectionId"),
+        strings.of(rows["name"], FRAMEWORK_STRINGS, missing="").alias("name"),
+        pl.lit(-1, pl.Int64).alias("sequenceNumber"),
+        pl.lit(0, pl.Int64).alias("fwdThreadId"),
+        pl.lit(OP, pl.Int64).alias("type"),
+    )
+    return shown, rows.select("id", pl.col("connection_id").alias("connectionId")).drop_nulls()
 
 
 def _many_lines(text: pl.Expr) -> pl.Expr:
