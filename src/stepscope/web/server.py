@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import resource
 import secrets
 import socket
 from collections.abc import Sequence
@@ -19,6 +20,12 @@ from stepscope.web.guard import LOOPBACK, is_loopback
 from stepscope.web.request import Settings
 
 THREADS = 8
+# A request takes a thread only once it is whole, so what blocks others is the number of connections: with waitress's default
+# of 100 that many half-sent requests stop everybody else for two minutes.
+MOST_CONNECTIONS = 2000
+IDLE_SECONDS = 30  # until a connection without a whole request is closed
+CLEANUP_SECONDS = 5
+DESCRIPTORS_BESIDE = 200  # of files and stores
 WIDE = ("0.0.0.0", "::", "")
 
 
@@ -48,7 +55,17 @@ class Server:
         self._closing = False
         listener = listen(address)
         self.port = int(listener.getsockname()[1])
-        self._server = create_server(app, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=2 << 20)
+        self._server = create_server(
+            app,
+            sockets=[listener],
+            threads=THREADS,
+            ident=None,
+            max_request_body_size=2 << 20,
+            connection_limit=most_connections(),
+            channel_timeout=IDLE_SECONDS,
+            cleanup_interval=CLEANUP_SECONDS,
+            asyncore_use_poll=True,  # select() knows no descriptors above 1023
+        )
         shown = "localhost" if address.host in WIDE else address.host
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
@@ -68,6 +85,16 @@ class Server:
             self._closing = True
             self._server.close()
             self.catalogue.close()
+
+
+def most_connections() -> int:
+    """As many as there are descriptors for; the soft limit of descriptors is raised where that is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + DESCRIPTORS_BESIDE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(100, min(MOST_CONNECTIONS, soft - DESCRIPTORS_BESIDE))
 
 
 def listen(address: Address) -> socket.socket:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from werkzeug.test import Client
@@ -41,7 +42,7 @@ def running(samples, address):
 
 def fetch(url, **headers):
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
             return answer.status, answer.read(), dict(answer.headers)
     except urllib.error.HTTPError as problem:
         with problem:
@@ -70,6 +71,23 @@ def test_a_wide_binding_needs_its_token(samples):
 def test_the_token_can_be_refused(samples):
     with running(samples, Address("0.0.0.0", with_token=False)) as server:
         assert fetch(f"{server.url}api/v1/runs")[0] == 200
+
+
+HALF = {
+    "nothing sent": b"",
+    "half a head": b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+    "half a body": b"POST /api/v1/sql HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("sent", HALF.values(), ids=HALF)
+def test_half_sent_requests_do_not_block_others(samples, sent):
+    with running(samples, Address()) as server, ExitStack() as stack:
+        for _ in range(150):
+            held = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            held.sendall(sent)
+        for _ in range(5):
+            assert fetch(f"{server.url}api/v1/runs")[0] == 200
 
 
 def test_a_port_that_is_taken(samples):
