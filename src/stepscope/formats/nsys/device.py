@@ -9,16 +9,24 @@ from stepscope.formats.gpu.collectives import COLLECTIVE_KERNEL
 from stepscope.formats.nsys import schema
 from stepscope.formats.nsys.database import Export, pid_of
 from stepscope.formats.sqlite.texts import enumerated, per_text
-from stepscope.tables import TEXT
+from stepscope.tables import ALL_TABLES, TEXT
 
 _NO_STREAM = 1 << 31  # streams of waits for a whole context have numbers beyond
 
 
-def tasks(db: Export) -> pl.DataFrame:
-    """All device tasks in the order of `kernels`."""
-    parts = [_kernels(db), _copies(db), _fills(db), _graphs(db), _waits(db)]
+def tasks(db: Export) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """All device tasks in the order of `kernels`, and table `waits`: what waits does no work."""
+    parts = [_kernels(db), _copies(db), _fills(db), _graphs(db)]
     rows = pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
-    return _on_gpus(db, rows).sort("device", "start_ns", maintain_order=True)
+    # Waits name device 0 whatever their context is on.
+    owners = rows.group_by("pid", "contextId").agg(owner=pl.col("device").first())
+    waits = _waits(db)
+    known = waits.select("pid", "contextId").join(
+        owners, on=["pid", "contextId"], how="left", maintain_order="left", nulls_equal=True
+    )
+    waits = waits.with_columns(device=pl.coalesce(known["owner"], "device"))
+    placed = [_on_gpus(db, part).sort("device", "start_ns", maintain_order=True) for part in (rows, waits)]
+    return placed[0], ALL_TABLES["waits"].conform(placed[1])
 
 
 def _common(db: Export) -> list[pl.Expr]:
@@ -92,18 +100,11 @@ def _waits(db: Export) -> pl.DataFrame:
     rows = db.spans(schema.WAITS)
     kinds = db.enum("ENUM_CUPTI_SYNC_TYPE", schema.SYNC_KINDS, text="label")
     name = enumerated(rows["syncType"], kinds).fill_null("Synchronization")
-    return rows.with_columns(name=name).select(*_common(db), "name", kind=pl.lit("event").cast(TEXT))
+    return rows.with_columns(name=name).select(*_common(db), "name", event_id=pl.when(pl.col("eventId") > 0).then("eventId"))
 
 
 def _on_gpus(db: Export, rows: pl.DataFrame) -> pl.DataFrame:
     """Devices as the machine numbers them; a process may see fewer, or in another order."""
-    # Waits name device 0 whatever their context is on.
-    owners = rows.filter(pl.col("kind") != "event").group_by("pid", "contextId").agg(owner=pl.col("device").first())
-    known = rows.select("pid", "contextId").join(
-        owners, on=["pid", "contextId"], how="left", maintain_order="left", nulls_equal=True
-    )
-    waits = (rows["kind"] == "event").fill_null(False)
-    rows = rows.with_columns(device=pl.when(waits).then(pl.coalesce(known["owner"], "device")).otherwise("device"))
     seen = db.table("TARGET_INFO_CUDA_DEVICE").drop_nulls(["gpuId", "cudaId", "pid"]).unique(["pid", "cudaId"], keep="first")
     gpus = seen.select(
         "pid", device=pl.col("cudaId").cast(pl.Int32, strict=False), gpu=pl.col("gpuId").cast(pl.Int32, strict=False)

@@ -31,7 +31,7 @@ def read(path: Path) -> Tables:
         CaptureError: the file is not such an export, or has no event.
     """
     with Export(path) as db:
-        tasks = device.tasks(db)
+        tasks, waits = device.tasks(db)
         calls = host.api_calls(db)
         operators, marks = host.ranges(db)
         _count_unread(db)
@@ -41,6 +41,7 @@ def read(path: Path) -> Tables:
                 "api_calls": calls,
                 "marks": marks,
                 "kernels": ALL_TABLES["kernels"].conform(tasks),
+                "waits": waits,
                 "collectives": collectives(tasks.with_columns(pl.lit(None, kind).alias(name) for name, kind in _UNKNOWN.items())),
             }
         )

@@ -35,7 +35,7 @@ COLUMNS: dict[str, tuple[DbColumn, ...]] = {
     ),
     COPIES: _columns(f"{_TASK} bytes copyKind"),
     FILLS: _columns(f"{_TASK} bytes"),
-    WAITS: _columns(f"{_TASK} syncType"),
+    WAITS: _columns(f"{_TASK} syncType eventId"),
     GRAPHS: _columns(f"{_TASK} graphId"),
     RUNTIME: _columns(_CALL, "nameId"),
     OVERHEAD: _columns(_CALL, "nameId"),

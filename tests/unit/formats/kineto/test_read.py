@@ -376,11 +376,13 @@ def test_categories_of_other_devices(tmp_path, category, kind, device):
 
 def test_xpu(tmp_path):
     events = [
+        event("xpu_sync", "Stream Sync", 8, 3, pid=0, tid=4, args={"device": 0, "stream": 4}),
         event("xpu_runtime", "zeCommandListAppendLaunchKernel", 1, 2, args={"correlation": 9}),
         event("kernel", "gemm", 5, 2, pid=0, tid=4, args={"correlation": 9, "device": 0, "stream": 4}),
     ]
     tables = link(kineto.read(written(tmp_path, events)))
     assert rows(tables.kernels, "name", "launch_ns") == [("gemm", 1000)]
+    assert rows(tables.waits, "name", "stream") == [("Stream Sync", 4)]
     assert (tables.facts.device_kind, tables.facts.activities) == ("xpu", ("XPU",))
 
 

@@ -80,9 +80,8 @@ def test_devices_that_a_process_numbers_by_itself(export):
         }
     )
     tables = read(path)
-    assert tables.kernels.select("device", "name", "kind", "stream").rows() == [
-        (3, "a", "compute", 7), (6, "Context sync", "event", None), (6, "b", "compute", 7)
-    ]  # fmt: skip
+    assert tables.kernels.select("device", "name", "kind", "stream").rows() == [(3, "a", "compute", 7), (6, "b", "compute", 7)]
+    assert tables.waits.select("device", "name", "stream").rows() == [(6, "Context sync", None)]
     assert tables.facts.device_names == {"3": "NVIDIA H100"}
 
 

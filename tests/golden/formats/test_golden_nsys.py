@@ -91,3 +91,13 @@ def test_launches_and_their_operators(export):
     ((epoch, clock),) = one(connection, "SELECT utcEpochNs, systemClockNs FROM TARGET_INFO_SESSION_START_TIME")
     starts = (kernels["start_ns"] - (epoch - clock)).to_list()
     assert list(zip(starts, names.to_list(), strict=True))[:100] == wanted
+
+
+def test_waits_are_no_kernels(export):
+    tables, connection = export
+    query = "SELECT streamId, COUNT(*), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION GROUP BY 1 ORDER BY 1"
+    spans = tables.waits.group_by("stream").agg(pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
+    assert spans.sort("stream").rows() == one(connection, query)
+    # The export says device 0 for all of them; their contexts say which it was.
+    assert set(tables.waits["device"].to_list()) == {0, 1}
+    assert set(tables.kernels["kind"].to_list()) == {"compute", "memcpy", "memset"}
