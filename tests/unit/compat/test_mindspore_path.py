@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from types import ModuleType
 
 import pytest
 
-from stepscope import compat
 from stepscope.collect import messages
 from stepscope.frameworks import mindspore as ours
 from stepscope.frameworks.mindspore import redirect
@@ -21,6 +21,17 @@ FILES = {
     "train.py": "class Callback: pass\n",
     "profiler/__init__.py": "class Profiler: pass\n",
 }
+
+
+@pytest.fixture
+def compat(monkeypatch):
+    """stepscope.compat, whose import would load the simulated NPU into the process of every other test."""
+    without_device = ModuleType("stepscope.compat.after_torch")
+    without_device.load = lambda: None
+    monkeypatch.setitem(sys.modules, "stepscope.compat.after_torch", without_device)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return importlib.import_module("stepscope.compat")
 
 
 @pytest.fixture
@@ -40,7 +51,7 @@ def installed(tmp_path, monkeypatch):
     importlib.invalidate_caches()
 
 
-def test_ours_comes_first_and_steps_aside(installed, monkeypatch, capsys):
+def test_ours_comes_first_and_steps_aside(compat, installed, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [compat.MINDSPORE_FOLDER, str(installed), *sys.path])
     module = importlib.import_module("mindspore.profiler")
     root = importlib.import_module("mindspore")
@@ -50,7 +61,7 @@ def test_ours_comes_first_and_steps_aside(installed, monkeypatch, capsys):
     assert "failed" not in "".join(capsys.readouterr())
 
 
-def test_processes_find_ours_only_where_mindspore_is_installed(installed, monkeypatch):
+def test_processes_find_ours_only_where_mindspore_is_installed(compat, installed, monkeypatch):
     environment = {"PYTHONPATH": "theirs"}
     compat.install_in_children(environment)
     assert compat.MINDSPORE_FOLDER not in environment["PYTHONPATH"].split(os.pathsep)
