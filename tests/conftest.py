@@ -11,7 +11,7 @@ import pytest
 from profiler_doubles import NotingTier
 from shared_data import GOLDEN, PLACES, SEEDS
 
-# How long an example takes is no finding on a shared machine.
+# How long an example takes says nothing on a shared machine.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 

@@ -255,7 +255,7 @@ def _guarded(capture: Capture, request: Request) -> Result:
         return Result(str(capture.path), False, str(problem), seconds=time.perf_counter() - started)
     except KeyboardInterrupt:
         raise
-    except BaseException as problem:  # noqa: BLE001 - the worker border; a panic of the columnar engine is no Exception
+    except BaseException as problem:  # noqa: BLE001 - the worker border; a panic of the columnar engine is not an Exception
         _log(log, logging.ERROR, "analysis failed", problem)
         where = f"\n  where: the traceback is in {log}" if log else ""
         return Result(

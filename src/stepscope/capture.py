@@ -134,7 +134,7 @@ def _require_utf8(path: Path) -> None:
         raise CaptureError(
             "the path is not UTF-8",
             where=str(path),
-            cause="some bytes of its name are no characters",
+            cause="some bytes of its name are not characters",
             fix="rename the folder or file (mv), then try again",
         )
 

@@ -59,7 +59,7 @@ def test_every_flipped_bit_is_seen(store: Path, name: str):
         path.write_bytes(changed)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         found = read_store(store, SOURCES)
-        # White space of the manifest is no content.
+        # White space of the manifest is not content.
         assert found is None or (name == MANIFEST and orjson.loads(bytes(changed)) == orjson.loads(whole)), at
 
 

@@ -85,7 +85,7 @@ def capture(folder):
 def test_the_four_stages_are_marked(capture):
     opened = stepscope.open(capture)
     assert opened.quality.height == 0
-    # No operators: only what the loader's process fetched, which is no operator either.
+    # No operators: only what the loader's process fetched, which is not an operator either.
     assert opened.ops["name"].cast(pl.String).to_list() == ["DataLoader worker 0: fetch"] * 2
     assert opened.steps["step"].to_list() == [1]
     marks = opened.marks.sort("start_ns")

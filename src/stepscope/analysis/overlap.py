@@ -164,6 +164,6 @@ def _nearest_end() -> pl.Expr:
 
 def _stretches_free() -> pl.Expr:
     # Parsed timelines do not say what the host queued; there the kind of the task and its name tell.
-    said = ~pl.col("host_task_type").is_in(NO_FREE_RANGE)
+    by_type = ~pl.col("host_task_type").is_in(NO_FREE_RANGE)
     guessed = (pl.col("kind") != "compute") & ~pl.col("name").is_in(NO_FREE_RANGE).fill_null(False)
-    return pl.when(pl.col("host_task_type").is_not_null()).then(said).otherwise(guessed).fill_null(False)
+    return pl.when(pl.col("host_task_type").is_not_null()).then(by_type).otherwise(guessed).fill_null(False)

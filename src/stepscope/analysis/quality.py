@@ -92,8 +92,8 @@ def summary(quality: pl.DataFrame, language: Language = "en") -> str:
     warnings, notes = severities.count("warning"), severities.count("note")
     if language == "zh":
         lost = f"丢失 {'、'.join(sums)}" if sums else "没有丢失数据"
-        said = [lost, *([f"{warnings} 条警告"] if warnings else []), *([f"{notes} 条说明"] if notes else [])]
-        return "；".join(said)
+        parts = [lost, *([f"{warnings} 条警告"] if warnings else []), *([f"{notes} 条说明"] if notes else [])]
+        return "；".join(parts)
     lost = f"{', '.join(sums)} lost" if sums else "nothing lost"
     counted = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((warnings, "warning"), (notes, "note")) if count]
     return "; ".join([lost, *([", ".join(counted)] if counted else [])])

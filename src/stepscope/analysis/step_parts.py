@@ -39,12 +39,12 @@ def step_parts(tables: Tables, whole: tuple[int, int] | None = None) -> pl.DataF
         "CPU Exec": tables.ops.filter(~is_step()),
     }
     within = merge(steps.select(_SPAN))
-    taken = pl.DataFrame(schema=dict.fromkeys(_SPAN, pl.Int64))
+    earlier = pl.DataFrame(schema=dict.fromkeys(_SPAN, pl.Int64))
     columns = {}
     for name, frame in layers.items():
         spans = intersect(merge(frame.select(_SPAN)), within)
-        columns[name] = _inside(subtract(spans, taken), steps)
-        taken = merge(pl.concat([taken, spans]))
+        columns[name] = _inside(subtract(spans, earlier), steps)
+        earlier = merge(pl.concat([earlier, spans]))
     total = (steps["end_ns"] - steps["start_ns"]).to_numpy()
     columns["Other"] = total - sum(columns.values(), np.zeros(len(total), dtype=np.int64))
     return pl.DataFrame({"step": steps["step"], **columns, "total": total})

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - the process border; a panic of the columnar engine is no Exception
+    except BaseException:  # noqa: BLE001 - the process border; a panic of the columnar engine is not an Exception
         traceback.print_exc()
         print(
             "error: this is a bug in stepscope, not a fault of your data\n  do this: report it with the lines above",

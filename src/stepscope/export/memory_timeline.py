@@ -66,7 +66,7 @@ def export_memory_timeline(tables: Tables, path: str | Path, device: str = "npu:
 def _device(text: str) -> tuple[str, int | None]:
     match = _DEVICE.fullmatch(text)
     if not match:
-        raise CaptureError(f"{text!r} is no device", cause="a device is cpu, npu:0, cuda:0 and so on", fix="give one of these")
+        raise CaptureError(f"{text!r} is not a device", cause="a device is cpu, npu:0, cuda:0 and so on", fix="give one of these")
     kind, number = match.groups()
     return kind, None if kind == "cpu" else int(number or 0)
 

@@ -67,7 +67,7 @@ def _lines(weighed: pl.DataFrame) -> pl.Series:
     microseconds = (pl.col("ns").cast(pl.Int64) // 1000).cast(pl.String)
     last = pl.int_range(pl.len()) == pl.len() - 1
     end = pl.when(last).then(pl.lit("")).otherwise(pl.lit("\n"))
-    # An operator that nobody but the profiler called is no part of the user's program.
+    # An operator that nobody but the profiler called is not part of the user's program.
     return (
         shown.join(turned.filter(pl.col("path") != ""), on="stack", how="inner", maintain_order="left")
         .select(pl.concat_str("path", pl.lit(" "), microseconds, end))

@@ -35,8 +35,8 @@ def _section(severity: Severity) -> str:
 
 
 def _line(issue: Issue) -> str:
-    said = f"{issue.sentence_for(2, 2)}<br>{issue.sentence_for(2, 2, 'zh')}"
-    return f"| `{issue.name}` | {issue.unit} | {said} | {issue.advice}<br>{issue.advice_zh} |"
+    sentences = f"{issue.sentence_for(2, 2)}<br>{issue.sentence_for(2, 2, 'zh')}"
+    return f"| `{issue.name}` | {issue.unit} | {sentences} | {issue.advice}<br>{issue.advice_zh} |"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Silent:
-    """A rule that could not be asked."""
+    """A rule that does not apply, and why."""
 
     rule: str
     because: str

@@ -31,8 +31,8 @@ def summary(tables: Tables) -> pl.DataFrame:
 
 
 def _about_recording(tables: Tables) -> Iterable[tuple[str, str]]:
-    if said := quality.headline(tables.quality):
-        yield "recording", said
+    if headline := quality.headline(tables.quality):
+        yield "recording", headline
 
 
 def _about_steps(tables: Tables) -> Iterable[tuple[str, str]]:

@@ -63,7 +63,7 @@ def check_origin(headers: Mapping[str, str], host: str) -> None:
     """Refuse what another page sends here on its own account.
 
     Another port of this machine is the same site but another page, so `same-site` is refused as `cross-site` is. A
-    browser that sends neither `Sec-Fetch-Site` nor `Origin` is no browser of today; scripts send neither.
+    browser that sends neither `Sec-Fetch-Site` nor `Origin` is not a browser in use today; scripts send neither.
     """
     foreign = Problem(403, "foreign_origin", "requests from other pages are refused")
     if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):

@@ -182,7 +182,7 @@ def launches(db: Path) -> dict[tuple[object, ...], set[object]]:
 
 
 def pairs(db: Path) -> set[frozenset[object]]:
-    """Operators that share a connection id which is no launch: forward and backward."""
+    """Operators that share a connection id which is not that of a launch: forward and backward."""
     query = (
         "SELECT c.connectionId, CAST(p.startNs AS INTEGER) FROM PYTORCH_API AS p JOIN CONNECTION_IDS AS c ON c.id = p.connectionId "
         "LEFT JOIN CANN_API AS a ON a.connectionId = c.connectionId WHERE p.type = 50001 AND a.connectionId IS NULL"

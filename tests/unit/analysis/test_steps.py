@@ -108,7 +108,7 @@ def test_collectives_are_launches_too():
 def test_range_by_connection_takes_all_operator_launches_inside():
     calls = api_calls(api(10, 20, 1), api(20, 30, 2), api(45, 55, 3), api(30, 40, 4, "acl", "aclrtMemcpyAsync"), api(60, 70, 5))
     tasks = kernels(*[task(100 * i, 100 * i + 50, connection_id=6 - i) for i in range(1, 6)])
-    # 1 and 2 are inside; 3 ends after the step, 4 is no operator launch, 5 begins after the step.
+    # 1 and 2 are inside; 3 ends after the step, 4 does not launch an operator, 5 begins after the step.
     assert device_ranges(ranged_by_connection(steps((4, 0, 50), (5, 200, 250)), calls, tasks)) == [(400, 550), (200, 250)]
 
 

@@ -31,13 +31,13 @@ _TIMES = ["elapse_ms", "transit_ms", "wait_ms", "sync_ms", "idle_ms"]
 
 def of_tables(tables: Tables) -> Tables:
     """The same tables with the three collective tables filled: kept where they have rows, else computed."""
-    made = {"collective_times": times, "collective_packets": packets, "collective_links": links}
-    missing = [name for name in made if not tables[name].height]
+    functions = {"collective_times": times, "collective_packets": packets, "collective_links": links}
+    missing = [name for name in functions if not tables[name].height]
     if not missing or not tables["transfers"].height:
         return tables
-    given = [tables[name].select("collective", "group") for name in made if name not in missing]
-    collectives = _with_groups(tables["collectives"], pl.concat(given)) if given else tables["collectives"]
-    return tables.replace(**{name: made[name](collectives, tables["transfers"]) for name in missing})
+    groups = [tables[name].select("collective", "group") for name in functions if name not in missing]
+    collectives = _with_groups(tables["collectives"], pl.concat(groups)) if groups else tables["collectives"]
+    return tables.replace(**{name: functions[name](collectives, tables["transfers"]) for name in missing})
 
 
 def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
@@ -194,7 +194,7 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def link_matrix(tables: Tables) -> pl.DataFrame:
-    """`matrix_tags` of the capture's own operators; without their links what communication_matrix.json said of them."""
+    """`matrix_tags` of the capture's own operators; without their links the rows of communication_matrix.json."""
     tables = of_tables(tables)
     if tables.collective_links.height or not tables.link_extremes.height:
         return matrix_tags(stepped(tables, "collective_links"))

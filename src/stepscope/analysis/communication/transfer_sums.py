@@ -37,12 +37,14 @@ def times(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
     waits = mine.filter(pl.col("task_type") == "Notify_Wait").join(transit, on="collective", how="left")
     early = (pl.col("row") < pl.col("first_move")).fill_null(True)
     wait = waits.group_by("collective").agg(pl.col("ms").sum().alias("wait_ms"), pl.col("ms").filter(early).sum().alias("sync_ms"))
-    told = tasks.join(master.select("collective", pl.col("plane").alias("master"), "told"), on="collective", how="left")
-    shown = told.filter(~pl.col("told") | (pl.col("plane") == pl.col("master")))
-    first = shown.group_by("collective").agg(pl.col("start_ns").min().alias("first_ns"), pl.col("told").first())
+    with_master = tasks.join(master.select("collective", pl.col("plane").alias("master"), "is_known"), on="collective", how="left")
+    shown = with_master.filter(~pl.col("is_known") | (pl.col("plane") == pl.col("master")))
+    first = shown.group_by("collective").agg(pl.col("start_ns").min().alias("first_ns"), pl.col("is_known").first())
     since = _divided(pl.col("start_ns") - pl.col("first_ns"), _NS_PER_MS)
     ends = (
-        shown.drop("told").join(first, on="collective", how="left").select("collective", (since + pl.col("ms")).alias("elapse_ms"))
+        shown.drop("is_known")
+        .join(first, on="collective", how="left")
+        .select("collective", (since + pl.col("ms")).alias("elapse_ms"))
     )
     extent = first.join(ends.group_by("collective").agg(pl.col("elapse_ms").max()), on="collective", how="left")
     frame = (
@@ -52,7 +54,7 @@ def times(collectives: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
         .with_columns(pl.col("transit_ms", "wait_ms", "sync_ms").fill_null(0.0))
         .with_columns(
             # The tasks of database captures went through another clock conversion than their operator.
-            _divided(pl.when("told").then("first_ns").otherwise("op_start_ns"), 1000).alias("start_us"),
+            _divided(pl.when("is_known").then("first_ns").otherwise("op_start_ns"), 1000).alias("start_us"),
             (pl.col("elapse_ms") - pl.col("transit_ms") - pl.col("wait_ms")).alias("idle_ms"),
         )
         .sort("collective")
@@ -158,19 +160,19 @@ def _named(frame: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
 
 
 def _master_planes(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Plane that stands for each operator, and whether the source told it (`told`) or we assume it."""
-    said = tasks.filter(pl.col("is_master")).unique("collective", keep="first", maintain_order=True)
+    """Plane that stands for each operator, and whether the source names it (`is_known`) or we assume it."""
+    known = tasks.filter(pl.col("is_master")).unique("collective", keep="first", maintain_order=True)
     assumed = (
         tasks.select("collective", "plane")
         .unique()
         .with_columns((pl.col("plane") != 1).alias("not_one"))
         .sort("collective", "not_one", "plane")
         .unique("collective", keep="first", maintain_order=True)
-        .join(said, on="collective", how="anti")
+        .join(known, on="collective", how="anti")
     )
     return pl.concat([
-        said.select("collective", "plane", pl.lit(True).alias("told")),
-        assumed.select("collective", "plane", pl.lit(False).alias("told")),
+        known.select("collective", "plane", pl.lit(True).alias("is_known")),
+        assumed.select("collective", "plane", pl.lit(False).alias("is_known")),
     ])  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computing and communication of all workers of a run beside each other, and who holds the others up.
 
-Steps are told by their numbers; null stands for all of them, of which the mean is taken.
+Steps are given by number; null stands for the mean of all steps.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPU kernels use tensor cores, and which operators could: told by their names, which is all that a trace says."""
+"""Which GPU kernels use tensor cores, and which operators could, judged by their names: a trace says no more."""
 
 from __future__ import annotations
 

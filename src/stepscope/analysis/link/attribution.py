@@ -49,7 +49,7 @@ def enqueue_owners(ops: pl.DataFrame, queue: pl.DataFrame) -> pl.DataFrame:
 def attributed(tasks: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame, enqueued: pl.DataFrame | None = None) -> pl.DataFrame:
     """Set correlation_id and op of `kernels` or `collectives`.
 
-    Further tasks of one launch (`extra`) get none, nor do events: they wait for work, and their time is no operator's.
+    Further tasks of one launch (`extra`) get none, nor do events: they wait for work, and their time belongs to no operator.
 
     Args:
         tasks: with launch_ns and launch_tid.

@@ -23,8 +23,8 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
     counted in `quality`. Linking linked tables changes nothing.
     """
     parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
-    told = tables.quality.filter(pl.col("source") != SOURCE)
-    tables = tables.replace(ops=tables.ops.with_columns(parent=parent), quality=told, **launched)
+    other_issues = tables.quality.filter(pl.col("source") != SOURCE)
+    tables = tables.replace(ops=tables.ops.with_columns(parent=parent), quality=other_issues, **launched)
     device, (host, quality) = side_by_side(lambda: _device_tables(tables), lambda: _host_tables(tables), parallel=parallel)
     linked = tables.replace(**device, **host)
     linked = linked.replace(overlap=overlap.device_layers(linked.replace(overlap=ALL_TABLES["overlap"].empty())))
@@ -69,9 +69,13 @@ def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.Da
     place = ["device", "stream", "task_id", "context_id", "start_ns"]
     if not transfers.height or not kernels.height:
         return kernels
-    known = transfers.select(place).unique().with_columns(told=True)
-    told = kernels.select(place).join(known, on=place, how="left", maintain_order="left", nulls_equal=True)["told"].fill_null(False)
-    kind = pl.when(told & (pl.col("kind") != "compute")).then(pl.lit("communication").cast(TEXT)).otherwise("kind")
+    known = transfers.select(place).unique().with_columns(in_transfers=True)
+    in_transfers = (
+        kernels.select(place)
+        .join(known, on=place, how="left", maintain_order="left", nulls_equal=True)["in_transfers"]
+        .fill_null(False)
+    )
+    kind = pl.when(in_transfers & (pl.col("kind") != "compute")).then(pl.lit("communication").cast(TEXT)).otherwise("kind")
     return kernels.with_columns(kind.alias("kind"))
 
 
@@ -79,9 +83,9 @@ def _with_task_names(queue: pl.DataFrame) -> pl.DataFrame:
     """Old timelines name a task only when it is taken from the queue (docs/formats/outputs.md 2.2)."""
     if not queue["name"].null_count():
         return queue
-    taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", taken="name").drop_nulls()
-    named = queue.join(taken.unique("correlation_id", keep="first"), on="correlation_id", how="left", maintain_order="left")
-    return named.with_columns(name=pl.coalesce("name", "taken")).drop("taken")
+    dequeued = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", task="name").drop_nulls()
+    named = queue.join(dequeued.unique("correlation_id", keep="first"), on="correlation_id", how="left", maintain_order="left")
+    return named.with_columns(name=pl.coalesce("name", "task")).drop("task")
 
 
 def _with_call_numbers(calls: pl.DataFrame) -> pl.DataFrame:

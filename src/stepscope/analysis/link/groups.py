@@ -56,9 +56,9 @@ def last_started(group: Ints, start: Ints, at_group: Ints, at: Ints) -> Ints:
     found = np.full(at.size, -1, dtype=np.int64)
     if not at.size or not start.size:
         return found
-    asked = dict(rows_by_group(at_group))
+    members = dict(rows_by_group(at_group))
     for number, rows in rows_by_group(group):
-        if number in asked:
-            place = np.searchsorted(start[rows], at[asked[number]], side="right") - 1
-            found[asked[number]] = np.where(place >= 0, rows[place], -1)
+        if number in members:
+            place = np.searchsorted(start[rows], at[members[number]], side="right") - 1
+            found[members[number]] = np.where(place >= 0, rows[place], -1)
     return found

@@ -130,8 +130,8 @@ def innermost(
 
 def _last_started(spans: pl.DataFrame, points: pl.DataFrame, by: Sequence[str]) -> Ints:
     rows = np.full(points.height, -1, dtype=np.int64)
-    asked = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
-    if asked.height:
-        group, at_group = group_numbers([spans, asked], by)
-        rows[asked["point"].to_numpy()] = last_started(group, spans["start_ns"].to_numpy(), at_group, asked["time_ns"].to_numpy())
+    known = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
+    if known.height:
+        group, at_group = group_numbers([spans, known], by)
+        rows[known["point"].to_numpy()] = last_started(group, spans["start_ns"].to_numpy(), at_group, known["time_ns"].to_numpy())
     return rows

@@ -27,7 +27,8 @@ def allocations(events: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) ->
     """Pair allocator events to blocks and name the operator that asked for each.
 
     A block lasts from its malloc to the first free and block_free of its address; the next malloc of the
-    address starts a new block (docs/formats/outputs.md 8.1). Host and CUDA events are told apart by the sign of `bytes`.
+    address starts a new block (docs/formats/outputs.md 8.1). In host and CUDA events the sign of `bytes`
+    tells a release from an allocation.
 
     Args:
         events: table `memory_events`; events without address or of a foreign allocator are left out.
@@ -42,10 +43,10 @@ def allocations(events: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) ->
     malloc, free, block_free, quality = _paired(usable, action)
     if not malloc.size:
         return ALL_TABLES["allocations"].empty(), quality
-    taken = usable[malloc]
-    owner = _owners(taken, ops, queue)
+    mallocs = usable[malloc]
+    owner = _owners(mallocs, ops, queue)
     released = np.where(free != _NONE, free, block_free)
-    frame = taken.select(
+    frame = mallocs.select(
         "pid", "tid", "component", "device_type", "device", "ptr", "stream_ptr",
         pl.coalesce("op_name", ops["name"].cast(TEXT).gather(_nullable(owner)).rename("owner")).alias("name"),
         _nullable(owner).alias("op"),
@@ -160,16 +161,16 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
     return row[starts], releases[FREE][starts], releases[BLOCK_FREE][starts], [frame for frame in quality if frame.height]
 
 
-def _owners(taken: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> Rows:
+def _owners(mallocs: pl.DataFrame, ops: pl.DataFrame, queue: pl.DataFrame) -> Rows:
     """Row of the operator that asked for each allocation, -1 where none did (docs/formats/outputs.md 8.2)."""
-    owner = np.full(taken.height, _NONE, dtype=np.int64)
+    owner = np.full(mallocs.height, _NONE, dtype=np.int64)
     if not ops.height:
         return owner
     enqueues, dequeues = (queue.filter(pl.col("kind") == kind) for kind in ("enqueue", "dequeue"))
-    op_thread, at_thread, enq_thread, deq_thread = group_numbers([ops, taken, enqueues, dequeues], ["pid", "tid"])
+    op_thread, at_thread, enq_thread, deq_thread = group_numbers([ops, mallocs, enqueues, dequeues], ["pid", "tid"])
     tree = _OpTree(ops, op_thread)
-    time = taken["time_ns"].to_numpy()
-    by_framework = taken["op_name"].is_null().to_numpy()
+    time = mallocs["time_ns"].to_numpy()
+    by_framework = mallocs["op_name"].is_null().to_numpy()
     queued = np.isin(at_thread, np.flatnonzero(np.bincount(deq_thread)))
 
     direct = np.flatnonzero(by_framework & ~queued)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which inputs an operator changes in place, told from its name: the operator schemas belong to the framework, not to us."""
+"""Which inputs an operator changes in place, judged by its name: the operator schemas belong to the framework, not to us."""
 
 from __future__ import annotations
 

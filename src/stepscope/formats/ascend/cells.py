@@ -30,7 +30,7 @@ _MISSING = [NOT_KNOWN, ""]
 _LINE_BLOCK = 1 << 18  # fits the cache, which is what makes counting fast
 _NEW_LINE = ord("\n")
 _MEND_LINES = 20_000
-# What lies beyond is no length or size but damage, and would not fit 64 bits once it is added up: 104 days of
+# What lies beyond is damage, not a length or size, and would not fit 64 bits once it is added up: 104 days of
 # nanoseconds, 8 PiB. A moment may be 146 years from 1970.
 _MOST, _LATEST_NS = float(1 << 53), 1 << 62
 _MOST_DEVICE = (1 << 31) - 1
@@ -146,9 +146,9 @@ def _choose(names: list[str], columns: Sequence[Column], further: Further | None
         elif item.needed:
             missing.append(" / ".join(titles))
     if further is not None:
-        taken = {item.index for item in chosen}
+        used = {item.index for item in chosen}
         for name, index in place.items():
-            if index not in taken and further.wanted(name):
+            if index not in used and further.wanted(name):
                 to, factor = further.rename(name)
                 chosen.append(_Chosen(index, name, to, "number", factor, needed=False))
     return sorted(chosen, key=lambda item: item.index), missing

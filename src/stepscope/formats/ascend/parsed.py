@@ -119,8 +119,8 @@ def _with_kernels(
     return {**frames, "kernels": tasks, "collectives": collectives, "transfers": transfers}
 
 
-def _with_communication(frames: dict[str, pl.DataFrame], said: Recorded, quality: Quality) -> dict[str, pl.DataFrame]:
-    found = placed(said, _table(frames, "collectives"), quality=quality)
+def _with_communication(frames: dict[str, pl.DataFrame], recorded: Recorded, quality: Quality) -> dict[str, pl.DataFrame]:
+    found = placed(recorded, _table(frames, "collectives"), quality=quality)
     return {
         **frames,
         "collectives": found.collectives,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture says about itself: profiler_info*.json and profiler_metadata.json, in every form seen.
 
-A value of the wrong type counts as not said; a file that cannot be read is a row of `quality`
+A value of the wrong type counts as missing; a file that cannot be read is a row of `quality`
 (docs/formats/framework.md 8, 9; docs/formats/outputs.md 14).
 """
 
@@ -44,7 +44,7 @@ def read_capture_facts(capture: Path, *, raw: bool = False) -> tuple[Facts, pl.D
     if raw:
         activities = _recorded(capture, activities, notes)
     if path:
-        notes += _said_by_collector(info, path.name)
+        notes += _notes_of_collector(info, path.name)
     metadata = _load(capture / _METADATA, notes) if (capture / _METADATA).exists() else {}
     facts = Facts(
         framework="mindspore" if capture.name.endswith("_ascend_ms") or "ms_version" in info else "pytorch",
@@ -89,9 +89,9 @@ def _load(path: Path, notes: Notes) -> Json:
     return {}
 
 
-def _said_by_collector(info: Json, source: str) -> Notes:
+def _notes_of_collector(info: Json, source: str) -> Notes:
     """What our own collector could not keep, and whether it ended before it was stopped."""
-    said = [
+    notes = [
         lost(issues.DROPPED_WHILE_RECORDING, source, count, what)
         for what, value in _section(info, "dropped").items()
         if (count := _integer(value))
@@ -100,7 +100,7 @@ def _said_by_collector(info: Json, source: str) -> Notes:
     limit = _text(collector.get("limit"))
     # Written when the recording starts, and again when it has ended.
     unfinished = lost(issues.RECORDING_UNFINISHED, source, int(collector.get("complete") is False))
-    return [*said, unfinished, lost(issues.RECORDING_ENDED_EARLY, source, int(bool(limit)), limit)]
+    return [*notes, unfinished, lost(issues.RECORDING_ENDED_EARLY, source, int(bool(limit)), limit)]
 
 
 def _section(parent: Json, *keys: str) -> Json:

@@ -198,7 +198,7 @@ def _log(path: Path, losses: list[pl.DataFrame]) -> dict[str, int]:
         return {}
     pairs = (line.partition(":") for line in lines if ":" in line)
     numbers = ((key.strip(), _number(value.strip())) for key, _, value in pairs)
-    # More than 64 bits are no reading of a counter.
+    # A counter has no reading of more than 64 bits.
     return {key: value for key, value in numbers if value is not None and abs(value) < 1 << 64}
 
 

@@ -256,7 +256,7 @@ def test_picture_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
     ("device", "message"),
     [
         pytest.param("npu:3", "choose one of npu:0", id="no such device"),
-        pytest.param("disk", "is no device", id="no device at all"),
+        pytest.param("disk", "is not a device", id="no device at all"),
     ],
 )
 def test_other_devices(tmp_path, device, message):

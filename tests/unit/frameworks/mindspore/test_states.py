@@ -226,7 +226,7 @@ def test_no_message_has_an_empty_path(capsys):
 
 
 def test_offline_analysis_has_a_worker_on_one_core(monkeypatch, tmp_path, capsys):
-    """Defect 5: half of one core is no core."""
+    """Defect 5: half of one core is not a core."""
     asked = []
 
     class Done:

@@ -88,8 +88,8 @@ def read_extremes(matrix: Path | None, *, quality: list[pl.DataFrame]) -> pl.Dat
                 for pair, values in _as_object(pairs).items():
                     source, _, target = pair.partition("-")
                     if source.isdecimal() and target.isdecimal() and isinstance(values, dict):
-                        said = [values.get(key) for key in (keys.TRANSPORT, keys.OP_NAME)]
-                        found.append((step, kind, operator_type, tag, group, int(source), int(target), *map(_word, said)))
+                        words = [values.get(key) for key in (keys.TRANSPORT, keys.OP_NAME)]
+                        found.append((step, kind, operator_type, tag, group, int(source), int(target), *map(_word, words)))
                         links.append(values)
     columns = ("step", "kind", "operator_type", "tag", "group", "src_rank", "dst_rank", "transport", "op_name")
     schema = {name: pl.Int64() if name.endswith("rank") else pl.String() for name in columns}

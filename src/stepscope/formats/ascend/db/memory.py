@@ -81,9 +81,9 @@ def _runtime_blocks(events: pl.DataFrame) -> pl.DataFrame:
         pl.col(name).shift(-1).over(key).alias(f"next_{name}")
         for name in ("action", "time_ns", "total_allocated", "total_reserved")
     ]
-    opened = ordered.with_columns(following).filter(pl.col("action") == "malloc")
+    allocated = ordered.with_columns(following).filter(pl.col("action") == "malloc")
     closed = pl.col("next_action") == "free"
-    return opened.select(
+    return allocated.select(
         "pid",
         "tid",
         pl.col("op_name").alias("name"),

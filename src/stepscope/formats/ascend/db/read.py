@@ -26,7 +26,7 @@ def read(db: Path, facts: Facts) -> Tables:
     Damaged tables, missing columns and rows without times are counted in `quality`.
 
     Raises:
-        CaptureError: the file is no database, cannot be opened, or has none of the tables.
+        CaptureError: the file is not a database, cannot be opened, or has none of the tables.
     """
     # The driver works outside the interpreter's lock, so the longest table is read beside all the others.
     with Database(db) as file, ThreadPoolExecutor(1) as beside:

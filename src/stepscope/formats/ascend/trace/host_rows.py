@@ -109,8 +109,8 @@ def api_calls(rows: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:
     prefix = rewritten(
         rows.with_columns(pl.col("name").alias("prefix")), "prefix", _level(pl.col("text").str.extract(r"^([^@]*)@", 1))
     )
-    said = rewritten(prefix, "level", _level(pl.col("text")))
-    named = rewritten(said, "name", pl.col("text").str.replace(r"^[^@]*@", ""))
+    levels = rewritten(prefix, "level", _level(pl.col("text")))
+    named = rewritten(levels, "name", pl.col("text").str.replace(r"^[^@]*@", ""))
     # The timeline has no way to leave an argument out.
     for column, nothing in (("mode", ""), ("item_id", "0")):
         named = rewritten(named, column, pl.when(pl.col("text") != nothing).then("text"))

@@ -85,14 +85,14 @@ def _made_by_formula() -> pl.Expr:
 
 
 def _device() -> pl.Expr:
-    said = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32, strict=False)
+    labelled = pl.col("label").str.extract(r"^[A-Z]+ (\d+)$", 1).cast(pl.Int32, strict=False)
     on_host = (pl.col("label") == "CPU") | pl.col("layer").is_in(_ON_HOST)
     counted = (pl.col("pid") % DEVICES).cast(pl.Int32)
-    return pl.coalesce(said, pl.when(~on_host.fill_null(False) & _made_by_formula()).then(counted)).alias("device")
+    return pl.coalesce(labelled, pl.when(~on_host.fill_null(False) & _made_by_formula()).then(counted)).alias("device")
 
 
 def _generation(processes: pl.DataFrame) -> str:
-    """G1 or G3 by the words that changed; G2 timelines cannot be told from G3; empty when nothing device-like is there."""
+    """G1 or G3 by the words that changed; G2 timelines look like G3; empty when nothing device-like is there."""
     layers = set(processes["layer"].drop_nulls())
     labels = [label for label in processes["label"].drop_nulls() if label.startswith("NPU")]
     if COMMUNICATION.older in layers:

@@ -65,7 +65,7 @@ class Timeline:
     """Tables of a timeline by name (all conformed, absent when empty) and what the timeline says about the capture.
 
     `generation` is "G1" or "G3" (G2 timelines read as G3), or "" when nothing in it tells. `pids` are the processes
-    of the operating system. Kernels are not yet told apart: `kernels.kind` is memcpy, event or other.
+    of the operating system. Kinds of kernels are not known yet: `kernels.kind` is memcpy, event or other.
     """
 
     frames: dict[str, pl.DataFrame]

@@ -76,7 +76,6 @@ class Operators:
     call: Ints
     name: npt.NDArray[np.uint64]
     basic: npt.NDArray[Any]  # records
-    of_basic: Ints
     core: Ints  # GE task type, -1 without basic information
     frame: pl.DataFrame  # DESCRIPTION_SCHEMA
     with_contexts: CallOperators
@@ -140,7 +139,7 @@ def read_operators(host: Part | None, tree: HostTree, words: Dictionaries, *, na
         _call_operators(call, wanted & ~_only_contexts(last), None, context),
     )
     losses = tuple(row for part in parts for row in part.lost)
-    return Operators(call, name, basic.rows, last[0], core, frame, *expansions, basic.call, losses)
+    return Operators(call, name, basic.rows, core, frame, *expansions, basic.call, losses)
 
 
 def _last(numbers: Ints, count: int) -> Ints:

@@ -23,7 +23,7 @@ _HOST_TYPES = {
     "MIX_AIC": "KERNEL_MIX_AIC",
     "MIX_AIV": "KERNEL_MIX_AIV",
 }
-_HOLDER = "FFTS_PLUS"  # what it holds is told by the device only
+_HOLDER = "FFTS_PLUS"  # only the device knows what it holds
 _MARK_TASK = "PROFILER_TRACE_EX"
 # Derived from other counters of the row; the database holds what was measured (docs/formats/enums.md 5).
 _DERIVED_METRICS = ("cube_utilization",)
@@ -78,7 +78,7 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
         pl.col("connection_id"),
         pl.col("global_task_id"),
         pl.col("pid"),
-        # A task that is no operator is named by its kind.
+        # A task that is not an operator is named by its kind.
         pl.coalesce(
             pl.when(pl.col("host_task_type") != _HOLDER).then("host_task_type"),
             pl.when(pl.col("host_task_type") == _HOLDER).then("task_type"),
@@ -116,7 +116,7 @@ def _tasks(tables: Tables, kernels: pl.DataFrame, transfers: pl.DataFrame, strin
 
 
 def _mark_tasks(tables: Tables, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Device parts of marks that are no task of their own yet."""
+    """Device parts of marks that are not tasks of their own yet."""
     marks = tables["marks"].filter(pl.col("device_start_ns").is_not_null() & pl.col("connection_id").is_not_null())
     marks = marks.join(kernels.select("connection_id"), on="connection_id", how="anti")
     return marks.select(

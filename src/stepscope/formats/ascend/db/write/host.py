@@ -113,14 +113,14 @@ def _queue_rows(queue: pl.DataFrame, strings: StringIds) -> list[pl.DataFrame]:
     """Enqueues, then dequeues; an enqueue takes its name from the dequeue with its number (docs/formats/outputs.md 2.2)."""
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     numbered = queue.with_columns(pl.when(pl.col("correlation_id").is_not_null()).then(row).alias("connectionId"))
-    taken = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", pl.col("name").alias("taken")).drop_nulls()
-    taken = taken.unique("correlation_id", keep="first", maintain_order=True)
+    dequeued = queue.filter(pl.col("kind") == "dequeue").select("correlation_id", pl.col("name").alias("task")).drop_nulls()
+    dequeued = dequeued.unique("correlation_id", keep="first", maintain_order=True)
     parts = []
     for kind, change in (("enqueue", _enqueued), ("dequeue", _dequeued)):
         rows = numbered.filter(pl.col("kind") == kind)
         if kind == "enqueue":
-            rows = rows.join(taken, on="correlation_id", how="left", maintain_order="left")
-            rows = rows.with_columns(pl.coalesce("name", "taken").alias("name"))
+            rows = rows.join(dequeued, on="correlation_id", how="left", maintain_order="left")
+            rows = rows.with_columns(pl.coalesce("name", "task").alias("name"))
         parts.append(
             rows.select(
                 *written(SPAN),
