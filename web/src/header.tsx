@@ -11,8 +11,8 @@ import { t } from "./words";
 
 /** Every picture of a simulated device says so. */
 function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
-  const told = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
-  return <span class="tag simulated" data-testid="simulated" title={`${told ? `${told}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{told && ` · ${t("partly modelled")}`}</span>;
+  const modelledText = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
+  return <span class="tag simulated" data-testid="simulated" title={`${modelledText ? `${modelledText}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{modelledText && ` · ${t("partly modelled")}`}</span>;
 }
 
 export function Header(): JSX.Element {

@@ -7,7 +7,7 @@ import { panelOpen, panelWidth } from "./settings";
 import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, type SpanEntry, view, views } from "./state";
 import { IconButton, Select } from "./ui/controls";
 import { Icon } from "./ui/icons";
-import { said, t } from "./words";
+import { inLanguage, t } from "./words";
 
 const named = (all: readonly { name: string }[]): { value: string; label: string }[] => all.map((one) => ({ value: one.name, label: one.name }));
 
@@ -80,10 +80,10 @@ function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
       </p>
       {span.state === "loading" && <progress max={100} value={percent} aria-label={t("Reading the capture")} />}
       {span.state === "loading" && span.stage && <p class="hint">{span.stage}</p>}
-      {span.quality && span.quality.headline.en !== "" && <p class="table-note block" role="note" data-testid="headline">{said(span.quality.headline)}</p>}
+      {span.quality && span.quality.headline.en !== "" && <p class="table-note block" role="note" data-testid="headline">{inLanguage(span.quality.headline)}</p>}
       {span.quality && span.quality.warnings > 0 && (
         <button type="button" class="button quiet warn" data-testid="quality" onClick={() => openView("files")}>
-          <Icon name="alert" /> {said(span.quality.summary)}
+          <Icon name="alert" /> {inLanguage(span.quality.summary)}
         </button>
       )}
       <p class="path" title={span.path}>{span.path}</p>

@@ -5,7 +5,7 @@ import { computed, effect, signal, type Signal } from "@preact/signals";
 
 const PREFIX = "stepscope.";
 
-export function kept<T>(key: string, fallback: T): T {
+export function readSetting<T>(key: string, fallback: T): T {
   try {
     const text = localStorage.getItem(PREFIX + key);
     return text === null ? fallback : (JSON.parse(text) as T);
@@ -23,7 +23,7 @@ export function keep(key: string, value: unknown): void {
 }
 
 function remembered<T>(key: string, fallback: T): Signal<T> {
-  const value = signal(kept(key, fallback));
+  const value = signal(readSetting(key, fallback));
   let first = true;
   effect(() => {
     const now = value.value;

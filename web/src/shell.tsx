@@ -195,6 +195,6 @@ function Contained({ View, ...props }: { View: ComponentType<ViewProps> } & View
   const shown = JSON.stringify(props.api.capture);
   useEffect(() => { if (broken !== undefined) again(); }, [shown]);
   if (broken === undefined) return <View {...props} />;
-  const told = { code: "page", title: t("This view failed"), detail: String(broken), hint: t("The other views still work. If it stays, reload the page and report this text.") };
-  return <Problem problem={new ApiError(0, told)} again={again} />;
+  const error = { code: "page", title: t("This view failed"), detail: String(broken), hint: t("The other views still work. If it stays, reload the page and report this text.") };
+  return <Problem problem={new ApiError(0, error)} again={again} />;
 }

@@ -190,7 +190,7 @@ const CHINESE: Readonly<Record<string, string>> = {
 };
 
 /** What the server says in each language, in the reader's. */
-export function said(texts: Readonly<Record<Language, string>>): string {
+export function inLanguage(texts: Readonly<Record<Language, string>>): string {
   return texts[language.value];
 }
 

@@ -37,7 +37,7 @@ export interface Listener {
   /** `walking`: the reader goes through a list in the panel, which is to stay. */
   detail(chosen: Chosen | null, detail: Detail | null, merged: number, walking: boolean): void;
   range(range: Range | null): void;
-  found(result: SearchResult | null): void;
+  searched(result: SearchResult | null): void;
   marks(): void;
   notice(text: string): void;
   changed(): void;
@@ -382,7 +382,7 @@ export class Session {
       this.result = null;
       this.scene.hits = null;
       this.recolour(null);
-      this.hear.found(null);
+      this.hear.searched(null);
       return;
     }
     const query = { q: options.text, mode: options.regex ? "regex" : "text", case: options.case, word: options.word, limit: MOST_HITS, px: 1000 };
@@ -399,7 +399,7 @@ export class Session {
       const place = this.scene.sources[0]!.place;
       this.scene.hits = { from: first.from + place, to: first.to + place, counts: first.counts };
       this.recolour(matcher(options));
-      this.hear.found(this.result);
+      this.hear.searched(this.result);
     } catch (what) {
       this.problem(what);
     }
@@ -427,7 +427,7 @@ export class Session {
     index = (index + result.hits.length) % result.hits.length;
     this.result = { ...result, at: index };
     const hit = result.hits[index]!;
-    this.hear.found(this.result);
+    this.hear.searched(this.result);
     void this.select(hit.source, hit.id, true, 1, true);
   }
 }

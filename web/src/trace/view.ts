@@ -107,9 +107,9 @@ export class TraceView {
         this.changed();
       },
       range: (range) => this.panel.setRange(range),
-      found: (result) => {
-        this.bar.found();
-        this.panel.found(result);
+      searched: (result) => {
+        this.bar.showCount();
+        this.panel.showHits(result);
         this.changed();
       },
       marks: () => this.panel.marks(),
@@ -196,9 +196,9 @@ export class TraceView {
   }
 
   private failed(problem: unknown): void {
-    const told = problem instanceof ApiError ? problem : null;
+    const error = problem instanceof ApiError ? problem : null;
     this.message.replaceChildren(h("div", { class: "trace-problem", role: "alert" },
-      h("b", {}, told?.message ?? String(problem)), ...[told?.detail, told?.file, told?.hint].filter(Boolean).map((line) => h("p", {}, line!))));
+      h("b", {}, error?.message ?? String(problem)), ...[error?.detail, error?.file, error?.hint].filter(Boolean).map((line) => h("p", {}, line!))));
     this.root.dataset["ready"] = "true";
   }
 

@@ -219,22 +219,22 @@ export function Popover(props: {
   );
 }
 
-const said = signal<{ text: string; key: number }>({ text: "", key: 0 });
+const notice = signal<{ text: string; key: number }>({ text: "", key: 0 });
 let saidTimer = 0;
 
 /** A short notice at the bottom of the window, also read aloud. */
 export function say(text: string): void {
-  said.value = { text, key: said.peek().key + 1 };
+  notice.value = { text, key: notice.peek().key + 1 };
   clearTimeout(saidTimer);
   saidTimer = window.setTimeout(() => {
-    said.value = { text: "", key: said.peek().key };
+    notice.value = { text: "", key: notice.peek().key };
   }, 2500);
 }
 
 export function Notices(): JSX.Element {
   return (
     <div class="notices" role="status" aria-live="polite">
-      {said.value.text && <div class="notice">{said.value.text}</div>}
+      {notice.value.text && <div class="notice">{notice.value.text}</div>}
     </div>
   );
 }

@@ -102,16 +102,16 @@ export function Lines(props: LinesProps): JSX.Element {
         ],
       },
     };
-    const made = new uPlot(options, joined(latest.current.curves), host);
-    plot.current = made;
-    made.over.addEventListener("dblclick", () => latest.current.onReset());
+    const chart = new uPlot(options, joined(latest.current.curves), host);
+    plot.current = chart;
+    chart.over.addEventListener("dblclick", () => latest.current.onReset());
     let downAt = 0;
-    made.over.addEventListener("mousedown", (event) => { downAt = event.clientX; });
-    made.over.addEventListener("click", (event) => {
-      if (Math.abs(event.clientX - downAt) < 4) latest.current.onInstant?.(made.posToVal(event.offsetX, "x"));
+    chart.over.addEventListener("mousedown", (event) => { downAt = event.clientX; });
+    chart.over.addEventListener("click", (event) => {
+      if (Math.abs(event.clientX - downAt) < 4) latest.current.onInstant?.(chart.posToVal(event.offsetX, "x"));
     });
-    latest.current.onCanvas?.(made.ctx.canvas);
-    return () => made.destroy();
+    latest.current.onCanvas?.(chart.ctx.canvas);
+    return () => chart.destroy();
   }, [shape, width > 0]);
 
   useEffect(() => { if (width) plot.current?.setSize({ width, height: HEIGHT }); }, [width]);

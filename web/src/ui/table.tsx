@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
 import { cellText, whole } from "../format";
-import { keep, kept, units } from "../settings";
+import { keep, readSetting, units } from "../settings";
 import { t } from "../words";
 import { ColumnChooser } from "./column_menu";
 import { copyText, download, say } from "./controls";
@@ -68,7 +68,7 @@ export function Table(props: TableProps): JSX.Element {
     if (props.saved) props.saved.save(writeWish(next));
     else setOwn(next);
   };
-  const [layout, setLayout] = useState<Layout>(() => kept(`table.${props.id}`, { order: [], widths: {}, hidden: {}, pinned: [] }));
+  const [layout, setLayout] = useState<Layout>(() => readSetting(`table.${props.id}`, { order: [], widths: {}, hidden: {}, pinned: [] }));
   const changeLayout = (next: Layout): void => {
     setLayout(next);
     keep(`table.${props.id}`, next);
@@ -77,7 +77,7 @@ export function Table(props: TableProps): JSX.Element {
   const question = { q: props.q ?? "", sort: wish.sort, filters: wish.filters };
   const key = JSON.stringify([source.key, question]);
   const blocks = useRef(new Map<number, readonly Row[]>());
-  const asked = useRef(new Map<number, AbortController>());
+  const requests = useRef(new Map<number, AbortController>());
   const current = useRef(key);
   const [first, setFirst] = useState<Page | null>(null);
   const [shownKey, setShownKey] = useState("");
@@ -92,14 +92,14 @@ export function Table(props: TableProps): JSX.Element {
   const acts = useRef<Acts>(null as unknown as Acts); // filled before the first row is drawn
 
   const fetchBlock = (block: number): void => {
-    if (blocks.current.has(block) || asked.current.has(block)) return;
+    if (blocks.current.has(block) || requests.current.has(block)) return;
     const stop = new AbortController();
-    asked.current.set(block, stop);
+    requests.current.set(block, stop);
     const mine = current.current;
     const full: PageQuestion = { ...question, offset: block * BLOCK, limit: BLOCK };
     source.page(full, { signal: stop.signal, onProgress: setProgress }).then(
       (page) => {
-        asked.current.delete(block);
+        requests.current.delete(block);
         if (current.current !== mine) return;
         blocks.current.set(block, page.rows);
         if (block === 0) {
@@ -112,7 +112,7 @@ export function Table(props: TableProps): JSX.Element {
         redraw((n) => n + 1);
       },
       (reason: unknown) => {
-        asked.current.delete(block);
+        requests.current.delete(block);
         if (stop.signal.aborted || current.current !== mine) return;
         props.onProblem?.();
         setProblem(reason instanceof ApiError ? reason : new ApiError(0, { title: String(reason) }));
@@ -122,8 +122,8 @@ export function Table(props: TableProps): JSX.Element {
 
   useEffect(() => {
     current.current = key;
-    for (const stop of asked.current.values()) stop.abort();
-    asked.current.clear();
+    for (const stop of requests.current.values()) stop.abort();
+    requests.current.clear();
     blocks.current = new Map();
     setChosen(new Set());
     setHeights({});
@@ -132,7 +132,7 @@ export function Table(props: TableProps): JSX.Element {
     setView((before) => ({ ...before, top: 0 }));
     fetchBlock(0);
     return () => {
-      for (const stop of asked.current.values()) stop.abort();
+      for (const stop of requests.current.values()) stop.abort();
     };
   }, [key]);
 

@@ -125,8 +125,8 @@ interface HeadsProps {
 
 export class Heads extends Component<HeadsProps> {
   override shouldComponentUpdate(next: HeadsProps): boolean {
-    const told = (props: HeadsProps): string => JSON.stringify([props.sort, props.filters, props.pinned]);
-    return next.columns !== this.props.columns || next.template !== this.props.template || told(next) !== told(this.props);
+    const shownState = (props: HeadsProps): string => JSON.stringify([props.sort, props.filters, props.pinned]);
+    return next.columns !== this.props.columns || next.template !== this.props.template || shownState(next) !== shownState(this.props);
   }
 
   override render(): JSX.Element {

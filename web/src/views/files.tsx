@@ -11,7 +11,7 @@ import { useLoad } from "../ui/load";
 import { Await, Problem } from "../ui/messages";
 import { type Cell, local } from "../ui/pages";
 import { Table } from "../ui/table";
-import { said, t } from "../words";
+import { inLanguage, t } from "../words";
 import { Frame, type ViewProps } from "./view";
 
 interface Issue {
@@ -50,16 +50,16 @@ export function View({ api }: ViewProps): JSX.Element {
           <div class="stack">
             <FileList api={api} data={data} />
             <Card title={t("Quality")} testid="table-quality">
-              <div class="card-body">{said(data.quality.summary)}</div>
+              <div class="card-body">{inLanguage(data.quality.summary)}</div>
               {data.quality.issues.length > 0 && (
                 <table class="plain">
                   <thead><tr><th scope="col">Severity</th><th scope="col">Issue</th><th scope="col">Where</th><th scope="col">{t("What to do")}</th></tr></thead>
                   <tbody>{data.quality.issues.map((row) => (
                     <tr key={row.issue} data-severity={row.severity}>
                       <td>{t(row.severity)}</td>
-                      <td title={row.issue}>{said(row.sentence)}</td>
+                      <td title={row.issue}>{inLanguage(row.sentence)}</td>
                       <td>{row.places.map((place, at) => <div key={at}>{place.source}{place.detail && `: ${place.detail}`}{row.places.length > 1 && ` (${whole(place.count)})`}</div>)}</td>
-                      <td>{said(row.advice)}</td>
+                      <td>{inLanguage(row.advice)}</td>
                     </tr>
                   ))}</tbody>
                 </table>

@@ -187,7 +187,7 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
       {asTable ? (
         <PlainTable label={first ?? "Memory"} columns={columns} rows={rows} />
       ) : (
-        <Lines curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(made) => { canvas.current = made; }} />
+        <Lines curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(element) => { canvas.current = element; }} />
       )}
     </Card>
   );

@@ -10,7 +10,7 @@ import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { colourOf } from "../colour";
 import { Pie } from "../ui/pie";
-import { said, t } from "../words";
+import { inLanguage, t } from "../words";
 import { type Finding, FindingItem } from "./finding";
 import { Frame, type ViewProps } from "./view";
 
@@ -81,7 +81,7 @@ export function View({ api }: ViewProps): JSX.Element {
           const mad = data.steps?.mad_us ?? 0;
           return (
             <div class="stack">
-              {data.headline.en !== "" && <p class="table-note block" data-testid="overview-headline">{said(data.headline)}</p>}
+              {data.headline.en !== "" && <p class="table-note block" data-testid="overview-headline">{inLanguage(data.headline)}</p>}
               {data.notes.map((note) => <p key={note} class="table-note block">{note}</p>)}
               <div class="overview-top">
                 {execution.length > 0 && (

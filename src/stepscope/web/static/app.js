@@ -1,1 +1,1 @@
-export{t as render}from"./app-BJQgSqHR.js";
+export{t as render}from"./app-BL-Cc09v.js";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything on the canvas that is no slice: labels, marks, arrows, ruler, overview strip. Context units are CSS pixels.
+// Everything on the canvas besides slices: labels, marks, arrows, ruler, overview strip. Context units are CSS pixels.
 
 import type { Labels, Window } from "./paint";
 import { ticks, whole } from "../numbers";

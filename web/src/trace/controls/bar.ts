@@ -48,13 +48,13 @@ export class Bar {
     });
     const menu = (key: string, title: string, fill: () => Child[]): HTMLDetailsElement => {
       const body = h("div", { class: "trace-menu-body" });
-      const made = h("details", { class: "trace-menu", toggle: () => {
-        if (!made.open) return;
+      const details = h("details", { class: "trace-menu", toggle: () => {
+        if (!details.open) return;
         for (const [other, one] of this.menus) if (other !== key) one.open = false;
         body.replaceChildren(...fill().filter((child): child is Node | string => !!child));
       } }, h("summary", { "data-testid": `trace-menu-${key}` }, t(title)), body);
-      this.menus.set(key, made);
-      return made;
+      this.menus.set(key, details);
+      return details;
     };
     root.append(
       menu("processes", "Processes", () => this.processes()),
@@ -122,7 +122,7 @@ export class Bar {
     return `${regex ? "r" : ""}${exact ? "c" : ""}${word ? "w" : ""}`;
   }
 
-  found(): void {
+  showCount(): void {
     const { result } = this.session;
     this.count.value = result ? (result.count ? `${result.at < 0 ? "" : `${whole(result.at + 1)} / `}${whole(result.count)}` : t("Nothing found")) : "";
   }
@@ -257,11 +257,11 @@ export class Bar {
 }
 
 function toggle(text: string, label: string, changed: () => void): HTMLButtonElement {
-  const made = button(text, label, () => {
-    made.setAttribute("aria-pressed", String(made.getAttribute("aria-pressed") !== "true"));
+  const toggle = button(text, label, () => {
+    toggle.setAttribute("aria-pressed", String(toggle.getAttribute("aria-pressed") !== "true"));
     changed();
   }, { "aria-pressed": "false", "aria-label": label, class: "trace-toggle" });
-  return made;
+  return toggle;
 }
 
 function check(label: string, on: boolean, changed: (on: boolean) => void, fixed = false): HTMLElement {

@@ -16,7 +16,7 @@ export interface HeadActions {
 }
 
 export class Heads {
-  private readonly made = new Map<string, { element: HTMLElement; lane: Lane; top: number; clip: number }>();
+  private readonly heads = new Map<string, { element: HTMLElement; lane: Lane; top: number; clip: number }>();
 
   constructor(private readonly root: HTMLElement, private readonly timeline: Timeline, private readonly actions: HeadActions) {}
 
@@ -24,38 +24,38 @@ export class Heads {
   place(): void {
     const lanes = this.timeline.visible();
     const seen = new Set(lanes.map(keyOf));
-    for (const [key, { element }] of this.made)
+    for (const [key, { element }] of this.heads)
       if (!seen.has(key)) {
         element.remove();
-        this.made.delete(key);
+        this.heads.delete(key);
       }
     const clip = this.timeline.layout.pinnedHeight;
     let next = this.root.firstElementChild;
     for (const lane of lanes) {
       const key = keyOf(lane);
-      let made = this.made.get(key);
-      if (!made || made.lane.folded !== lane.folded || made.lane.height !== lane.height) {
-        const focused = made?.element.contains(document.activeElement);
+      let head = this.heads.get(key);
+      if (!head || head.lane.folded !== lane.folded || head.lane.height !== lane.height) {
+        const focused = head?.element.contains(document.activeElement);
         const element = this.make(lane);
-        if (made) made.element.replaceWith(element);
+        if (head) head.element.replaceWith(element);
         else this.root.insertBefore(element, next);
-        if (made?.element === next) next = element;
+        if (head?.element === next) next = element;
         if (focused) element.querySelector("button")?.focus();
-        this.made.set(key, (made = { element, lane, top: NaN, clip: NaN }));
+        this.heads.set(key, (head = { element, lane, top: NaN, clip: NaN }));
       }
       // The order of the elements is the order of the lanes: the tab key follows it.
-      if (made.element === next) next = next.nextElementSibling;
-      else if (made.element.nextElementSibling !== next) {
-        const focused = made.element.contains(document.activeElement) ? (document.activeElement as HTMLElement) : null;
-        this.root.insertBefore(made.element, next);
+      if (head.element === next) next = next.nextElementSibling;
+      else if (head.element.nextElementSibling !== next) {
+        const focused = head.element.contains(document.activeElement) ? (document.activeElement as HTMLElement) : null;
+        this.root.insertBefore(head.element, next);
         focused?.focus();
       }
       const top = this.timeline.laneTop(lane);
-      if (top === made.top && clip === made.clip) continue;
-      made.top = top;
-      made.clip = clip;
+      if (top === head.top && clip === head.clip) continue;
+      head.top = top;
+      head.clip = clip;
       const cut = lane.pinned ? 0 : Math.max(0, clip - top);
-      const { style } = made.element;
+      const { style } = head.element;
       style.transform = `translateY(${top}px)`;
       // Below the pinned lanes nothing shows through, and the name of a tall track stays in sight.
       style.clipPath = cut ? `inset(${cut}px 0 0 0)` : "";
@@ -65,7 +65,7 @@ export class Heads {
 
   clear(): void {
     this.root.replaceChildren();
-    this.made.clear();
+    this.heads.clear();
   }
 
   private make(lane: Lane): HTMLElement {

@@ -52,7 +52,7 @@ export class Panel {
     this.bodies.get("detail")!.append(hint());
     this.bodies.get("list")!.append(hint());
     this.noMarks();
-    this.found(null);
+    this.showHits(null);
     this.select("detail");
     this.toggle(false);
   }
@@ -257,7 +257,7 @@ export class Panel {
 
   // --- Search and marks
 
-  found(result: SearchResult | null): void {
+  showHits(result: SearchResult | null): void {
     const body = this.bodies.get("search")!;
     if (!result) {
       body.replaceChildren(h("p", {}, `${t("Search slices ( / )")}`));

@@ -15,7 +15,7 @@ const SIZE: Readonly<Record<string, number>> = { f64: 8, u64: 8, i64: 8, f32: 4,
 
 export function readColumns(buffer: ArrayBuffer): Columns[] {
   const view = new DataView(buffer);
-  if (buffer.byteLength < 8 || view.getUint32(0, true) !== MAGIC) throw new Error("The server's answer is no x-cols frame");
+  if (buffer.byteLength < 8 || view.getUint32(0, true) !== MAGIC) throw new Error("The server's answer is not an x-cols frame");
   const length = view.getUint32(4, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length))) as {
     frames: { n: number; cols: [string, string][] }[];

@@ -80,11 +80,10 @@ export interface TileCounts {
   tiles: number;
   bytes: number;
   requests: number;
-  asked: number;
 }
 
 export class TileStore<T extends Tile> {
-  readonly counts: TileCounts = { tiles: 0, bytes: 0, requests: 0, asked: 0 };
+  readonly counts: TileCounts = { tiles: 0, bytes: 0, requests: 0 };
   /** Set by `find`: whether what it returned is as fine as asked for. */
   complete = false;
   private readonly rows = new Map<number, Map<number, T>>();
@@ -147,29 +146,28 @@ export class TileStore<T extends Tile> {
   /** Sends what is wanted: one request per frame, a few under way. */
   flush(): void {
     if (!this.wanted.length || this.underway >= MOST_UNDERWAY) return;
-    const asked = this.wanted.splice(0, MOST_ASKED);
-    for (const [row, level, index] of asked) {
+    const keys = this.wanted.splice(0, MOST_ASKED);
+    for (const [row, level, index] of keys) {
       let own = this.pending.get(row);
       if (!own) this.pending.set(row, (own = new Set()));
       own.add(level * LEVEL + index);
     }
-    void this.ask(asked);
+    void this.ask(keys);
   }
 
-  private async ask(asked: [number, number, number][]): Promise<void> {
+  private async ask(keys: [number, number, number][]): Promise<void> {
     this.underway++;
     this.counts.requests++;
-    this.counts.asked += asked.length;
     try {
-      const frames = readColumns(await this.api.postBytes(this.route, asked, { signal: this.stop.signal }));
-      frames.forEach((frame, i) => this.put(asked[i]!, this.make(frame)));
-      this.release(asked);
+      const frames = readColumns(await this.api.postBytes(this.route, keys, { signal: this.stop.signal }));
+      frames.forEach((frame, i) => this.put(keys[i]!, this.make(frame)));
+      this.release(keys);
       this.evict();
       this.onTiles();
     } catch (problem) {
       if (this.stop.signal.aborted) return;
       setTimeout(() => {
-        this.release(asked);
+        this.release(keys);
         this.onTiles();
       }, RETRY_MS);
       this.onProblem(problem);
@@ -187,8 +185,8 @@ export class TileStore<T extends Tile> {
     this.counts.bytes += tile.bytes;
   }
 
-  private release(asked: [number, number, number][]): void {
-    for (const [row, level, index] of asked) this.pending.get(row)?.delete(level * LEVEL + index);
+  private release(keys: [number, number, number][]): void {
+    for (const [row, level, index] of keys) this.pending.get(row)?.delete(level * LEVEL + index);
   }
 
   private evict(): void {
