@@ -6,13 +6,13 @@ TORCH  := 2.13.0
 # MindSpore needs an older numpy, so it has an environment of its own.
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
-CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h)
+CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
 
-.PHONY: help demo quick test bless environments check fmt hooks sanitize soak news bench docs web browser wheel clean
+.PHONY: help demo quick test bless environments check fmt hooks sanitize soak cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	@echo "setting up $(VENV) (once) ..."
@@ -72,7 +72,7 @@ quick: check ## style, types and the fast unit tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser cross
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -98,6 +98,17 @@ browser:
 	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
 	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver > /dev/null; \
 	  } || [ -z "$$CI" ] || { echo "CI must run the browser tests; install chromium and chromium-driver" >&2; exit 1; }
+
+# Most machines with NPUs are aarch64: the tests compile the observer for it.
+cross:
+	@command -v aarch64-linux-gnu-g++ > /dev/null || { \
+	  echo "installing the compiler for aarch64 (once) ..."; \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends g++-aarch64-linux-gnu > /dev/null; \
+	  } || [ -z "$$CI" ] || { echo "CI must cross-compile; install g++-aarch64-linux-gnu" >&2; exit 1; }
+
+aarch64: $(VENV)/torch cross ## build the native libraries for aarch64 and run one under emulation (qemu-user; downloads 430 MB)
+	$(BIN)/python tests/aarch64/run.py $(VENV)/aarch64
 
 # Needs gcc with its sanitizers; the libraries are built into a separate cache.
 sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan and UBSan, then with TSan

@@ -75,6 +75,19 @@ def find_library(name: str, trial: str, *, before_build: Callable[[], None] | No
         return f"{name} could not be built: {fault}"
 
 
+def cross_compile(name: str, compiler: str, target: Path, torch_libraries: Path) -> str:
+    """Build a library for another kind of machine, without its trial; returns the compiler's error, or nothing.
+
+    Args:
+        name: folder of the sources.
+        compiler: such as aarch64-linux-gnu-g++.
+        target: the file to write.
+        torch_libraries: folder with torch's libraries for that machine; the headers are those of the torch that is installed.
+    """
+    source = _source(name)
+    return _compile(source, compiler, (), target, torch_libraries) if source else f"the sources of {name} are not installed"
+
+
 def shipped_name(name: str, source: Path | None = None) -> str:
     """The name of a library in a wheel: one of other sources, or for another torch, is never used."""
     import torch
@@ -170,11 +183,11 @@ def _build_and_try(source: Path, compiler: str, trial: str, folder: Path, path: 
     return reason
 
 
-def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path) -> str:
+def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path, torch_libraries: Path | None = None) -> str:
     """Compile the sources in parallel and link them; returns the compiler's error, or nothing."""
     files, build = sorted(source.rglob("*.cpp")), [compiler, *_flags(), *variant, f"-I{source}", *_torch_flags()]
     if len(files) == 1:
-        return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries()])
+        return _run([*build, str(files[0]), "-o", str(target), *_torch_libraries(torch_libraries)])
     unit = [word for word in build if word != "-shared" and not word.startswith("-Wl,")]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         objects = [str(Path(folder) / f"{number}.o") for number in range(len(files))]
@@ -182,7 +195,7 @@ def _compile(source: Path, compiler: str, variant: tuple[str, ...], target: Path
         # Each compiler process needs up to a gigabyte of memory.
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             failed = next(filter(None, pool.map(_run, commands)), "")
-        return failed or _run([*build, *objects, "-o", str(target), *_torch_libraries()])
+        return failed or _run([*build, *objects, "-o", str(target), *_torch_libraries(torch_libraries)])
 
 
 def _run(command: list[str]) -> str:
@@ -207,10 +220,10 @@ def _torch_flags() -> list[str]:
     return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", *folders]
 
 
-def _torch_libraries() -> list[str]:
+def _torch_libraries(folder: Path | None = None) -> list[str]:
     import torch
 
-    return [f"-L{Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu", "-lc10"]
+    return [f"-L{folder or Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu", "-lc10"]
 
 
 def _try(trial: str, library: Path) -> str:
