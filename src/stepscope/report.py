@@ -16,6 +16,7 @@ from stepscope.analysis.operators import operator_summary
 from stepscope.analysis.statistics import kernel_summary
 from stepscope.analysis.step_time import DeviceTime, device_time, step_times
 from stepscope.analysis.views import module_view
+from stepscope.analysis_queue import AnalysisState, describe, state_of
 from stepscope.capture import Capture
 from stepscope.tables import Facts, Tables
 from stepscope.verdict import Verdict, verdict
@@ -47,6 +48,7 @@ class Overview:
     quality: pl.DataFrame
     device_time: DeviceTime
     verdict: Verdict
+    analysis: AnalysisState | None = None  # in the background
 
     def lines(self) -> Iterable[tuple[str, str]]:
         facts = self.facts
@@ -59,6 +61,8 @@ class Overview:
         yield "device", " ".join(part for part in (facts.device_kind, devices) if part) or "none"
         if facts.modelled:
             yield "modelled", f"{', '.join(facts.modelled)}; all other times are measured"
+        if self.analysis is not None and (said := describe(self.analysis)):
+            yield "analysis", said
         yield "steps", self.steps_text()
         yield "switches", ", ".join(switches(facts)) or "none known"
         versions = [
@@ -82,6 +86,7 @@ class Overview:
             "complete": quality.complete(self.quality),
             "rank": facts.rank if facts.rank >= 0 else None,
             "source": self.source,
+            "analysis": None if self.analysis is None else self.analysis.state,
             "device_kind": facts.device_kind,
             "devices": list(facts.device_ids),
             "modelled": list(facts.modelled),
@@ -111,6 +116,7 @@ def overview(capture: Capture) -> Overview:
         quality=tables.quality,
         device_time=device_time(tables),
         verdict=verdict(tables),
+        analysis=state_of(capture.path),
     )
 
 

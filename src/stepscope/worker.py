@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stepscope.analyser import Request, analyse_captures, analyse_path
+from stepscope.analysis_queue import work_off
 from stepscope.capture import open_all, open_capture
 from stepscope.child_process import serve
 from stepscope.errors import CaptureError
@@ -39,6 +41,22 @@ def main(text: str) -> int:
 def serve_captures() -> int:
     """Analyse captures, one after the other, for `analyse` of many."""
     return serve(analyse_path)
+
+
+def work_off_queue(folder: str) -> int:
+    """Analyse what waits in a folder of captures, one after the other at low priority."""
+    os.nice(_NICENESS)
+    work_off(Path(folder), _queued)
+    return 0
+
+
+def _queued(request: dict[str, Any]) -> dict[str, Any]:
+    began = time.monotonic()
+    try:
+        outcome = _analyse(request)
+    except (CaptureError, OSError) as problem:
+        outcome = {"ok": False, "error": str(problem)}
+    return {**outcome, "seconds": time.monotonic() - began}
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analysis_queue import state_of
 from stepscope.cli.show import note, show
 from stepscope.control import board, config, requests
 from stepscope.control.board import AgedAnswer
@@ -179,13 +180,21 @@ def _show(answers: list[AgedAnswer], *, as_json: bool) -> None:
     rows = [
         {
             "rank": aged.answer.rank, "state": aged.answer.state, "what": aged.answer.text, "step": aged.answer.step,
-            "capture": aged.answer.capture, "problem": aged.answer.problem, "host": aged.answer.host, "pid": aged.answer.pid,
+            "capture": aged.answer.capture,
+            "analysis": _analysis(aged.answer.capture), "problem": aged.answer.problem,
+            "host": aged.answer.host, "pid": aged.answer.pid,
             "seconds ago": round(aged.age_seconds, 1),
         }
         for aged in answers
     ]  # fmt: skip
-    texts = dict.fromkeys(("state", "what", "capture", "problem", "host"), pl.String)
+    texts = dict.fromkeys(("state", "what", "capture", "analysis", "problem", "host"), pl.String)
     show(pl.DataFrame(rows, schema_overrides=texts), as_json=as_json)
+
+
+def _analysis(capture: str | None) -> str | None:
+    """The state of the capture's analysis in the background: waiting, running, failed, …"""
+    found = state_of(Path(capture)) if capture else None
+    return found.state if found else None
 
 
 def _report_silent(outcome: Outcome) -> int:

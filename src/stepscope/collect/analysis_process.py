@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,8 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepscope import child_process
+from stepscope import analysis_queue, child_process
 from stepscope.collect import messages
+
+_LOOK_SECONDS, _END_SECONDS = 0.1, 1.0
 
 
 class Outcome(NamedTuple):
@@ -96,14 +99,11 @@ def analyse_capture(
         afterwards: called when the analysis has ended, also after a failure.
         further: other keys of the request to the worker.
     """
+    wanted = {"do": "analyse", "capture": str(capture), "op_args": op_args, **(extra or {})}
     how = "async mode" if background else "sync mode, for which the job waits (async_mode=True does not wait)"
     messages.info(f"Start parsing profiling data in {how}, at: {capture}")
-    process = AnalysisProcess(
-        {"do": "analyse", "capture": str(capture), "op_args": op_args, **(extra or {})}, background=background
-    )
 
-    def finish() -> None:
-        outcome = process.wait() if background else wait_with_progress(process)
+    def finish(outcome: Outcome) -> None:
         if outcome.unmet:
             messages.error(f"{outcome.unmet}: {capture}")
         if outcome.ok:
@@ -116,7 +116,73 @@ def analyse_capture(
         afterwards()
 
     if background:
-        # Not a daemon: the interpreter waits for it, as it waits for any thread of the user.
-        threading.Thread(target=finish, name="stepscope-analysis", daemon=False).start()
+        analysis_queue.enqueue(capture, wanted)
+        _background.follow(capture, finish)
     else:
-        finish()
+        finish(wait_with_progress(AnalysisProcess(wanted)))
+
+
+class _Background:
+    """Waits for the analyses of this job that other processes make, all on one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[Path, Callable[[Outcome], None]] = {}
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._thread: threading.Thread | None = None
+
+    def follow(self, capture: Path, finish: Callable[[Outcome], None]) -> None:
+        with self._lock:
+            self._workers.append(analysis_queue.start_worker(capture.parent))
+            self._open[capture] = finish
+            if self._thread is None:
+                # Not a daemon: the interpreter waits for it, as it waits for any thread of the user.
+                self._thread = threading.Thread(target=self._wait, name="stepscope-analysis", daemon=False)
+                self._thread.start()
+
+    def _wait(self) -> None:
+        while True:
+            with self._lock:
+                self._workers = [process for process in self._workers if process.poll() is None]
+                idle = not self._workers
+                waiting = list(self._open.items())
+            for capture, finish in waiting:
+                outcome = _outcome_of(capture, idle=idle)
+                if outcome is not None:
+                    self._open.pop(capture)
+                    finish(outcome)
+            if not self._open:
+                for process in self._workers:  # done with ours; it may go on with those of other ranks
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_SECONDS)
+            with self._lock:
+                if not self._open:
+                    self._thread = None
+                    return
+            time.sleep(_LOOK_SECONDS)
+
+
+_background = _Background()
+
+
+def _forget_in_child() -> None:
+    global _background
+    _background = _Background()  # the thread and its lock are the parent's
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _outcome_of(capture: Path, *, idle: bool) -> Outcome | None:
+    """How the analysis of a capture ended; None while it waits or runs. `idle`: no process of ours works any more."""
+    state = analysis_queue.state_of(capture)
+    if state is None:
+        return Outcome(False, "the capture was removed", 0.0)
+    if state.state in (analysis_queue.DONE, analysis_queue.FAILED):
+        analysis_queue.forget(capture)
+        result = state.outcome
+        seconds = float(result.get("seconds") or 0.0)
+        return Outcome(bool(result.get("ok")), result.get("error"), seconds, tuple(result.get("files", ())), result.get("unmet"))
+    if idle and (state.state == analysis_queue.INTERRUPTED or not analysis_queue.is_served(capture.parent)):
+        return Outcome(False, "the analysis process ended unexpectedly", time.time() - state.since)
+    return None
