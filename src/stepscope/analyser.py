@@ -34,7 +34,7 @@ from stepscope.tables import Facts, Tables
 from stepscope.tables.threads import side_by_side
 from stepscope.tables.whole_folder import replacing_folder
 
-EXPORTS = ("text", "db", "perfetto", "parquet")
+EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")
 PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
 # Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
 MEMORY_PER_SOURCE_BYTE = 2.5
@@ -171,6 +171,8 @@ def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progr
         tasks.append(lambda: _other_text(tables, folder, progress))
     if "perfetto" in wanted:
         tasks.append(lambda: _perfetto(tables, folder, progress))
+    if "kineto" in wanted:
+        tasks.append(lambda: _kineto(tables, folder, progress))
     if "parquet" in wanted:
         tasks.append(lambda: _parquet(tables, folder, progress))
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
@@ -213,6 +215,13 @@ def _perfetto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
 
     progress("writing the Perfetto trace")
     return [write_perfetto(tables, folder / "perfetto_trace.json.gz")]
+
+
+def _kineto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
+    from stepscope.export.trace.kineto import write_kineto
+
+    progress("writing the Kineto trace")
+    return [write_kineto(tables, folder / "kineto.pt.trace.json.gz")]
 
 
 def _parquet(tables: Tables, folder: Path, progress: Progress) -> list[Path]:

@@ -184,7 +184,7 @@ def _half_up_mean(lengths_ns: Ints) -> int:
     return math.floor(total_us / len(lengths_ns) * 1000 + 0.5)
 
 
-def _is_work(collectives: pl.DataFrame) -> pl.Expr:
+def is_work(collectives: pl.DataFrame) -> pl.Expr:
     """Whether a task is work of its own: it computes, copies, or is all there is of a communication operator."""
     single = collectives["kernel"].drop_nulls()
     row = pl.int_range(pl.len(), dtype=pl.Int64)
@@ -204,7 +204,7 @@ def kernel_summary(tables: Tables, *, all_tasks: bool = False) -> pl.DataFrame:
         all_tasks: also what a stream does besides work: waits, notifications, and the link-level tasks of a communication
             operator, whose time the operator's own row counts already.
     """
-    kernels = without_parents(tables.kernels.with_columns(shown=pl.lit(True) if all_tasks else _is_work(tables.collectives)))
+    kernels = without_parents(tables.kernels.with_columns(shown=pl.lit(True) if all_tasks else is_work(tables.collectives)))
     kernels = kernels.filter("shown").select("name", "kind", "core", _length().alias("length"))
     if all_tasks:
         event, no_core = pl.lit("event", TEXT).alias("kind"), pl.lit(None, TEXT).alias("core")

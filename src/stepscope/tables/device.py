@@ -67,6 +67,7 @@ KERNELS = Table(
         Column("attrs", TEXT, "Operator attributes."),
         Column("bytes", pl.Int64(), "Bytes a copy or memset moved.", "B"),
         Column("copy_direction", TEXT, "Direction of a copy, such as `host to device`."),
+        Column("bandwidth", pl.Float64(), "Bandwidth of a copy or memset as the source gives it.", "GB/s"),
         Column("grid", TEXT, "Grid of a SIMT or GPU kernel, `x,y,z`."),
         Column("block", TEXT, "Thread block of a SIMT or GPU kernel, `x,y,z`."),
         Column("occupancy", pl.Float64(), "Estimated achieved occupancy of a GPU kernel.", "%"),

@@ -95,6 +95,7 @@ API_CALLS = Table(
         Column("connection_id", pl.Int64(), "Joins the call with the device tasks it launched."),
         Column("mode", TEXT, "Mode argument of the vendor's timeline."),
         Column("item_id", TEXT, "Item the call worked on, for launches the kernel name."),
+        Column("external_id", pl.Int64(), "Operator id in a Kineto trace, which calls outside of operators may have as 0."),
     ),
 )
 

@@ -50,7 +50,8 @@ _OPERATOR = {
 _PYTHON = {"Python id": _I, "Python parent id": _I, "Python module id": _I}
 _TASK = {
     "correlation": _I, "device": _I, "stream": _I, "grid": _S, "block": _S, "bytes": _I, "kind": _S,
-    "est. achieved occupancy %": _F, "registers per thread": _I, "shared memory": _I, "blocks per SM": _F,
+    "memory bandwidth (GB/s)": _F, "est. achieved occupancy %": _F,
+    "registers per thread": _I, "shared memory": _I, "blocks per SM": _F,
 }  # fmt: skip
 _WAIT = {"wait_on_stream": _I, "wait_on_cuda_event_record_corr_id": _I, "wait_on_cuda_event_id": _I}
 _SHAPE = ("registers per thread", "shared memory", "blocks per SM")

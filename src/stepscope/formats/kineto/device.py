@@ -58,6 +58,7 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         shared_memory="args.shared memory",
         blocks_per_sm="args.blocks per SM",
         bytes=pl.coalesce("args.bytes", "args.size"),
+        bandwidth="args.memory bandwidth (GB/s)",
         copy_direction=pl.when(kind == "memcpy").then(
             pl.coalesce(of_name, "args.direction", "args.kind").replace_strict(_COPIES, default=None, return_dtype=pl.String())
         ).cast(TEXT),

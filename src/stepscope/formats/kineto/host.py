@@ -75,6 +75,7 @@ def api_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         level=pl.col("cat").cast(TEXT),
         name=pl.col("name").cast(TEXT),
         connection_id=pl.when(pl.col("args.correlation") > 0).then("args.correlation"),
+        external_id=pl.coalesce("args.External id", "args.external id"),
     )  # fmt: skip
 
 
