@@ -72,10 +72,11 @@ quick: check ## style, types and the fast unit tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser cross
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
+	@$(MAKE) --no-print-directory cross
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=
 
