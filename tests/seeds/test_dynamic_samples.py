@@ -21,8 +21,10 @@ folder, asked, steps, done = pathlib.Path("profiler_config_path"), {}, range(9),
 def edit(**changes):
     file = folder / "profiler_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-    until, (log,) = time.monotonic() + 180, (folder / "log").glob("monitor_dp_*")
-    while f"start_step {changes['start_step']}, active {changes['active']}" not in log.read_text():
+    until = time.monotonic() + 180
+    seen = f"start_step {changes['start_step']}, active {changes['active']}"
+    # The watcher writes its log for the first time when it is next awake.
+    while not any(seen in log.read_text() for log in (folder / "log").glob("monitor_dp_*")):
         assert time.monotonic() < until
         time.sleep(0.01)
 train_plainly = train_one_step
