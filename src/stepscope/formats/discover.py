@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,12 @@ from pathlib import Path
 from stepscope.errors import CaptureError
 from stepscope.formats import registry
 from stepscope.formats.reader import CaptureFiles
+
+# Files that only MindInsight read.
+_MINDINSIGHT = re.compile(
+    r"(aicore_intermediate|framework_raw|output_op_compute_time|output_timeline_data|step_trace_raw|min_cycle_counter|"
+    r"minddata_pipeline_raw|device_queue_profiling|aicpu_intermediate)_\d+"
+)
 
 
 def find(path: Path) -> list[CaptureFiles]:
@@ -31,6 +38,15 @@ def find(path: Path) -> list[CaptureFiles]:
     found = registry.claim(path)
     if found:
         return [replace(found, alias=alias)]
+    if _is_mindinsight_run(path):
+        return find(path / "profiler")
+    if _is_mindinsight_result(path):
+        raise CaptureError(
+            "results of MindInsight (MindSpore 2020 to 2023) cannot be read",
+            where=str(path),
+            cause="stepscope reads the records of a run (PROF_*), not the tables that MindSpore made of them for MindInsight",
+            fix="open them with MindInsight, or give the PROF_* folders that lay beside them when they were recorded",
+        )
     children = [item for item in map(registry.claim, _listing(path)) if item] if path.is_dir() else []
     # Databases and traces beside PROF folders are other forms of the same.
     if any(item.is_prof for item in children):
@@ -43,6 +59,18 @@ def find(path: Path) -> list[CaptureFiles]:
         cause=_cause(path),
         fix=f"give a folder of captures, or {_accepted_inputs()}",
     )
+
+
+def _is_mindinsight_run(path: Path) -> bool:
+    """A run as MindSpore laid it out for MindInsight: its records are in the folder `profiler`."""
+    inside = [entry.name for entry in _listing(path / "profiler")] if path.is_dir() else []
+    return any(name.startswith("PROF_") or _MINDINSIGHT.match(name) for name in inside)
+
+
+def _is_mindinsight_result(path: Path) -> bool:
+    """Tables that MindSpore made for MindInsight, without the records they came from."""
+    names = [entry.name for entry in _listing(path)] if path.is_dir() else []
+    return any(map(_MINDINSIGHT.match, names)) and not any(name.startswith("PROF_") for name in names)
 
 
 def _accepted_inputs() -> str:

@@ -127,3 +127,18 @@ def test_timeline_or_kineto(tmp_path, text, ascend):
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(text))
     assert is_array(tmp_path / "t.json") is ascend
     assert is_array(tmp_path / "t.json.gz") is ascend
+
+
+def test_a_run_for_mindinsight_is_found_by_the_records_in_it(tmp_path):
+    folder(tmp_path, "parallel_strategy/x.json", f"profiler/{PROF}/host/data/", "profiler/minddata_pipeline_raw_0.csv")
+    assert [found.root.name for found in find(tmp_path)] == [PROF]
+
+
+@pytest.mark.parametrize("place", ["", "profiler/"], ids=["folder", "run"])
+def test_results_of_mindinsight_are_refused_with_the_reason(tmp_path, place):
+    folder(
+        tmp_path, f"{place}aicore_intermediate_1_detail.csv", f"{place}step_trace_point_info.json", f"{place}framework_raw_1.csv"
+    )
+    with pytest.raises(CaptureError, match="results of MindInsight") as caught:
+        find(tmp_path)
+    assert "PROF_*" in caught.value.fix
