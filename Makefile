@@ -8,7 +8,7 @@ MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
 
-.PHONY: help demo quick test bless environments check fmt hooks sanitize soak cross aarch64 news bench docs web browser wheel clean
+.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -79,6 +79,12 @@ test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory cross
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=
+
+# Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
+SECONDS ?= 120
+fuzz: $(VENV)/core ## fuzz all readers with coverage guidance for two minutes
+	@$(BIN)/python -c "import atheris" 2> /dev/null || $(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) $(ARGS)
 
 bless: $(VENV)/core ## accept the current results as the expected ones of tests/captures; then read the diff
 	$(BIN)/python tests/captures/bless.py $(ARGS)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from stepscope.errors import CaptureError
 from stepscope.tables import issues
 from stepscope.tables.issues import Issue
 
@@ -16,6 +17,10 @@ Note = Callable[[Issue, int, str], None]
 _GZIP_MAGIC = b"\x1f\x8b"
 _PACKED_BYTES = 1 << 20
 _GZIP_FORMAT = 31  # zlib's number for "gzip header, largest window"
+# Traces pack 10 to 60 times, a file made to fill the memory up to 1,030 times.
+_MOST_RATIO = 200
+_MOST_BYTES = 64 << 30
+_TRUSTED_BYTES = 64 << 20  # unpacked without looking at the ratio
 
 
 def blocks(path: Path, size: int, note: Note) -> Iterator[bytes]:
@@ -24,17 +29,29 @@ def blocks(path: Path, size: int, note: Note) -> Iterator[bytes]:
         magic = file.read(2)
         file.seek(0)
         if magic == _GZIP_MAGIC:
-            yield from _inflate(file, size, note)
+            yield from _inflate(file, path, size, note)
         else:
             while block := file.read(size):
                 yield block
 
 
-def _inflate(file: BinaryIO, size: int, note: Note) -> Iterator[bytes]:
+def _refuse_bomb(path: Path, total: int, packed: int) -> None:
+    if total <= _TRUSTED_BYTES or (total <= _MOST_BYTES and total <= _MOST_RATIO * packed):
+        return
+    raise CaptureError(
+        "the file unpacks to far more than a trace",
+        where=str(path),
+        cause=f"its first {packed:,} bytes gave {total:,}; a trace packs 10 to 60 times",
+        fix="if it is a trace all the same, unpack it with gunzip and give the result",
+    )
+
+
+def _inflate(file: BinaryIO, path: Path, size: int, note: Note) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP_FORMAT)
     waiting, packed = b"", b""
     ready: list[bytes] = []
     amount, fresh = 0, False
+    total = 0
     while waiting or (packed := file.read(_PACKED_BYTES)):
         try:
             part = unpacker.decompress(waiting or packed, size)
@@ -47,6 +64,8 @@ def _inflate(file: BinaryIO, size: int, note: Note) -> Iterator[bytes]:
             waiting, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP_FORMAT)
         ready.append(part)
         amount += len(part)
+        total += len(part)
+        _refuse_bomb(path, total, file.tell() - len(waiting))
         if amount >= size:
             yield b"".join(ready)
             ready, amount = [], 0
