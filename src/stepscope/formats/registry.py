@@ -13,6 +13,7 @@ from stepscope.formats.ascend.db.reader import READER as ASCEND_DATABASE
 from stepscope.formats.ascend.trace.reader import READER as ASCEND_TIMELINE
 from stepscope.formats.ascend_capture.capture_folder import READER as CAPTURE_FOLDER
 from stepscope.formats.ascend_capture.prof_folder import READER as PROF_FOLDER
+from stepscope.formats.ascend_capture.text_files import READER as ASCEND_TEXT
 from stepscope.formats.kineto.reader import READER as KINETO
 from stepscope.formats.memory_snapshot.reader import READER as MEMORY_SNAPSHOT
 from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
@@ -23,6 +24,7 @@ from stepscope.formats.rocprof.reader import READER as ROCPROF
 READERS: tuple[Reader, ...] = (
     PROF_FOLDER,
     CAPTURE_FOLDER,
+    ASCEND_TEXT,
     MINDSPORE_RUNTIME,
     ASCEND_TIMELINE,
     ROCPROF,

@@ -56,6 +56,11 @@ def read_trace(trace: Path) -> Tables:
     return _tables(ParsedFiles(timeline=(trace,)), Facts())
 
 
+def read_csv(path: Path) -> Tables:
+    """Tables of one csv file that lies by itself."""
+    return _tables(ParsedFiles(csv={_CSV[path.stem]: (path,)}), Facts(device_kind="npu"))
+
+
 def _tables(files: ParsedFiles, facts: Facts) -> Tables:
     parsed = read_parsed(files)
     completed = facts.replace(
