@@ -8,11 +8,11 @@ MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
 
-.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak cross aarch64 news bench docs web browser wheel clean
+.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak verdict-proof cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	@echo "setting up $(VENV) (once) ..."
@@ -123,6 +123,9 @@ sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan a
 
 soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures; options in ARGS
 	$(BIN)/python tests/soak/run.py $(ARGS)
+
+verdict-proof: $(VENV)/core ## how well the rules find simulated problems, and predict what they cost
+	$(BIN)/python tests/verdict/proof.py
 
 bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)

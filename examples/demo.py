@@ -10,13 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
 from rich.console import Console
-from rich.table import Table
 
 from stepscope.capture import Capture, open_all
-from stepscope.report import top
-from stepscope.verdict import summary
+from stepscope.verdict import verdict, words
+from stepscope.verdict.text import lines
 
 HERE = Path(__file__).resolve().parent
 RUN = HERE.parent / "demo-run"
@@ -51,61 +49,15 @@ def train(console: Console) -> None:
         raise SystemExit("".join([*everything, why]))
 
 
-def steps_of(captures: list[Capture]) -> pl.DataFrame:
-    """Where the time of each recorded step went, on the device of each rank."""
-    frames = [top(capture.tables, by="step").with_columns(rank=pl.lit(capture.tables.facts.rank)) for capture in captures]
-    columns = {"whole": "stage_ms", "computing": "computing_ms", "communication": "communication_ms", "overlapped": "overlapped_ms"}
-    return pl.concat(frames).select("rank", "step", **columns, free="free_ms")
-
-
-def in_words(steps: pl.DataFrame) -> str:
-    """What the times mean, for somebody who sees such a table for the first time."""
-    whole = steps["whole"].sum()
-    computing, free = steps["computing"].sum() / whole, steps["free"].sum() / whole
-    waiting = 1 - computing - free
-    advice = {
-        computing: "The devices mostly compute: look at the heaviest kernels first.",
-        waiting: "The devices mostly wait for each other: look at communication.json and for a slow rank.",
-        free: "The devices mostly wait for the host: look at the heaviest operators and at what runs between them.",
-    }[max(computing, waiting, free)]
-    return (
-        f"In these steps the devices spent {computing:.0%} of the time computing, {waiting:.0%} in exposed (non-overlapped) "
-        f"communication, and {free:.0%} free. {advice}"
-    )
-
-
-def draw(console: Console, title: str, frame: pl.DataFrame) -> None:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name, dtype in frame.schema.items():
-        # Numbers keep their width on a narrow terminal; names are shortened.
-        if dtype.is_numeric():
-            table.add_column(name.replace("_", " "), justify="right")
-        else:
-            table.add_column(name, max_width=None if frame.width == 2 else max(24, console.width - 52), no_wrap=frame.width > 2)
-    for row in frame.iter_rows():
-        table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row))
-    console.print(table)
-
-
 def summarise(console: Console, captures: list[Capture]) -> None:
-    first = captures[0].tables
+    """The verdict on both ranks, in the words of `stepscope verdict`."""
     console.print()
-    if first.kernels.height:
-        steps = steps_of(captures)
-        draw(console, "Where the time of the recorded steps went, in milliseconds on the device", steps)
-        console.print("overlapped: communication while the device computes\n" + in_words(steps), "\n")
-        operators = top(first, by="op").sort("device_self_ms", descending=True)
-        draw(
-            console,
-            "Five heaviest operators of rank 0",
-            operators.select("name", "calls", "device_self_ms", "host_self_ms").head(5),
-        )
-        kernels = top(first, by="kernel").filter(pl.col("kind") == "compute")
-        draw(console, "Five heaviest kernels of rank 0", kernels.select("name", "calls", "total_ms", "max_ms").head(5))
-    else:
+    if not captures[0].tables.kernels.height:
         console.print("No NPU is available, so this shows the host. With a C++ compiler the demo uses two simulated NPUs.\n")
-        draw(console, "Five heaviest operators of rank 0", top(first, by="op").head(5))
-    draw(console, "In short, rank 0", summary(first))
+    found = verdict([capture.tables for capture in captures])
+    width = min(console.width, 100)
+    for number, line in enumerate(lines(found, words.language(), width=width, top=3)):
+        console.print(line, style="bold" if number == 0 else None, highlight=False, soft_wrap=True)
 
 
 def _short(path: Path) -> Path:
@@ -123,7 +75,7 @@ def main(picture: str | None = None) -> int:
     console.print("  " + ", ".join(sorted(path.name for path in results.iterdir() if path.suffix != ".done")))
     console.print("\nnext:")
     heaviest = "kernel" if captures[0].tables.kernels.height else "module"
-    for command in (f"view {_short(RUN)}", f"top {_short(captures[0].path)} --by {heaviest}", f"info {_short(captures[0].path)}"):
+    for command in (f"view {_short(RUN)}", f"verdict {_short(RUN)}", f"top {_short(captures[0].path)} --by {heaviest}"):
         console.print(f"  {_short(Path(sys.executable).parent / 'stepscope')} {command}", soft_wrap=True, highlight=False)
     if picture:
         # Without the font that a browser would download; any monospace font will do.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where every step of an AI training or inference run goes, on NPU, GPU or CPU.
 
-`stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files.
+`stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files;
+`stepscope.verdict(path)` says what costs time, what would be saved and what to do.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["analyse", "open", "open_all"]
+__all__ = ["analyse", "open", "open_all", "verdict"]
 
 if TYPE_CHECKING:
     from stepscope.analyser import analyse
     from stepscope.capture import open_all
     from stepscope.capture import open_capture as open
+    from stepscope.verdict import verdict
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from stepscope import capture
 
         return capture.open_capture if name == "open" else capture.open_all
+    if name == "verdict":
+        from importlib import import_module
+
+        return import_module("stepscope.verdict")  # the package is callable
     raise AttributeError(f"module 'stepscope' has no attribute {name!r}")

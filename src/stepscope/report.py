@@ -97,7 +97,7 @@ class Overview:
             "source_bytes": self.source_bytes,
             "source_files": self.source_files,
             "device_time": self.device_time.as_dict(),
-            **self.verdict.as_dict(),
+            "verdict": self.verdict.as_dict(),
             "quality": quality.as_dict(self.quality),
         }
 

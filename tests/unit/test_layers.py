@@ -54,10 +54,11 @@ ALLOWED = {
         "render",
         "report",
         "tables",
+        "verdict",
         "web",
     },
     "autoload": {"collect", "dynamic_profile"},
-    "__init__": {"analyser", "capture"},
+    "__init__": {"analyser", "capture", "verdict"},
     "__main__": {"cli"},
 }
 MOST_FILES = 20  # in a folder

@@ -108,8 +108,13 @@ def hull(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
 
 def computing(kernels: pl.DataFrame) -> pl.DataFrame:
     """Tasks that count as computing; the kernels by which AI CPU and vector cores drive communication do not."""
-    drives_communication = pl.col("name").cat.ends_with("AicpuKernel") | pl.col("name").cat.ends_with("AivKernel")
-    return kernels.filter((pl.col("kind") == "compute") & ~drives_communication.fill_null(False))
+    return kernels.filter((pl.col("kind") == "compute") & ~drives_communication())
+
+
+def drives_communication() -> pl.Expr:
+    """Whether a row of `kernels` is one by which AI CPU or vector cores drive communication."""
+    name = pl.col("name").cat
+    return (name.ends_with("AicpuKernel") | name.ends_with("AivKernel")).fill_null(False)
 
 
 def layers(

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schedule of a capture computed again with changed weights: what a step would take without a cause."""
+
+from stepscope.analysis.replay.build import build_schedule
+from stepscope.analysis.replay.critical_path import critical_path
+from stepscope.analysis.replay.schedule import Schedule
+
+__all__ = ["Schedule", "build_schedule", "critical_path"]

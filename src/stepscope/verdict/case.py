@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank as the rules see it: its tables, the exact partition and the replay, each computed once when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analysis import quality
+from stepscope.analysis.partition import DeviceModel, Partition, device_model, exclusive_time, partition
+from stepscope.analysis.partition.model import COMPUTE
+from stepscope.analysis.replay import Schedule, build_schedule
+from stepscope.analysis.replay.waits import callers
+from stepscope.tables import Facts, Tables
+from stepscope.verdict.finding import CannotTell, Evidence, Place
+from stepscope.verdict.settings import Chip, Limits, chip_of
+
+HOST_IDLE = ("idle.operator", "idle.api", "idle.queue")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a rule found, before it is ranked. Times are ns over all windows of the capture."""
+
+    rule: str
+    saved_ns: float
+    confidence: str = "high"
+    how: str = "replay"
+    bound: str = "estimate"
+    upper_ns: float | None = None
+    severity: str = ""  # set by rules without a time of their own; else the share decides
+    evidence: tuple[Evidence, ...] = ()
+    where: tuple[Place, ...] = ()
+    steps: tuple[int, ...] = ()
+    explains: tuple[str, ...] = ()
+    params: dict[str, Any] = field(default_factory=dict)
+    variant: str = ""
+    # How to take the cause out of the replay, for what all findings save together.
+    host_layers: tuple[str, ...] = ()
+    without_waits: npt.NDArray[np.bool_] | None = None
+    duration: npt.NDArray[np.int64] | None = None
+
+
+class Case:
+    """Tables of one rank with what is derived from them."""
+
+    def __init__(self, tables: Tables, limits: Limits):
+        self.tables = tables
+        self.limits = limits
+
+    @cached_property
+    def facts(self) -> Facts:
+        return self.tables.facts
+
+    @cached_property
+    def kind(self) -> str:
+        """npu, cuda, rocm, xpu or cpu."""
+        return self.tables.device_kind
+
+    @cached_property
+    def simulated(self) -> bool:
+        return bool(self.facts.modelled)
+
+    @cached_property
+    def incomplete(self) -> bool:
+        """The recording did not end, or records were lost."""
+        return any(one.issue.severity == "loss" for one in quality.occurrences(self.tables.quality))
+
+    @cached_property
+    def chip(self) -> Chip | None:
+        if self.model.device is None or self.simulated:
+            return None
+        return chip_of(self.facts.device_names.get(str(self.model.device), ""))
+
+    @cached_property
+    def model(self) -> DeviceModel:
+        return device_model(self.tables)
+
+    @cached_property
+    def parts(self) -> Partition:
+        return partition(self.model)
+
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        return build_schedule(self.model) if self.model.device is not None else None
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return self.model.count
+
+    @cached_property
+    def total_ns(self) -> int:
+        """Time that shares refer to. On a simulated device, idling with work issued is the load of this machine: left out."""
+        return self.parts.total_ns - (self.parts.sum_ns("idle.queued") if self.simulated else 0)
+
+    @property
+    def has_device(self) -> bool:
+        return self.model.device is not None and self.model.tasks.height > 0
+
+    def limit(self, rule: str, name: str) -> float:
+        return self.limits[rule][name]
+
+    # What rules need; each raises CannotTell when the capture lacks it.
+
+    def need_device(self) -> None:
+        if not self.has_device:
+            raise CannotTell("device")
+
+    def need_replay(self) -> Schedule:
+        self.need_device()
+        if self.schedule is None:
+            raise CannotTell("launches")
+        return self.schedule
+
+    def need_steps(self, least: int) -> None:
+        if self.tables.steps.height == 0:
+            raise CannotTell("steps")
+        if self.count < least:
+            raise CannotTell("few-steps", steps=self.count, least=least)
+
+    def need_api(self) -> None:
+        if not self.tables.api_calls.height:
+            raise CannotTell("api")
+
+    # Savings.
+
+    def idle_ns(self, *layers: str) -> int:
+        return self.parts.sum_ns(*(f"idle.{layer}" for layer in layers))
+
+    def saved_without_layers(self, *layers: str, over_idle: float = 1.05) -> int:
+        """Saved without the host's time in some layers; no more than they were seen to idle the device."""
+        idle = self.idle_ns(*layers)
+        if not idle:
+            return 0
+        schedule = self.need_replay()
+        return int(min(schedule.saved(host=schedule.without_layers(*layers)), idle * over_idle))
+
+    def duration_without(self, mask: npt.NDArray[np.bool_], *, scale: float = 0.0) -> npt.NDArray[np.int64]:
+        """Durations of the schedule's tasks, those of some tasks of the model scaled."""
+        schedule = self.need_replay()
+        chosen = mask[schedule.tasks["task"].to_numpy()]
+        return np.where(chosen, (schedule.duration * scale).astype(np.int64), schedule.duration)
+
+    def saved_without_tasks(self, mask: npt.NDArray[np.bool_], *, scale: float = 0.0) -> tuple[int, str]:
+        """Saved if some tasks of the model took no (or `scale` of their) time, and how it is known."""
+        exclusive = int(self.exclusive_by_task[mask].sum() * (1 - scale))
+        if self.schedule is None:
+            return exclusive, "parts"
+        return self.schedule.saved(duration=self.duration_without(mask, scale=scale)), "replay"
+
+    @cached_property
+    def exclusive(self) -> pl.DataFrame:
+        return exclusive_time(self.model)
+
+    @cached_property
+    def exclusive_by_task(self) -> npt.NDArray[np.int64]:
+        """Exclusive time of each task of the model."""
+        found = np.zeros(self.model.tasks.height, dtype=np.int64)
+        np.add.at(found, self.exclusive["task"].to_numpy(), self.exclusive["ns"].to_numpy())
+        return found
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        """Computing tasks inside the windows with the columns of `kernels`, `task` (of the model), `ns` and `exclusive_ns`."""
+        tasks = self.model.tasks.with_row_index("task").with_columns(
+            exclusive_ns=pl.Series(self.exclusive_by_task), ns=pl.col("end_ns") - pl.col("start_ns")
+        )
+        inside = (pl.col("start_ns") >= self.model.start_ns) & (pl.col("start_ns") < self.model.end_ns)
+        tasks = tasks.filter((pl.col("kind") == COMPUTE) & (pl.col("table") == 0) & inside)
+        columns = (
+            "name", "op_type", "core", "block_num", "mix_block_num", "input_shapes", "input_dtypes", "output_shapes", "hf32",
+            "external_id",
+        )  # fmt: skip
+        rows = self.tables.kernels.select(*columns)[tasks["row"]]
+        return tasks.select("task", "row", "start_ns", "end_ns", "stream", "op", "ns", "exclusive_ns").hstack(rows)
+
+    def task_mask(self, tasks: pl.Series) -> npt.NDArray[np.bool_]:
+        mask = np.zeros(self.model.tasks.height, dtype=np.bool_)
+        mask[tasks.to_numpy()] = True
+        return mask
+
+    # Evidence and places.
+
+    def longest_gaps(self, *layers: str) -> tuple[Evidence, ...]:
+        """The gaps in which the layers idled the device longest: the tasks that ended them."""
+        columns = [f"idle.{layer}" for layer in layers if f"idle.{layer}" in self.parts.gaps.columns]
+        if not columns:
+            return ()
+        gaps = self.parts.gaps.with_columns(ns=pl.sum_horizontal(columns)).filter(pl.col("ns") > 0)
+        gaps = gaps.sort("ns", descending=True).head(int(self.limit("general", "evidence_rows")))
+        return tuple(self._gap(*row) for row in gaps.select("start_ns", "end_ns", "task").iter_rows())
+
+    def _gap(self, start: int, end: int, task: int | None) -> Evidence:
+        if task is None:
+            return Evidence("steps", (), "after the last task", start, end)
+        table, row = self.model.tasks.select("table", "row").row(task)
+        return Evidence(("kernels", "collectives")[table], (row,), "ended the gap", start, end)
+
+    def rows_of(self, table: str, rows: Iterable[int], why: str = "longest") -> tuple[Evidence, ...]:
+        chosen = tuple(int(row) for row in rows)[: int(self.limit("general", "evidence_rows"))]
+        if not chosen:
+            return ()
+        frame = self.tables[table]
+        if "start_ns" not in frame.columns:
+            return (Evidence(table, chosen, why),)
+        first = frame[chosen[0]]
+        end = "end_ns" if "end_ns" in frame.columns else "start_ns"
+        return (Evidence(table, chosen, why, first["start_ns"].item(), first[end].item()),)
+
+    def places(self, ops: pl.Series, ns: pl.Series | npt.NDArray[Any]) -> tuple[Place, ...]:
+        """Operators (rows of `ops`, null where unknown) with their share of a cost, summed by name, module and source line."""
+        frame = pl.DataFrame({"op": ops, "ns": pl.Series(ns)}).drop_nulls("op")
+        if not frame.height or not self.tables.ops.height:
+            return ()
+        rows = self.tables.ops.select("name", "modules", "stack")[frame["op"]]
+        named = frame.hstack(rows).group_by("name", "modules", "stack").agg(pl.col("ns").sum())
+        named = named.sort("ns", descending=True).head(int(self.limit("general", "places")))
+        return tuple(
+            Place(name or "", _last(module or "", "/"), (stack or "").split(";")[0].strip(), ns / self.count)
+            for name, module, stack, ns in named.select(
+                pl.col("name").cast(pl.String), pl.col("modules").cast(pl.String), pl.col("stack").cast(pl.String), "ns"
+            ).iter_rows()
+        )
+
+    def gap_places(self, *layers: str) -> tuple[Place, ...]:
+        """Operators that launched the tasks after the gaps in which the layers idled the device."""
+        columns = [f"idle.{layer}" for layer in layers if f"idle.{layer}" in self.parts.gaps.columns]
+        gaps = self.parts.gaps.drop_nulls("task")
+        if not columns or not gaps.height:
+            return ()
+        ops = self.model.tasks["op"][gaps["task"]]
+        return self.places(ops, gaps.select(pl.sum_horizontal(columns)).to_series())
+
+    @cached_property
+    def named_waits(self) -> pl.DataFrame:
+        """Waits of the schedule with the operator that made each; `number` is their row among the schedule's waits."""
+        schedule = self.need_replay()
+        return callers(self.tables, schedule.waits.with_row_index("number"))
+
+    def window_numbers(self, windows: Iterable[int]) -> tuple[int, ...]:
+        """Numbers of the steps of some windows."""
+        numbers = (self.model.steps[window] for window in windows)
+        return tuple(number for number in numbers if number is not None)
+
+
+def _last(path: str, separator: str) -> str:
+    return path.rstrip(separator)

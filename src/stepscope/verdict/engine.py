@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask all rules about all ranks, rank what they find, fold what explains another, and say what all fixes would save together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stepscope.analysis import quality
+from stepscope.tables import Tables
+from stepscope.tables.issues import RECORDING_UNFINISHED
+from stepscope.verdict.case import Case, Draft
+from stepscope.verdict.catalogue import BY_NAME, RULES
+from stepscope.verdict.finding import SEVERITIES, CannotTell, Finding, Lack, RankVerdict, Verdict
+from stepscope.verdict.ranks import across_ranks
+from stepscope.verdict.rules.limits_of_data import lacks
+from stepscope.verdict.settings import Limits, limits
+
+LOWER = {"high": "medium", "medium": "low", "low": "low"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Findings of one rank with the drafts they come from."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+    drafts: tuple[Draft, ...]
+    rank: RankVerdict
+
+
+def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None = None, given: Limits | None = None) -> Verdict:
+    """The verdict on linked tables of one capture, or of the ranks of a run.
+
+    Args:
+        tables: of one rank or of several.
+        rules: names of the rules to ask; all when None.
+        given: limits instead of the default ones (`settings.limits`).
+    """
+    ranks = [tables] if isinstance(tables, Tables) else list(tables)
+    limit = given if given is not None else limits()
+    answers = [_ask(Case(one, limit), rules) for one in ranks]
+    findings = _merged([finding for answer in answers for finding in answer.findings])
+    if len(answers) > 1:
+        findings += across_ranks([answer.case for answer in answers], rules)
+    ranked = _ranked(findings)
+    return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), _together(answers))
+
+
+def _ask(case: Case, rules: Collection[str] | None) -> Answer:
+    drafts: list[Draft] = []
+    missing: list[Lack] = []
+    for rule in RULES if case.tables.kernels.height or case.tables.ops.height or case.tables.collectives.height else ():
+        if rule.ask is None or not _wanted(rule.name, rules):
+            continue
+        try:
+            drafts += rule.ask(case)
+        except CannotTell as reason:
+            missing.append(Lack(rule.name, reason.lack, reason.params))
+    drafts = [draft for draft in drafts if rules is None or draft.rule in rules]
+    kept = _folded([draft for draft in drafts if _counts(case, draft)])
+    findings = tuple(_finding(case, draft, number) for number, draft in _numbered(kept))
+    return Answer(case, findings, tuple(kept), _rank(case, missing))
+
+
+def _wanted(name: str, rules: Collection[str] | None) -> bool:
+    """Whether a rule's function is to be asked; it may answer for rules without one."""
+    if rules is None:
+        return True
+    partners = {"sync-stall": {"launch-blocking"}, "host-dispatch": {"queue-thread"}, "exposed-communication": {"peer-wait"}}
+    return bool(({name} | partners.get(name, set())) & set(rules))
+
+
+def _share(case: Case, draft: Draft) -> float:
+    return draft.saved_ns / case.total_ns if case.total_ns else 0.0
+
+
+def _severity(case: Case, draft: Draft) -> str:
+    if draft.severity:
+        return draft.severity
+    share = _share(case, draft)
+    return next((level for level in SEVERITIES[:3] if share >= case.limit("severity", level)), "")
+
+
+def _counts(case: Case, draft: Draft) -> bool:
+    """Whether a draft is shown: what saves less than steps vary by cannot be checked."""
+    return bool(_severity(case, draft))
+
+
+def _folded(drafts: list[Draft]) -> list[Draft]:
+    """Without findings whose time a greater one names as its own."""
+    named = {rule: draft.saved_ns for draft in drafts for rule in draft.explains if draft.severity != "info"}
+    kept = [
+        draft for draft in drafts if draft.rule not in named or draft.saved_ns > 1.2 * named[draft.rule] or draft.severity == "info"
+    ]
+    causes = {draft.rule: draft.saved_ns for draft in kept if draft.rule in _CAUSES_OF_SLOW_STEPS}
+    # A pause in few steps is a slow step too: the cause is shown, the slow step is not.
+    most = max(causes.values(), default=0.0)
+    return [draft for draft in kept if draft.rule != "slow-steps" or draft.saved_ns > 1.5 * most]
+
+
+_CAUSES_OF_SLOW_STEPS = {"gc-pause", "checkpoint", "data-wait", "compile", "allocator"}
+
+
+def _numbered(drafts: Iterable[Draft]) -> Iterable[tuple[int, Draft]]:
+    seen: dict[str, int] = {}
+    for draft in drafts:
+        seen[draft.rule] = seen.get(draft.rule, 0) + 1
+        yield seen[draft.rule], draft
+
+
+def _finding(case: Case, draft: Draft, number: int) -> Finding:
+    confidence = draft.confidence
+    by_replay = draft.how == "replay" and case.schedule is not None
+    if by_replay and case.schedule is not None and case.schedule.error > case.limit("general", "replay_error"):
+        confidence = LOWER[confidence]
+    if case.incomplete:
+        confidence = LOWER[confidence]
+    count = max(case.count, 1)
+    facts = case.facts
+    return Finding(
+        rule=draft.rule,
+        family=BY_NAME[draft.rule].family,
+        severity=_severity(case, draft),
+        confidence=confidence,
+        saved_ns=draft.saved_ns / count,
+        share=_share(case, draft),
+        bound=draft.bound,
+        upper_ns=None if draft.upper_ns is None else draft.upper_ns / count,
+        how=draft.how,
+        steps=draft.steps,
+        rank=facts.rank if facts.rank >= 0 else None,
+        evidence=draft.evidence,
+        where=draft.where,
+        explains=draft.explains,
+        params=draft.params,
+        variant=draft.variant,
+        number=number,
+    )
+
+
+def _rank(case: Case, missing: list[Lack]) -> RankVerdict:
+    windows = case.parts.windows
+    count = max(case.count, 1)
+    columns = ["total", *case.parts.parts]
+    known = lacks(case)
+    said = {lack.lack for lack in known}
+    short_of_steps = "steps" in said or "unsteady" in said
+    unique = {lack.lack: lack for lack in missing if lack.lack not in said and not (short_of_steps and lack.lack == "few-steps")}
+    return RankVerdict(
+        rank=case.facts.rank if case.facts.rank >= 0 else None,
+        steps=case.model.steps,
+        partition={name: int(windows[name].sum()) / count for name in columns},
+        by_step=tuple(windows.select(columns).to_dicts()),
+        cannot_tell=(*known, *unique.values()),
+        replay_error=case.schedule.error if case.schedule is not None else None,
+        complete=not any(one.issue == RECORDING_UNFINISHED for one in quality.occurrences(case.tables.quality)),
+        simulated=case.simulated,
+    )
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """One finding per rule and place; the rank that loses most stands for the others."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.rule, finding.number, finding.params.get("pattern"), finding.params.get("late_rank"))
+        groups.setdefault(key, []).append(finding)
+    merged = []
+    for group in groups.values():
+        worst, *rest = sorted(group, key=lambda one: -one.weight)
+        merged.append(replace(worst, also=tuple(rest)))
+    return merged
+
+
+def _ranked(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda one: (one.severity == "info", -one.weight, one.rule))
+
+
+def _together(answers: Sequence[Answer]) -> float | None:
+    """Saved per step by removing the causes of all findings at once, on the rank where that is most; savings overlap."""
+    best: float | None = None
+    for answer in answers:
+        schedule = answer.case.schedule
+        drafts = [
+            draft for draft in answer.drafts if (draft.severity != "info" and draft.how == "replay") or draft.rule == "peer-wait"
+        ]
+        if schedule is None or not drafts:
+            continue
+        layers = {layer for draft in drafts for layer in draft.host_layers}
+        duration = schedule.duration
+        waits = np.zeros(schedule.target.size, dtype=np.bool_)
+        for draft in drafts:
+            if draft.duration is not None:
+                duration = np.minimum(duration, draft.duration)
+            if draft.without_waits is not None:
+                waits |= draft.without_waits
+        saved = schedule.saved(host=schedule.without_layers(*layers), duration=duration, without_waits=waits) / answer.case.count
+        best = saved if best is None else max(best, saved)
+    return best

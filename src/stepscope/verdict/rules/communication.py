@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about communication between ranks, as one rank sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+import polars as pl
+
+from stepscope.analysis.partition.model import COMMUNICATION
+from stepscope.analysis.partition.spans import Spans, minus, spans_of
+from stepscope.verdict.case import Case, Draft
+from stepscope.verdict.finding import CannotTell, Evidence
+
+WAIT = "(?i)notify.?wait"
+PAYLOAD = "(?i)memcpy|reduce|rdmasend|sdma"
+
+
+def exposed(case: Case) -> Iterator[Draft]:
+    """Waiting for other ranks, and what is left of exposed communication."""
+    case.need_device()
+    whole = case.parts.sum_ns("communication")
+    if not case.model.busy[COMMUNICATION].start.size:
+        raise CannotTell("communication")
+    waited = 0
+    if case.tables.transfers.height:
+        waited = yield from _peer_wait(case, whole)
+    rest = max(whole - waited, 0)
+    mask = (case.model.tasks["kind"] == COMMUNICATION).to_numpy()
+    upper = min(rest, case.parts.sum_ns("computing"))  # what perfect overlap could hide
+    saved, how = case.saved_without_tasks(mask)
+    longest = _longest(case, mask)
+    yield Draft(
+        "exposed-communication",
+        min(saved, upper),
+        "high",
+        how,
+        bound="upper",
+        upper_ns=upper,
+        evidence=longest,
+        where=case.places(case.model.tasks["op"].filter(pl.Series(mask)), case.exclusive_by_task[mask]),
+        params={"share": whole / case.total_ns, "exposed_ms": whole / case.count / 1e6},
+        duration=case.duration_without(mask) if case.schedule is not None else None,
+    )
+
+
+def _longest(case: Case, mask: np.typing.NDArray[np.bool_]) -> tuple[Evidence, ...]:
+    rows = case.model.tasks.with_columns(ns=pl.Series(case.exclusive_by_task)).filter(pl.Series(mask)).sort("ns", descending=True)
+    if not rows.height:
+        return ()
+    table = ("kernels", "collectives")[rows["table"][0]]
+    return case.rows_of(table, rows.filter(pl.col("table") == rows["table"][0])["row"])
+
+
+def _peer_wait(case: Case, exposed_ns: int) -> Generator[Draft, None, int]:
+    """A wait on any plane counts: the vendor's own figure looks at one plane, and a late rank shows on its plane only."""
+    transfers = case.tables.transfers.with_row_index("row").filter(pl.col("device") == case.model.device)
+    kind = pl.col("task_type").cast(pl.String)
+    waits, payload = transfers.filter(kind.str.contains(WAIT)), transfers.filter(kind.str.contains(PAYLOAD))
+    if not waits.height:
+        return 0
+    idle = minus(minus(spans_of(waits), spans_of(payload)), case.model.busy[0])
+    waited = min(_inside(case, idle), exposed_ns)
+    late = (
+        waits.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+        .group_by("dst_rank")
+        .agg(pl.col("ns").sum())
+        .drop_nulls()
+        .sort("ns", "dst_rank", descending=[True, False])
+    )
+    rank = int(late["dst_rank"][0]) if late.height else None
+    shown = waits.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True)
+    yield Draft(
+        "peer-wait",
+        waited,
+        "high",
+        "parts",
+        evidence=case.rows_of("transfers", shown["row"]),
+        params={"late_rank": rank if rank is not None else -1},
+        variant="" if rank is not None else "unknown",
+        duration=_shorter(case, idle),
+    )
+    return waited
+
+
+def _shorter(case: Case, idle: Spans) -> np.typing.NDArray[np.int64] | None:
+    """Durations without the wait inside each collective."""
+    if case.schedule is None:
+        return None
+    tasks = case.schedule.tasks
+    waited = idle.within(tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy())
+    is_communication = (tasks["kind"] == COMMUNICATION).to_numpy()
+    return np.where(is_communication, case.schedule.duration - waited, case.schedule.duration)
+
+
+def _inside(case: Case, spans: Spans) -> int:
+    return int(spans.within(np.array([case.model.start_ns]), np.array([case.model.end_ns]))[0])
+
+
+def small_packets(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    if case.kind != "npu":
+        return
+    packets = case.tables.collective_packets.drop_nulls(["packet_mb", "packets"])
+    if not packets.height:
+        raise CannotTell("packets")
+    for transport, limit in (("SDMA", "sdma_mb"), ("RDMA", "rdma_mb")):
+        rows = packets.filter(pl.col("transport") == transport)
+        moved = float((rows["packet_mb"] * rows["packets"]).sum())
+        small = rows.filter(pl.col("packet_mb") < case.limit("small-packets", limit))
+        share = float((small["packet_mb"] * small["packets"]).sum()) / moved if moved else 0.0
+        spent = float(small["packets_ms"].sum()) * 1e6
+        if share > case.limit("small-packets", "share_of_bytes") and spent:
+            yield Draft(
+                "small-packets",
+                min(spent, case.parts.sum_ns("communication")),
+                "medium",
+                "model",
+                bound="upper",
+                params={"transport": transport, "share": share, "limit": case.limit("small-packets", limit)},
+                explains=("exposed-communication",),
+            )
+
+
+def small_collectives(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    rows = _inside_windows(case, case.tables.collectives).drop_nulls("bytes")
+    if not rows.height:
+        raise CannotTell("collective-bytes")
+    small = rows.filter(pl.col("bytes") < case.limit("small-collectives", "bytes")).sort("op_type", "group", "start_ns")
+    keys = ["op_type", "group"]
+    gap = pl.col("start_ns") - pl.col("end_ns").shift(1).over(keys)
+    small = small.with_columns(
+        near=(gap < case.limit("small-collectives", "gap_ms") * 1e6).fill_null(False), ns=pl.col("end_ns") - pl.col("start_ns")
+    )
+    near = small.filter("near")
+    if near.height / case.count < case.limit("small-collectives", "per_step"):
+        return
+    latency = small["ns"].quantile(0.1) or 0.0
+    saved = min(float(latency) * near.height, case.parts.sum_ns("communication"))
+    yield Draft(
+        "small-collectives",
+        saved,
+        "medium",
+        "model",
+        evidence=case.rows_of("collectives", near["row"]),
+        params={"count": round(small.height / case.count), "kind": str(near["op_type"].mode().sort()[0])},
+        explains=("exposed-communication",),
+    )
+
+
+def _inside_windows(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
+    inside = (pl.col("device") == case.model.device) & pl.col("start_ns").is_between(case.model.start_ns, case.model.end_ns)
+    return rows.with_row_index("row").filter(inside)
+
+
+def misaligned_bytes(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    if case.kind != "npu":
+        return
+    rows = _inside_windows(case, case.tables.transfers)
+    rows = rows.filter(
+        (pl.col("transport") == "SDMA")
+        & (pl.col("link") != "ON_CHIP")
+        & (pl.col("bytes") > case.limit("misaligned-bytes", "bytes"))
+    )
+    if not rows.height:
+        raise CannotTell("transfers")
+    step = int(case.limit("misaligned-bytes", "bytes"))
+    rows = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"), aligned=pl.col("bytes") % step == 0)
+    aligned, other = rows.filter("aligned"), rows.filter(~pl.col("aligned"))
+    if not aligned.height or not other.height or not other["ns"].sum():
+        return
+    speeds = [int(rows["bytes"].sum()) / max(int(rows["ns"].sum()), 1) for rows in (other, aligned)]
+    ratio = speeds[0] / speeds[1]
+    if ratio < 1:
+        saved = min(float(other["ns"].sum()) * (1 - ratio), case.parts.sum_ns("communication"))
+        yield Draft(
+            "misaligned-bytes",
+            saved,
+            "medium",
+            "model",
+            bound="upper",
+            evidence=case.rows_of("transfers", other.sort("ns", descending=True)["row"]),
+            params={"count": other.height, "ratio": ratio},
+            explains=("exposed-communication",),
+        )
+
+
+def retransmission(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    if case.kind != "npu":
+        return
+    rdma = _inside_windows(case, case.tables.transfers).filter(pl.col("transport") == "RDMA")
+    long = rdma.filter(pl.col("end_ns") - pl.col("start_ns") > case.limit("retransmission", "task_s") * 1e9)
+    retried = _inside_windows(case, case.tables.collectives).filter(pl.col("retry").fill_null(False))
+    if long.height:
+        yield Draft(
+            "retransmission",
+            int((long["end_ns"] - long["start_ns"]).sum()),
+            "high",
+            "parts",
+            bound="upper",
+            evidence=case.rows_of("transfers", long["row"]),
+            params={"count": long.height},
+            explains=("exposed-communication",),
+        )
+    elif retried.height:
+        yield Draft(
+            "retransmission",
+            0,
+            "medium",
+            "parts",
+            severity="info",
+            evidence=case.rows_of("collectives", retried["row"]),
+            params={"count": retried.height},
+        )
+
+
+def slow_link(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    if case.kind != "npu":
+        return
+    links = case.tables.collective_links.filter((pl.col("transit_mb") > 0) & (pl.col("transit_ms") > 0))
+    if not links.height:
+        raise CannotTell("links")
+    keys = ["src_rank", "dst_rank", "transport"]
+    links = (
+        links.group_by(keys)
+        .agg(pl.col("transit_mb", "transit_ms").sum())
+        .with_columns(gbs=pl.col("transit_mb") / pl.col("transit_ms"))
+    )
+    for transport, limit in (("HCCS", "hccs_gbs"), ("RDMA", "rdma_gbs")):
+        rows = links.filter(pl.col("transport") == transport)
+        if rows.height < 3:
+            continue
+        median = float(rows["gbs"].median())  # type: ignore[arg-type]
+        slow = rows.filter(
+            (pl.col("gbs") < case.limit("slow-link", "of_class") * case.limit("slow-link", limit))
+            & (pl.col("gbs") < case.limit("slow-link", "of_median") * median)
+        ).sort("gbs")
+        if slow.height:
+            worst = slow.row(0, named=True)
+            saved = float((slow["transit_ms"] * (1 - slow["gbs"] / median)).sum()) * 1e6
+            yield Draft(
+                "slow-link",
+                min(saved, case.parts.sum_ns("communication")),
+                "medium",
+                "model",
+                bound="upper",
+                params={
+                    "src": worst["src_rank"],
+                    "dst": worst["dst_rank"],
+                    "gbs": worst["gbs"],
+                    "median": median,
+                    "transport": transport,
+                },
+                explains=("exposed-communication",),
+            )
+
+
+def contention(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    if case.kind != "npu":
+        return
+    rows = _inside_windows(case, case.tables.transfers).filter(
+        (pl.col("transport") == "SDMA") & (pl.col("bytes") > 0) & (pl.col("link") == "HCCS")
+    )
+    if not rows.height:
+        raise CannotTell("transfers")
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    length = np.maximum(end - start, 1)
+    under = case.model.busy[0].within(start, end) > 0.5 * length
+    if not under.any() or under.all():
+        return
+    sizes = rows["bytes"].to_numpy()
+    ratio = (sizes[under].sum() / length[under].sum()) / (sizes[~under].sum() / length[~under].sum())
+    if ratio < case.limit("contention", "of_without"):
+        yield Draft("contention", 0, "low", "model", severity="info", params={"ratio": float(ratio)})
+
+
+def syncbn(case: Case) -> Iterator[Draft]:
+    if not case.tables.ops.height:
+        raise CannotTell("ops")
+    rows = case.tables.ops.filter(pl.col("name").cast(pl.String).str.contains("(?i)SyncBatchNorm"))
+    if rows.height / max(case.count, 1) > case.limit("syncbn", "per_step"):
+        yield Draft("syncbn", 0, "medium", "parts", severity="info", params={"count": round(rows.height / case.count)})
+
+
+def serial_groups(case: Case) -> Iterator[Draft]:
+    case.need_device()
+    rows = _inside_windows(case, case.tables.collectives).drop_nulls("group")
+    groups = rows.group_by("group").agg(pl.len()).filter(pl.col("len") >= case.count)["group"].sort().to_list()
+    if len(groups) < 2:
+        return
+    sets = [spans_of(rows.filter(pl.col("group") == group)) for group in groups]
+    first, second = sorted(sets, key=lambda one: -one.total_ns)[:2]
+    if int(second.within(first.start, first.end).sum()) == 0:
+        exposed_ns = case.parts.sum_ns("communication")
+        saved = min(second.total_ns, exposed_ns // 2)
+        yield Draft(
+            "serial-groups",
+            saved,
+            "low",
+            "model",
+            bound="upper",
+            params={"groups": len(groups)},
+            explains=("exposed-communication",),
+        )

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of the rules and what chips can do, as data; a user's file may override any limit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stepscope.errors import CaptureError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+
+HERE = Path(__file__).parent
+Limits = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What one kind of device can do at best; None where no source says it."""
+
+    name: str
+    source: str
+    cube_cores: int | None = None
+    vector_cores: int | None = None
+    memory_gib: float | None = None
+    bandwidth: float | None = None  # of its memory, 1e9 bytes per second
+    peak: Mapping[str, float] = field(default_factory=dict)  # by type, 1e12 operations per second
+
+
+def limits(config: Path | None = None) -> Limits:
+    """The limits of all rules, with those of a user's file in place of ours.
+
+    Raises:
+        CaptureError: the file cannot be read, or names a rule or a limit that does not exist; all mistakes are listed.
+    """
+    ours: Limits = load_toml("thresholds.toml")
+    if config is None:
+        return ours
+    try:
+        given = tomllib.loads(config.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise CaptureError("the limits cannot be read", where=str(config), cause=str(problem), fix="give a TOML file") from None
+    wrong = [mistake for rule, values in given.items() for mistake in _mistakes(rule, values, ours)]
+    if wrong:
+        raise CaptureError(
+            f"{len(wrong)} entries are not limits of a rule", where=str(config), cause="; ".join(wrong), fix="see docs/rules"
+        )
+    return {rule: {**values, **given.get(rule, {})} for rule, values in ours.items()}
+
+
+def _mistakes(rule: str, values: Any, ours: Limits) -> list[str]:
+    if rule not in ours:
+        return [f"there is no rule {rule}"]
+    if not isinstance(values, dict):
+        return [f"{rule} is not a table"]
+    wrong = [f"{rule} has no limit {name}" for name in values if name not in ours[rule]]
+    numbers = [f"{rule}.{name} is not a number" for name, value in values.items() if not isinstance(value, int | float)]
+    return wrong + [mistake for mistake in numbers if mistake.split(".")[1].split()[0] in ours[rule]]
+
+
+def chip_of(device_name: str) -> Chip | None:
+    """The chip of this name; None when nobody has entered it."""
+    for entry in load_toml("chips.toml")["chip"]:
+        if device_name and re.search(entry["pattern"], device_name, re.IGNORECASE):
+            return Chip(**{key: value for key, value in entry.items() if key != "pattern"})
+    return None
+
+
+@cache
+def load_toml(name: str) -> Any:
+    """A data file of this package."""
+    return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+def fusible_patterns() -> list[dict[str, str]]:
+    """Sequences of operators that a fused operator can replace."""
+    patterns: list[dict[str, str]] = load_toml("fusible.toml")["pattern"]
+    return patterns

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step would take if something took more or less time, or did not happen: one grammar for command, script and page.
+
+A change is `kernel~PATTERN=FACTOR`, `op~PATTERN=FACTOR`, `collective=FACTOR` or `copy=FACTOR`; PATTERN is a regular expression
+for names of kernels (or of their types) or operators. What can be left out are the waits (`sync`) and the layers of the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analysis.partition import names
+from stepscope.analysis.partition.layers import LAYERS
+from stepscope.analysis.partition.model import COMMUNICATION, COPY
+from stepscope.analysis.replay import critical_path
+from stepscope.errors import CaptureError
+from stepscope.tables import Tables
+from stepscope.verdict.case import Case
+from stepscope.verdict.settings import limits
+
+WITHOUT = ("sync", *(layer for layer in LAYERS if layer != "sync"))
+_CHANGE = re.compile(r"(?P<what>kernel|op)~(?P<pattern>.+)=(?P<factor>[^=]+)|(?P<kind>collective|copy)=(?P<all>[^=]+)")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A step as it is and as it would be, ms per step."""
+
+    now_ms: float
+    then_ms: float
+    error: float  # of the replay, a share
+    bottleneck: str  # what the critical path then consists of most
+    bottleneck_share: float
+
+    @property
+    def saved_ms(self) -> float:
+        return self.now_ms - self.then_ms
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "schema": "stepscope.whatif/1",
+            "now_ms": round(self.now_ms, 6),
+            "then_ms": round(self.then_ms, 6),
+            "saved_ms": round(self.saved_ms, 6),
+            "error": self.error,
+            "bottleneck": self.bottleneck,
+            "bottleneck_share": round(self.bottleneck_share, 6),
+        }
+
+
+def what_if(tables: Tables, *, scale: Sequence[str] = (), without: Sequence[str] = ()) -> WhatIf:
+    """Replay a capture with changes.
+
+    Raises:
+        CaptureError: a change cannot be understood or matches nothing, or the capture has no launches to replay.
+    """
+    case = Case(tables, limits())
+    schedule = case.schedule if case.has_device else None
+    if schedule is None:
+        raise CaptureError(
+            "this capture cannot be replayed",
+            cause="it has no device tasks with launches",
+            fix="record with the activities of CPU and device",
+        )
+    unknown = [word for word in without if word not in WITHOUT]
+    if unknown:
+        raise CaptureError(f"{', '.join(unknown)}: not a part of the host", fix=f"give some of {', '.join(WITHOUT)}")
+    duration = schedule.duration
+    for change in scale:
+        mask, factor = _change(case, change)
+        duration = np.where(mask[schedule.tasks["task"].to_numpy()], (duration * factor).astype(np.int64), duration)
+    waits = ~schedule.waits["full"].to_numpy() if "sync" in without else np.zeros(schedule.target.size, dtype=np.bool_)
+    host = schedule.without_layers(*without)
+    finish = schedule.finish(host=host, duration=duration, without_waits=waits)
+    saved = (schedule.base_finish_ns - finish) / case.count / 1e6
+    now = case.parts.total_ns / case.count / 1e6
+    name, share = _bottleneck(case, host, duration, waits)
+    return WhatIf(now, now - saved, schedule.error, name, share)
+
+
+def _change(case: Case, change: str) -> tuple[npt.NDArray[np.bool_], float]:
+    """Tasks of the model that a change is about, and its factor."""
+    match = _CHANGE.fullmatch(change.strip())
+    factor = _factor(match["factor"] or match["all"]) if match else None
+    if match is None or factor is None:
+        raise CaptureError(
+            f"{change!r} is not a change",
+            fix="write kernel~PATTERN=FACTOR, op~PATTERN=FACTOR, collective=FACTOR or copy=FACTOR; a factor is 0 or more",
+        )
+    kinds = case.model.tasks["kind"].to_numpy()
+    if match["kind"]:
+        return kinds == (COMMUNICATION if match["kind"] == "collective" else COPY), factor
+    try:
+        re.compile(match["pattern"])
+    except re.error as problem:
+        raise CaptureError(
+            f"{match['pattern']!r} is not a regular expression", cause=str(problem), fix="quote special characters"
+        ) from None
+    mask = _named(case, match["what"], match["pattern"])
+    if not mask.any():
+        raise CaptureError(f"no {match['what']} matches {match['pattern']!r}", fix="see `stepscope top` for names")
+    return mask, factor
+
+
+def _factor(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) and value >= 0 else None
+
+
+def _named(case: Case, what: str, pattern: str) -> npt.NDArray[np.bool_]:
+    tasks = case.model.tasks
+    mask = np.zeros(tasks.height, dtype=np.bool_)
+    own = (tasks["table"] == 0).to_numpy()
+    if what == "kernel":
+        kernels = case.tables.kernels
+        hit = names.matches(kernels["name"], pattern) | names.matches(kernels["op_type"], pattern)
+        mask[own] = hit[tasks["row"].to_numpy()[own]]
+    else:
+        hit = names.matches(case.tables.ops["name"], pattern)
+        rows = tasks["op"].fill_null(-1).to_numpy()
+        known = rows >= 0
+        mask[known] = hit[rows[known]]
+    return mask
+
+
+def _bottleneck(
+    case: Case, host: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], waits: npt.NDArray[np.bool_]
+) -> tuple[str, float]:
+    schedule = case.schedule
+    assert schedule is not None
+    path = critical_path(schedule, host=host, duration=duration, without_waits=waits)
+    whole = int((path["end_ns"] - path["start_ns"]).sum())
+    by = path.group_by("where").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).sort("ns", "where", descending=[True, False])
+    if not by.height or not whole:
+        return "", 0.0
+    return str(by["where"][0]), int(by["ns"][0]) / whole

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict in words, English and Chinese, from `texts/`; capture text is put in as it stands, cut at 200 characters."""
+
+from __future__ import annotations
+
+import locale
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stepscope.verdict.settings import load_toml
+
+if TYPE_CHECKING:
+    from stepscope.verdict.finding import Finding, Verdict
+
+LANGUAGES = ("en", "zh")
+MOST_TEXT = 200  # characters of a name that came from a capture
+
+
+@cache
+def texts(lang: str) -> Mapping[str, Any]:
+    words: Mapping[str, Any] = load_toml(f"texts/{lang}.toml")
+    return words
+
+
+def language(given: str | None = None) -> str:
+    """The language asked for, else that of the user's locale; English when there is no translation."""
+    name = (
+        given or os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or locale.getlocale()[0] or ""
+    )
+    return "zh" if name.lower().startswith("zh") else "en"
+
+
+def finding_text(rule: str, part: str, lang: str, params: Mapping[str, Any], variant: str = "") -> str:
+    """Title, detail or next step of a finding."""
+    entry = texts(lang)["rule"][rule]
+    chosen = entry.get(variant, entry) if variant else entry
+    return _filled(chosen[part], params)
+
+
+def lack_text(lack: str, lang: str, params: Mapping[str, Any]) -> str:
+    return _filled(texts(lang)["lack"][lack], params)
+
+
+def line(name: str, lang: str, **params: Any) -> str:
+    return _filled(texts(lang)["line"][name], params)
+
+
+def part_name(part: str, lang: str) -> str:
+    return str(texts(lang)["part"].get(part, part))
+
+
+def lacks(found: Verdict, lang: str) -> tuple[list[str], list[str]]:
+    """What limits the answers, and what was not recorded; each once."""
+    limits = dict.fromkeys(lack.text(lang) for one in found.ranks for lack in one.cannot_tell if lack.limits)
+    absent = dict.fromkeys(lack.text(lang) for one in found.ranks for lack in one.cannot_tell if not lack.limits)
+    return list(limits), list(absent)
+
+
+def short_name(finding: Finding, lang: str) -> str:
+    """A finding in two or three words."""
+    name = str(texts(lang)["short"][finding.rule])
+    late = finding.params.get("late_rank")
+    if finding.rule == "peer-wait" and isinstance(late, int) and late >= 0:
+        return f"waits for rank {late}" if lang == "en" else f"等待 rank {late}"
+    return name
+
+
+def _filled(text: str, params: Mapping[str, Any]) -> str:
+    filled = text.format_map({key: _shown(value) for key, value in params.items()})
+    return re.sub(r"(?<=\d)%", " %", filled)
+
+
+def _shown(value: Any) -> Any:
+    """Names of a capture are text that nobody checked: one line, no control characters, not without end."""
+    if not isinstance(value, str):
+        return value
+    clean = re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", value)
+    return clean if len(clean) <= MOST_TEXT else f"{clean[: MOST_TEXT - 1]}…"
+
+
+def answer(found: Verdict, lang: str) -> str:
+    """The answer in one line: how long a step is and what would save most of it."""
+    totals = [one.partition.get("total", 0.0) for one in found.ranks]
+    mean = max(totals, default=0.0) / 1e6
+    if not mean:
+        return line("empty", lang)
+    stepped = any(step is not None for one in found.ranks for step in one.steps)
+    head = line("step" if stepped else "run", lang, ms=mean)
+    causes = [one for one in found.findings if one.severity != "info"][:2]
+    if not causes:
+        from stepscope.verdict.settings import limits
+
+        return f"{head}: {line('nothing', lang, limit=limits()['severity']['low'])}"
+    said = [line("cause", lang, share=_seen_share(one), what=short_name(one, lang)) for one in causes]
+    return f"{head}: {', '.join(said)}"
+
+
+def _seen_share(finding: Finding) -> float:
+    """The share of the step that a cause is seen in; a part that is only partly to be saved is named by the part."""
+    seen = finding.params.get("share")
+    return float(seen) if finding.rule == "exposed-communication" and isinstance(seen, float) else finding.share
