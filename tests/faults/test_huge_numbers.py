@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from stepscope.formats.ascend import kernel_details, memory, step_trace_time, task_time
+from stepscope.formats.cann.facts import read_prof_facts
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.framework.clock import read_clock
 
@@ -73,3 +74,17 @@ def test_start_logs(tmp_path: Path, digits: str):
         assert abs(part.device_monotonic_zero_ns) < 1 << 63
     clock = read_clock(tmp_path, tmp_path, {"start_info": {"syscnt_enable": True}})
     assert clock.to_epoch_ns(pl.Series([0, 10], dtype=pl.Int64)).len() == 2
+
+
+@pytest.mark.parametrize("huge", ["9223372036854775807", "9" * 30, "1" * 400], ids=lambda text: text[:8])
+def test_processes_and_ends_of_a_recording(tmp_path: Path, huge: str):
+    (tmp_path / "host" / "data").mkdir(parents=True)
+    (tmp_path / "host" / "info.json").write_text(f'{{"pid": "{huge}9"}}')
+    (tmp_path / "host" / "start_info").write_text(f'{{"collectionTimeBegin": "{huge}"}}')
+    (tmp_path / "host" / "end_info").write_text(f'{{"collectionTimeEnd": "{huge}"}}')
+    prof = open_prof(tmp_path)
+    assert prof.host is not None
+    assert prof.host.pid is None
+    found = read_prof_facts(prof)
+    assert (found.session_start_ns, found.session_end_ns) == (None, None)
+    found.table()

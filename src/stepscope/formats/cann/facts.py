@@ -59,4 +59,5 @@ def _level(text: str) -> str:
 
 def _ns(times: Mapping[str, Any], name: str) -> int | None:
     text = str(times.get(name) or "")
-    return int(text) * 1000 if text.isdecimal() and text.isascii() else None
+    # 16 digits of microseconds are some centuries; more are damage, and do not fit 64 bits.
+    return int(text) * 1000 if text.isdecimal() and text.isascii() and len(text) <= 16 and int(text) * 1000 < 1 << 63 else None

@@ -63,7 +63,8 @@ class Part:
 
     @property
     def pid(self) -> int | None:
-        return _number(self.info.get("pid"))
+        number = _number(self.info.get("pid"))
+        return number if number is None or abs(number) < 1 << 63 else None  # else damaged
 
     @property
     def device_info(self) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ def read_op_memory(host: Part | None, words: Dictionaries) -> tuple[pl.DataFrame
             "time_ns": host.clock.ns(np.ascontiguousarray(rows["stamp"])) if host else np.empty(0, np.int64),
             "component": pl.repeat("GE", len(rows), dtype=pl.String, eager=True),
             "device_type": pl.repeat("npu", len(rows), dtype=pl.String, eager=True),
-            "device": rows["device"].astype(np.int64),
+            "device": pl.Series(rows["device"].astype(np.int64)).cast(pl.Int32, strict=False),  # null where damaged
             "action": pl.Series(size < 0).replace_strict({True: "free", False: "malloc"}, return_dtype=pl.String),
             "ptr": _clip_to_int64(rows["address"]),
             "bytes": size,
