@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.flows import forward_backward_links
+from stepscope.analysis import recompute
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.link.groups import Ints
 from stepscope.analysis.mindspore import cells
@@ -31,19 +31,22 @@ def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataF
     device_total_ns, device_backward_ns, operators (with those of the modules inside). Host times are those of the module's
     calls. An operator belongs to the innermost module call around it on its thread, and so do the device tasks it launched;
     what the backward of such an operator launched is in `device_backward_ns` of the module (the total over the modules inside).
+    A block that backward runs again (activation checkpointing) counts where it ran first.
     With MindSpore it belongs to the cell that queued it, and inside a compiled graph to the cell in its name.
     """
     calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
     calls = calls.with_columns(_PROCESS)
     parent = op_tree.parents(calls)
-    path, paths = _paths(calls, parent)
+    ops = tables.ops.with_columns(_PROCESS)
+    around = recompute.around_calls(ops, calls)
+    path, paths = _paths(calls, recompute.first_parents(calls, parent, around))
     host = (calls["end_ns"] - calls["start_ns"]).to_numpy()
     numbers = {
         "calls": np.ones(calls.height, dtype=np.int64),
         "host_self_ns": host - op_tree.child_sums(parent, host),
         "host_total_ns": host,
     }
-    forward, backward = (_path_of(path, module) for module in _module_of_ops(tables, calls, parent))
+    forward, backward = (_path_of(path, module) for module in _module_of_ops(tables, calls, parent, around))
     paths, forward, backward = cells.inside_graphs(tables.ops, paths, forward, backward)
     path_then = np.where(_starts_in(step, calls), path, -1)
     summed = {name: _by_number(path_then, value, paths.height) for name, value in numbers.items()}
@@ -91,16 +94,18 @@ def _paths(calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, pl.DataFrame]:
     return number, paths
 
 
-def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series) -> tuple[Ints, Ints]:
+def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series, repeated: Ints) -> tuple[Ints, Ints]:
     """Row of the module call of each operator: that around it, and for backward ranges that around the forward operator."""
     ops = tables.ops
     around = op_tree.innermost(
         calls, ops.select(_PROCESS, "tid", time_ns="start_ns"), by=("pid", "tid"), at_end=False, parent=parent
     )
     forward = cells.through_queues(tables, calls, parent, op_tree.row_numbers(around))
-    pairs = forward_backward_links(ops)
+    pairs = recompute.links(ops)
     backward = np.full(ops.height, -1, dtype=np.int64)
     backward[pairs["backward"].to_numpy()] = forward[pairs["forward"].to_numpy()]
+    blocks = recompute.repeated_in(ops, parent, repeated)
+    backward[blocks["range"].to_numpy()] = blocks["call"].to_numpy()
     above = op_tree.row_numbers(ops["parent"])
     for rows in op_tree.levels(ops["parent"])[1:]:
         backward[rows] = np.where(backward[rows] >= 0, backward[rows], backward[above[rows]])
