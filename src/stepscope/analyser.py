@@ -28,6 +28,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.ascend_capture.capture_folder import OUTPUT, RECORDS
 from stepscope.formats.reader import Progress, bare_name, quiet
+from stepscope.render.formulas import mark_formulas
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
@@ -65,10 +66,15 @@ class Request:
     progress: Progress = quiet
     steps: tuple[int, ...] = ()  # only these, counted from 1 at the first recorded one
     pretty: bool = False  # JSON over several lines
+    safe_csv: bool = False  # mark cells that a spreadsheet would take for formulas
 
 
 def analyse(
-    profiler_path: str, max_process_number: int | None = None, export_type: str | Sequence[str] | None = None
+    profiler_path: str,
+    max_process_number: int | None = None,
+    export_type: str | Sequence[str] | None = None,
+    *,
+    safe_csv: bool = False,
 ) -> list[Result]:
     """Analyse the capture at `profiler_path`, or every capture directly below it, in parallel processes.
 
@@ -80,12 +86,14 @@ def analyse(
         max_process_number: captures analysed at the same time; half the cores unless given.
         export_type: `text` (json, csv and both databases), `db` (databases only) or a list of them; by default what
             each capture's profiler_info.json says.
+        safe_csv: put an apostrophe before text cells of csv files that a spreadsheet would run as formulas.
 
     Returns:
         One `Result` per capture.
     """
     captures = open_all(profiler_path)
-    return analyse_captures(captures, Request(exports=_exports(export_type)), jobs=_jobs(max_process_number))
+    request = Request(exports=_exports(export_type), safe_csv=safe_csv)
+    return analyse_captures(captures, request, jobs=_jobs(max_process_number))
 
 
 def analyse_captures(
@@ -118,6 +126,7 @@ def analyse_path(wanted: Mapping[str, Any]) -> dict[str, Any]:
         simplify=wanted["simplify"],
         steps=tuple(wanted["steps"]),
         pretty=wanted["pretty"],
+        safe_csv=wanted["safe_csv"],
     )
     try:
         capture = open_all(wanted["path"], source=request.source)[0]
@@ -293,6 +302,8 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
             written = _named_as(target, new, lambda: work(tables, exports, new, request.progress, parallel=request.parallel))
             if request.pretty:
                 indent([path for path in written if path.suffix == ".json"])
+            if request.safe_csv:
+                mark_formulas([path for path in written if path.suffix == ".csv"])
             names = sorted(str(path.relative_to(new)) for path in written)
             if target.name == OUTPUT:
                 (new / "analyse.done").touch(mode=0o640)
@@ -310,7 +321,9 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
         simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
         if capture.source == "raw" and prof_output.is_wanted(tables.facts):
-            prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
+            written = prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
+            if request.safe_csv:
+                mark_formulas([path for path in written if path.suffix == ".csv"])
     return names, tuple(_notes(tables)), unmet
 
 

@@ -10,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 from capture_rows import rows
+from framework_examples import vector
 
 import stepscope
 from raw_capture import capture
@@ -21,6 +23,7 @@ from stepscope.capture import open_all
 from stepscope.errors import CaptureError
 from stepscope.export import text_files
 from stepscope.formats.ascend_capture.records import with_recorded_device
+from stepscope.formats.framework.records import write
 from stepscope.tables import Facts, Tables
 
 
@@ -47,6 +50,33 @@ def test_export_type_decides_the_files(tmp_path, export_type, own, files):
     assert result.ok, result.error
     assert names(folder) == files | {"analyse.done"}
     assert set(result.files) == files
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_names_that_look_like_formulas_are_marked_when_asked_for(tmp_path, jobs):
+    """In this process and in workers; by default the name stands there as the script wrote it."""
+    found = {}
+    for safe in (False, True):
+        records = vector()
+        records["op_range"] = records["op_range"].with_columns(name=pl.lit("=cmd|' /C calc'!A0"))
+        folders = [capture(tmp_path / str(safe), f"node_{rank}_20260101000000000_ascend_pt") for rank in range(jobs)]
+        for folder in folders:
+            write(folder / "FRAMEWORK", records)
+        results = analyse_captures(open_all(str(tmp_path / str(safe))), Request(safe_csv=safe), jobs=jobs)
+        assert all(result.ok for result in results), results
+        found[safe] = [(folder / OUTPUT / "operator_details.csv").read_bytes() for folder in folders]
+    for plain, marked in zip(found[False], found[True], strict=True):
+        assert b"\r\n=cmd|' /C calc'!A0," in plain
+        assert marked == plain.replace(b"=cmd", b"'=cmd")
+
+
+def test_the_function_marks_formulas_too(tmp_path):
+    folder = capture(tmp_path)
+    records = vector()
+    write(folder / "FRAMEWORK", records | {"op_range": records["op_range"].with_columns(name=pl.lit("@op"))})
+    (result,) = stepscope.analyse(str(folder), safe_csv=True)
+    assert result.ok
+    assert b"\r\n'@op," in (folder / OUTPUT / "operator_details.csv").read_bytes()
 
 
 @pytest.mark.parametrize("wrong", ["csv", [], ["text", "x"], 7])

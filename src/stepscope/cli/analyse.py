@@ -36,12 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
     )
+    parser.add_argument(
+        "--safe-csv",
+        action="store_true",
+        help="put ' before text cells of csv files that begin with = + - @, which a spreadsheet would run as formulas",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
     jobs = jobs_within(captures, args.jobs or max(1, (os.cpu_count() or 1) // 2), args.max_memory)
-    request = Request(exports=args.export, out=args.out, source=args.source, parallel=args.max_memory is None)
+    request = Request(
+        exports=args.export, out=args.out, source=args.source, parallel=args.max_memory is None, safe_csv=args.safe_csv
+    )
     with Stages(len(captures)) as stages:
         request = replace(request, progress=stages.stage)
         results = analyse_captures(captures, request, jobs=jobs, on_result=lambda result: stages.done(Path(result.path).name))

@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.render.formulas import FORMULA, MARK
 from stepscope.web.parameters import Query
 from stepscope.web.problems import bad_parameter
 from stepscope.web.views.slices import matches
 
 MOST_ROWS = 20_000
-_FORMULA = r"^[=+\-@\t\r]"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def csv_text(listing: Listing, query: Query) -> str:
     order, _ = _order(listing, _passing(listing, query), query)
     rows = _plain(listing.shown(listing.frame if order is None else listing.frame[order]))
     safe = [
-        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
+        pl.when(pl.col(name).str.contains(FORMULA)).then(MARK + pl.col(name)).otherwise(name).alias(name)
         for name, dtype in rows.schema.items()
         if dtype == pl.String
     ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from stepscope import __version__
+from stepscope.render.formulas import FORMULA, MARK
 from stepscope.web.catalogue import REFRESH_S, Entry
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
@@ -262,9 +264,7 @@ def rows_as_csv(columns: list[str], rows: list[list[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(
-        ["'" + cell if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell for cell in row] for row in rows
-    )
+    writer.writerows([MARK + cell if isinstance(cell, str) and re.match(FORMULA, cell) else cell for cell in row] for row in rows)
     return out.getvalue()
 
 
