@@ -31,9 +31,11 @@ def shown_tasks(kernels: pl.DataFrame) -> pl.DataFrame:
     named = pl.when(pl.col("kind").is_in(["compute", "communication"])).then("name")
     # The device type that the timeline shows of copies is not what the host queued.
     queued = pl.when(pl.col("kind") == "memcpy").then("host_task_type")
+    # On a chip with one kind of core the file shows what the host queued, not the core it wished for (docs/formats/cann.md 6.2).
+    one_core = (pl.col("core") == "AI_VECTOR_CORE") & (pl.col("task_type") == "AI_CORE")
     return rows.with_columns(
         name=pl.col("kernel_name") if rows["kernel_name"].count() else named,
-        task_type=pl.coalesce("core", queued, "task_type", "host_task_type"),
+        task_type=pl.coalesce(pl.when(one_core).then("host_task_type"), "core", queued, "task_type", "host_task_type"),
         duration_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from stepscope.capture import open_capture
 from stepscope.export.msprof import write_msprof
 from stepscope.formats import cann
 
@@ -182,5 +183,29 @@ def test_api_statistic_of_310b(written):
 
 def test_tasks_of_310b(written):
     theirs, ours = (numbers(content(folder, "task_time_*.csv")) for folder in written("a310b_addcmul_1task"))
-    assert [(row[1], *row[3:5]) for row in ours] == [(row[1], *row[3:5]) for row in theirs]
+    assert [row[1:5] for row in ours] == [row[1:5] for row in theirs]
     assert all(near(mine[5], vendors[5], 0.0021) for mine, vendors in zip(ours, theirs, strict=True))
+
+
+def test_timeline_types_of_310b(written):
+    def types(folder: Path) -> set[str]:
+        events = json.loads(content(folder, "msprof_*.json") or b"[]")
+        return {event["args"]["Task Type"] for event in events if event["name"] == "Addcmul" and event["ph"] == "X"}
+
+    theirs, ours = (types(folder) for folder in written("a310b_addcmul_1task"))
+    assert ours == theirs == {"AI_CORE"}
+
+
+@pytest.mark.parametrize("name", ["a2_elementwise_1task", "a2_pypto_mix_aicpu_event", "a310b_addcmul_1task"])
+def test_functions_of_parsed_files(golden: Path, tmp_path: Path, name: str):
+    """Where only the vendor's files are left, the functions are those of its task_time."""
+    source, prof = golden / "prof_raw" / name, tmp_path / "PROF_000001_20260101000000000_ABCDEFGHIJKLMNOP"
+    parsed = prof / "mindstudio_profiler_output"
+    parsed.mkdir(parents=True)
+    for path in (source / "official_output").glob("*_2*"):
+        data = path.read_bytes()
+        (parsed / path.name.removesuffix(".gz")).write_bytes(gzip.decompress(data) if path.suffix == ".gz" else data)
+    write_msprof(open_capture(prof).tables, tmp_path, "20260101000000")
+    theirs, ours = (numbers(content(folder, "task_time_*.csv")) for folder in (source, tmp_path))
+    assert {row[1] for row in theirs} > {"N/A"}
+    assert Counter((row[1], row[3], row[4]) for row in ours) == Counter((row[1], row[3], row[4]) for row in theirs)

@@ -108,7 +108,9 @@ def _with_kernels(
     frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel_details.KernelRows, quality: Quality
 ) -> dict[str, pl.DataFrame]:
     tasks = _table(frames, "kernels")
-    if not tasks.height:
+    if tasks.height:
+        tasks = task_time.with_functions(tasks, files.of("task_time"), quality=quality)
+    else:
         tasks = task_time.read(files.of("task_time"), quality=quality, device=device)
     if rows.compute.height:
         tasks, metrics = matching.join_compute(tasks, rows)

@@ -29,6 +29,8 @@ COLUMNS = (
     column("start_ns", "time", "task_start(us)", needed=True),
     column("end_ns", "time", "task_stop(us)"),
 )
+_SAME_TASK = ("stream", "task_id")
+_NEAR_NS = 100
 # The duration tells the end better: it may have parts of a nanosecond.
 _READ = without(COLUMNS, "end_ns")
 
@@ -54,6 +56,30 @@ def read(paths: Iterable[Path], *, quality: Quality, device: int | None = None) 
         .alias("kind"),
     )
     return KERNELS.conform(rows)
+
+
+def with_functions(tasks: pl.DataFrame, paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
+    """Tasks of a timeline with the function that each ran (`kernel_name`), which only these files tell."""
+    rows = read_cells(paths, _READ, quality=quality)
+    ran = rows.filter(pl.col("name").is_not_null()).select(*_SAME_TASK, "start_ns", ran=pl.col("name")).drop_nulls(_SAME_TASK)
+    if not ran.height or tasks["kernel_name"].count():
+        return tasks
+    keys = [pl.col(name).cast(pl.Int64) for name in _SAME_TASK]
+    # The timeline rounds what the csv cuts off.
+    found = (
+        tasks.select(*keys, "start_ns", at=pl.int_range(pl.len()))
+        .sort("start_ns")
+        .join_asof(
+            ran.with_columns(keys).sort("start_ns"),
+            on="start_ns", by=_SAME_TASK, strategy="nearest", tolerance=_NEAR_NS, check_sortedness=False,
+        )
+        .sort("at")
+    )  # fmt: skip
+    functions = found["ran"].cast(pl.String)
+    # Sources that do not record functions name the operator, which is no news.
+    if not (functions != tasks["name"].cast(pl.String)).any():
+        return tasks
+    return tasks.with_columns(functions.cast(TEXT).alias("kernel_name"))
 
 
 def write(path: Path, rows: pl.DataFrame, *, line_end: str = "\r\n") -> list[Path]:

@@ -43,7 +43,8 @@ def read(path: Path) -> Tables:
     joined = join(host, devices)
     begin_ns = recording_start(host.apis, joined.rows, facts.session_start_ns)
     joined = without_early_tasks(joined, begin_ns)
-    table = kernels(joined, host, prof.host.pid if prof.host else None)
+    one_core = [side.device for side in devices if side.settings.one_core]
+    table = kernels(joined, host, prof.host.pid if prof.host else None, one_core=one_core)
     collectives, transfers, comm_lost = communication(joined, host, facts.session_start_ns)
     table = _without_parts_of(collectives, table)
     calls = split_calls(host.apis, begin_ns)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,8 +93,15 @@ def _match(queued: pl.DataFrame, device_tasks: pl.DataFrame) -> _Match:
     return _Match(rows, ambiguous, rows.null_count() - ambiguous)
 
 
-def kernels(joined: JoinedTasks, host: HostSide, pid: int | None) -> pl.DataFrame:
-    """Table `kernels`; row by row the tasks of `joined`."""
+def kernels(joined: JoinedTasks, host: HostSide, pid: int | None, *, one_core: Collection[int] = ()) -> pl.DataFrame:
+    """Table `kernels`; row by row the tasks of `joined`.
+
+    Args:
+        joined: the tasks of all devices.
+        host: what queued them.
+        pid: the process.
+        one_core: devices with one kind of core.
+    """
     queued = gather_rows(host.tasks.select(_FROM_HOST), joined.rows["host"])
     described = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
     blocks = [pl.select(pl.coalesce(queued[name], described[name])).to_series() for name in _BLOCKS]
@@ -102,9 +109,11 @@ def kernels(joined: JoinedTasks, host: HostSide, pid: int | None) -> pl.DataFram
     # The device knows better what a task graph ran, and what the host did not describe.
     by_device = pl.col("host_type").is_null() | (pl.col("host_type") == "FFTS_PLUS")
     task_type = pl.when(by_device).then("device_type").otherwise("host_type")
+    # With one kind of core "vector" is a wish of the host, kept as the core; the task ran on what the device says.
+    wished = pl.col("device").is_in(list(one_core)) & (pl.col("core") == "AI_VECTOR_CORE").fill_null(False)
     frame = rows.with_columns(
         pl.coalesce("op_name", task_type).alias("name"),
-        pl.coalesce("core", task_type).alias("task_type"),
+        pl.coalesce(pl.when(wished).then("device_type"), "core", task_type).alias("task_type"),
         pl.coalesce("host_type", "device_type").alias("host_task_type"),
         pl.lit(pid, pl.Int64).alias("pid"),
         _kind(rows),
