@@ -221,7 +221,10 @@ class Case:
             return ()
         rows = self.tables.ops.select("name", "modules", "stack")[frame["op"]]
         named = frame.hstack(rows).group_by("name", "modules", "stack").agg(pl.col("ns").sum())
-        named = named.sort("ns", descending=True).head(int(self.limit("general", "places")))
+        named = named.sort(
+            "ns", *(pl.col(name).cast(pl.String) for name in ("name", "modules", "stack")), descending=[True, False, False, False]
+        )
+        named = named.head(int(self.limit("general", "places")))
         return tuple(
             Place(name or "", _last(module or "", "/"), (stack or "").split(";")[0].strip(), ns / self.count)
             for name, module, stack, ns in named.select(

@@ -21,8 +21,14 @@ CAPTURES = [
         "gpu_nccl.pt.trace.json.gz", "gpu_train_control.pt.trace.json.gz", "mi250_minitoy_train_ROCm6_2_kineto.json.gz",
         "rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz",
         "h100_bert_small.json.gz", "mi300_resnet_act_checkpoint.json.gz", "sglang_decode_graph.json.gz",
+        "gpu_alexnet_sync_events.json.gz", "gpu_cupti_ranges.json.gz", "gpu_two_ranks", "h100_qwen_0.5b.json.gz",
+        "mi300_bert_small.json.gz", "mi300_qwen_0.5b.json.gz", "mtia_inference_rank_0.json.gz",
     )),
-    *(f"mindspore/{name}" for name in ("cpu-official-graph", "cpu-official-pynative", "oprange-graph", "oprange-pynative")),
+    *(f"mindspore/{name}" for name in (
+        "cpu-official-graph", "cpu-official-pynative", "oprange-graph", "oprange-pynative", "oprange-stack",
+    )),
+    "nsys/h100_2gpu_1s.sqlite",
+    "rocprof/908_results.json.gz",
     *(f"prof_raw/{name}" for name in ("a2_elementwise_1task", "a2_pypto_mix_aicpu_event", "a2_torch_add_2100tasks",
                                       "a310b_addcmul_1task")),
 ]  # fmt: skip

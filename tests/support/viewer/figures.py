@@ -73,9 +73,10 @@ def check_exposed_communication(one: Compared) -> float:
     if steps and one.capture.tables.steps["device_start_ns"].count():
         assert _same(sum(row["not_overlapped_ms"] for row in steps), exposed_ms)
     findings = one.page("findings")["findings"]
-    assert [(hit["rule"], hit["title"], hit["gain_us"]) for hit in findings] == [
-        (hit["rule"], hit["title"], hit["gain_us"]) for hit in one.info["findings"]
+    assert [(hit["rule"], hit["title"], hit["saved_ms"]) for hit in findings] == [
+        (hit["rule"], hit["title"]["en"], hit["saved_ms"]) for hit in one.info["verdict"]["findings"]
     ]
+    assert one.page("findings")["answer"] == one.info["verdict"]["answer"]
     text = one.report()
     assert all(hit["title"] in text for hit in findings)
     return exposed_ms

@@ -256,7 +256,12 @@ def exposed_copies(case: Case) -> Iterator[Draft]:
     rows = case.model.tasks.with_columns(ns=pl.Series(case.exclusive_by_task)).filter(pl.Series(mask)).sort("ns", descending=True)
     kinds = case.tables.kernels["copy_direction"][rows["row"]].cast(pl.String)
     direction = (
-        rows.select("ns").with_columns(kind=kinds).group_by("kind").agg(pl.col("ns").sum()).drop_nulls().sort("ns", descending=True)
+        rows.select("ns")
+        .with_columns(kind=kinds)
+        .group_by("kind")
+        .agg(pl.col("ns").sum())
+        .drop_nulls()
+        .sort("ns", "kind", descending=[True, False])
     )
     yield Draft(
         "exposed-copy",

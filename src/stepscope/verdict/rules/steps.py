@@ -153,7 +153,7 @@ def leak(case: Case) -> Iterator[Draft]:
     kept = case.tables.allocations.with_row_index("row").filter(
         pl.col("release_ns").is_null() & (pl.col("start_ns") >= case.model.start_ns)
     )
-    owners = kept.group_by("op").agg(pl.col("bytes").sum()).drop_nulls().sort("bytes", descending=True)
+    owners = kept.group_by("op").agg(pl.col("bytes").sum()).drop_nulls().sort("bytes", "op", descending=[True, False])
     yield Draft(
         "memory-leak",
         0,
@@ -175,11 +175,11 @@ def peak_owners(case: Case) -> Iterator[Draft]:
     size = rows["bytes"].to_numpy()
     at, peak = _peak(start, end, size)
     held = rows.filter(pl.Series((start <= at) & (end > at)))
-    by = held.group_by("name").agg(pl.col("bytes").sum()).sort("bytes", descending=True)
-    if not by.height or not peak:
+    by = held.group_by(pl.col("name").cast(pl.String)).agg(pl.col("bytes").sum()).sort("bytes", "name", descending=[True, False])
+    if not by.height or peak < case.limit("peak-owners", "bytes"):
         return
     owner = by["name"][0]
-    mine = (rows["name"].eq_missing(owner)).to_numpy()
+    mine = rows["name"].cast(pl.String).eq_missing(owner).to_numpy()
     _, without = _peak(start[~mine], end[~mine], size[~mine])
     yield Draft(
         "peak-owners",
