@@ -53,11 +53,7 @@ class KinetoTier(DrivenTier):
         profiler.stop_trace()
         assert self._folder is not None
         target = self._folder / TRACE
-        # Without .json while it is written: a killed export must not look like a trace.
-        partial = target.with_name(f"{TRACE}.partial")
-        profiler.profiler.kineto_results.save(str(partial))
-        paths.narrow(partial)
-        partial.replace(target)
+        _save(profiler.profiler.kineto_results, target)
         if self._settings.switches.with_flops:
             _write_flops(self._folder / FLOPS, profiler.profiler.kineto_results.events())
         return TierReport()
@@ -82,6 +78,36 @@ class KinetoTier(DrivenTier):
 
     def disable_child_thread(self) -> None:
         """Nothing was enabled."""
+
+
+def _save(results: Any, target: Path) -> None:
+    """Write the trace, whole or not at all: torch does not say when the disk refuses a part of it."""
+    # Without .json while it is written: a killed export must not look like a trace.
+    partial = target.with_name(f"{TRACE}.partial")
+    try:
+        results.save(str(partial))
+        if not _ends(partial):
+            raise CaptureError(
+                "torch's profiler could not write its trace",
+                where=str(target),
+                cause="the disk is full or refuses to be written to; torch does not say which",
+                fix="free some space or choose another folder, and record again",
+            )
+        paths.narrow(partial)
+        partial.replace(target)
+    finally:
+        for left in (partial, partial.with_name(f"{partial.name}.tmp")):  # torch's own name while it writes
+            left.unlink(missing_ok=True)
+
+
+def _ends(trace: Path) -> bool:
+    """Whether the file is there and has the bracket that closes it."""
+    if not trace.is_file():
+        return False
+    with trace.open("rb") as file:
+        file.seek(max(0, trace.stat().st_size - 64))
+        end = file.read().rstrip()
+    return end.endswith(b"}") and not end.endswith(b"  }")  # indented, it closes an event or its arguments
 
 
 @functools.cache
