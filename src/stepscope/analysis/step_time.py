@@ -76,10 +76,10 @@ def device_time(tables: Tables) -> DeviceTime:
 def step_times(tables: Tables) -> pl.DataFrame:
     """Where the time of each step went on each device: columns of `step_trace_time`, values as floats.
 
-    Computed from the device's own events. The vendor's figures (table `step_times`) stand in where the steps have no
-    range on a device: the timeline that would give it is missing. Empty when nothing is known of a device.
+    Computed from the device's own events. The vendor's figures (table `step_times`) stand in where no timeline tells the
+    range of a step on the device. Empty when nothing is known of a device.
     """
-    reached = tables.steps["device_start_ns"].count() > 0
+    reached = tables.ops.height > 0 and tables.steps["device_start_ns"].count() > 0
     if tables.step_times.height and not reached:
         rows = tables.step_times
     elif tables.kernels.height or tables.collectives.height:

@@ -106,6 +106,8 @@ def ranged(steps: pl.DataFrame, queue: pl.DataFrame, tasks: pl.DataFrame) -> pl.
         tasks = tasks.select("start_ns", "end_ns", key="launch_ns")
         launches = tasks.select("key", time_ns="key").unique("key")
     launches = launches.with_columns(row=step_of(launches["time_ns"], steps)).drop_nulls()
+    if not launches.height and steps["device_start_ns"].count():
+        return steps  # of files that tell of steps and not of launches
     first, last = pl.col("key").min().over("row"), pl.col("key").max().over("row")
     device = (
         launches.join(tasks.drop_nulls("key"), on="key")

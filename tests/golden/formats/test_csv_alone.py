@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.analysis.step_time import step_times
 from stepscope.capture import open_all, open_capture
 
 OUTPUT = Path("ascend_pt/text/level2/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT")
@@ -42,3 +43,47 @@ def test_a_foreign_json_beside_csv_files_is_no_obstacle(golden, tmp_path):
     (capture,) = open_all(tmp_path)
     assert capture.tables.kernels.height > 0
     assert capture.tables.step_times["step"].to_list() == [50]
+
+
+@pytest.mark.parametrize("rank", ["rank0_ascend_pt", "rank1_ascend_pt"])
+def test_steps_without_the_timeline(golden, tmp_path, rank):
+    """Step numbers, when the device began and Preparing are those that the timeline gives."""
+    source = golden / OUTPUT.parents[1] / rank / OUTPUT.name
+    for path in (*source.glob("*.csv"), *source.glob("communication*.json")):
+        shutil.copy(path, tmp_path)
+    (tables,) = (capture.tables for capture in open_all(tmp_path))
+    with (source / "step_trace_time.csv").open(newline="") as file:
+        (theirs,) = csv.DictReader(file)
+    (step,) = tables.steps.iter_rows(named=True)
+    assert step["step"] == int(theirs["Step"])
+    assert step["device_start_ns"] - step["start_ns"] == round(float(theirs["Preparing"]) * 1000)
+    marked = open_capture(source).tables.steps
+    assert step["start_ns"] == pytest.approx(marked["start_ns"][0], abs=1000)
+    (times,) = step_times(tables).iter_rows(named=True)
+    assert [times[key] / 1000 for key in ("computing_ns", "free_ns", "stage_ns", "preparing_ns")] == pytest.approx(
+        [float(theirs[title]) for title in ("Computing", "Free", "Stage", "Preparing")]
+    )
+    assert tables.link_extremes.height > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "table"),
+    [
+        ("pcie", "Device_id,Mode,Min,Max,Avg\r\n0,Tx_p_avg(MB/s),0,3,1.5\r\n", "link_summary"),
+        ("hccs", "Device_id,Mode,Max,Min,Average\r\n0,Tx (MB/s),3,0,1.5\r\n", "link_summary"),
+        (
+            "nic",
+            "Device_id,Timestamp(us),Bandwidth(MB/s),Rx Bandwidth efficiency(%)\r\n0,1736412474730135.222,100,1\r\n",
+            "counters",
+        ),
+        (
+            "roce",
+            "Device_id,Timestamp(us),Bandwidth(MB/s),Rx Bandwidth efficiency(%)\r\n0,1736412474730135.222,100,1\r\n",
+            "counters",
+        ),
+    ],
+)
+def test_one_csv_file_of_the_hardware_opens(tmp_path, name, text, table):
+    path = tmp_path / f"{name}.csv"
+    path.write_bytes(text.encode())
+    assert open_capture(path).tables[table].height > 0

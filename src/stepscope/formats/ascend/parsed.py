@@ -162,11 +162,16 @@ def _with_figures(
     """What the vendor's analysis says of events that are not there."""
     operators = () if _table(frames, "ops").height else files.of("operator_details")
     steps = () if has_events else files.of("step_trace_time")
+    times = step_trace_time.read(steps, quality=quality)
+    marked = _table(frames, "steps")
+    if not has_events and not marked.height:
+        marked = step_trace_time.steps_of(_table(frames, "kernels"), _table(frames, "collectives"), times)
     has_links = _table(frames, "transfers").height or _table(frames, "collective_links").height
     return {
         **frames,
         "op_times": operator_details.read(operators, quality=quality),
-        "step_times": step_trace_time.read(steps, quality=quality),
+        "step_times": times,
+        "steps": marked,
         "link_extremes": read_extremes(None if has_links else files.extremes, quality=quality),
     }
 

@@ -13,7 +13,7 @@ from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, cells, column, t
 from stepscope.render.csv_file import write_csv
 from stepscope.tables import ALL_TABLES
 
-STEP_TIMES = ALL_TABLES["step_times"]
+STEP_TIMES, STEPS = ALL_TABLES["step_times"], ALL_TABLES["steps"]
 FILE = "step_trace_time.csv"
 VALUES = (
     column("computing_ns", "number", "Computing", unit=NS_PER_US, needed=True, plain_zero=True),
@@ -40,6 +40,28 @@ def read(paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
     """Table `step_times`."""
     rows = STEP_TIMES.conform(read_cells(paths, COLUMNS, quality=quality))
     return rows.with_columns(pl.col(*(item.key for item in VALUES)).fill_null(0.0))
+
+
+def steps_of(kernels: pl.DataFrame, collectives: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """Table `steps` where no timeline marks them: from the steps that rows of kernel_details.csv name.
+
+    A step lasts from its first task, and the time it took to prepare that, to the end of its last one or to the next step.
+
+    Args:
+        kernels: table `kernels`.
+        collectives: table `collectives`.
+        times: table `step_times`, or nothing of it.
+    """
+    columns = ["step", "start_ns", "end_ns"]
+    tasks = pl.concat([kernels.select(columns), collectives.select(columns)]).drop_nulls()
+    spans = tasks.group_by("step").agg(first=pl.col("start_ns").min(), last=pl.col("end_ns").max()).sort("first", "step")
+    prepared = times.drop_nulls("step").group_by("step").agg(pl.col("preparing_ns").max())
+    rows = spans.join(prepared, on="step", how="left", maintain_order="left")
+    last = pl.min_horizontal("last", pl.col("first").shift(-1) - 1)
+    preparing = pl.col("preparing_ns").fill_null(0.0).round().cast(pl.Int64)
+    return STEPS.conform(
+        rows.with_columns(start_ns=pl.col("first") - preparing, end_ns=last, device_start_ns="first", device_end_ns=last)
+    )
 
 
 def write(path: Path, rows: pl.DataFrame, *, with_device: bool) -> list[Path]:
