@@ -95,6 +95,8 @@ def _finding(number: int, finding: Finding, lang: str, width: int, *, several: b
 
 def ranks_text(finding: Finding, lang: str) -> str:
     """Ranks of a merged finding as ranges, with the worst."""
+    if len(finding.ranks) == 1:
+        return f"rank {finding.rank}"
     return words.line("ranks", lang, ranks=_ranges(finding.ranks), rank=finding.rank)
 
 

@@ -77,6 +77,21 @@ def test_ranks_are_merged_worst_first(loading, waiting):
     assert [rank.rank for rank in found.ranks] == [0, 1, 2]
 
 
+def test_all_fixes_together_save_no_less_than_one(loading, waiting):
+    found = verdict([rank_of(loading, 0), rank_of(waiting, 1)])
+    assert found.together_ns >= max(finding.saved_ns for finding in found.findings if finding.how == "replay") - 1
+
+
+def test_the_end_of_a_recording_is_not_a_collection(loading):
+    late = loading.facts.replace(gc_threshold=None)
+    last = int(loading.steps["end_ns"].max())
+    steps = loading.steps.with_columns(
+        end_ns=pl.when(pl.col("end_ns") == last).then(pl.col("end_ns") + 400_000_000).otherwise(pl.col("end_ns"))
+    )
+    found = verdict(loading.replace(meta=late.table(), steps=steps))
+    assert "conjectured-gc" not in {finding.rule for finding in found.findings}
+
+
 def test_rules_can_be_chosen(waiting):
     assert {finding.rule for finding in verdict(waiting, rules=["sync-stall"]).findings} == {"sync-stall"}
 

@@ -96,7 +96,9 @@ def conjectured_gc(case: Case) -> Iterator[Draft]:
     if case.tables.gc_pauses.height or case.facts.gc_threshold is not None:
         return
     gaps = case.parts.gaps.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
-    gaps = gaps.filter((pl.col("ns") >= case.limit("conjectured-gc", "gap_ms") * 1e6) & pl.col("tid").is_not_null())
+    gaps = gaps.filter(
+        (pl.col("ns") >= case.limit("conjectured-gc", "gap_ms") * 1e6) & pl.col("tid").is_not_null() & pl.col("task").is_not_null()
+    )
     for start, end, tid, task in gaps.select("start_ns", "end_ns", "tid", "task").iter_rows():
         calls = case.tables.api_calls.filter((pl.col("tid") == tid) & (pl.col("start_ns") < end) & (pl.col("end_ns") > start))
         busy = spans_of(calls).within(np.array([start]), np.array([end]))[0]
