@@ -94,7 +94,7 @@ def no_bound_pipe(case: Case) -> Iterator[Draft]:
     rows = rows.filter(heavy)
     if rows.height:
         saved = float((rows["exclusive_ns"] * (1 - rows["best"] / limit)).sum())
-        worst = rows.sort("exclusive_ns", descending=True)
+        worst = rows.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False])
         yield Draft(
             "no-bound-pipe",
             saved,
@@ -115,7 +115,7 @@ def bound(case: Case) -> Iterator[Draft]:
     if not pipes:
         raise CannotTell("pipes")
     top = rows.group_by("name").agg(pl.col("exclusive_ns").sum(), pl.col("row").first(), *(pl.col(pipe).mean() for pipe in pipes))
-    top = top.sort("exclusive_ns", descending=True).head(1)
+    top = top.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False]).head(1)
     if not top.height or int(top["exclusive_ns"][0]) < 0.05 * case.total_ns:
         return
     values = {pipe: float(top[pipe][0] or 0.0) for pipe in pipes}
@@ -146,7 +146,7 @@ def icache_miss(case: Case) -> Iterator[Draft]:
         & (pl.col("exclusive_ns") >= case.limit("icache-miss", "share") * case.total_ns)
     )
     if by.height:
-        worst = by.sort("exclusive_ns", descending=True)
+        worst = by.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False])
         yield Draft(
             "icache-miss",
             0,
@@ -201,7 +201,7 @@ def below_roofline(case: Case) -> Iterator[Draft]:
         else 0.0
     )
     if saved:
-        worst = rows.sort("exclusive_ns", descending=True)
+        worst = rows.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False])
         yield Draft(
             "below-roofline",
             saved,

@@ -106,7 +106,9 @@ def low_blocks(case: Case) -> Iterator[Draft]:
             "medium",
             "model",
             bound="upper",
-            evidence=case.rows_of("kernels", rows.sort("exclusive_ns", descending=True)["row"]),
+            evidence=case.rows_of(
+                "kernels", rows.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False])["row"]
+            ),
             where=case.places(rows["op"], (rows["exclusive_ns"] * (1 - rows["filled"])).cast(pl.Int64)),
             params={"kernel": _heaviest(rows), "cores": case.chip.cube_cores, "count": round(rows.height / case.count)},
         )
