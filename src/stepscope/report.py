@@ -13,7 +13,7 @@ from stepscope.analysis import quality
 from stepscope.analysis.flops import flops_by_operator, flops_by_step
 from stepscope.analysis.marks import mark_summary
 from stepscope.analysis.operators import operator_summary
-from stepscope.analysis.statistics import kernel_summary
+from stepscope.analysis.statistics import api_statistic, kernel_summary
 from stepscope.analysis.step_time import DeviceTime, device_time, step_times
 from stepscope.analysis.views import module_view
 from stepscope.analysis_queue import AnalysisState, describe, state_of
@@ -163,6 +163,11 @@ def _kernels(tables: Tables) -> pl.DataFrame:
     return _milliseconds(kernel_summary(tables))
 
 
+def _api_calls(tables: Tables) -> pl.DataFrame:
+    frame = api_statistic(tables).rename({"count": "calls"}).drop("variance_us2")
+    return _milliseconds(frame.sort("total_ns", pl.col("name").cast(pl.String), descending=[True, False]))
+
+
 def _modules(tables: Tables) -> pl.DataFrame:
     frame = _milliseconds(module_view(tables)).drop("depth")
     return _without_idle_device(frame.sort("device_total_ms", "host_total_ms", descending=True, maintain_order=True), tables)
@@ -197,5 +202,5 @@ def _marks(tables: Tables) -> pl.DataFrame:
 
 
 TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {
-    "op": _operators, "kernel": _kernels, "module": _modules, "step": _steps, "mark": _marks,
+    "op": _operators, "kernel": _kernels, "api": _api_calls, "module": _modules, "step": _steps, "mark": _marks,
 }  # fmt: skip

@@ -94,8 +94,10 @@ def op_statistic(tables: Tables) -> pl.DataFrame:
 
     Columns: device, op_type, core, count, total_ns, min_ns, avg_ns, max_ns, ratio. The mean of tasks that all took whole
     nanoseconds is cut to such; `ratio` is the percentage of all computing tasks of the device, also those without a type.
-    Tasks that began before the collection are left out.
+    Tasks that began before the collection are left out. Where no kernel has a type, what the vendor's file says.
     """
+    if tables.op_type_times.height and not tables.kernels["op_type"].count():
+        return tables.op_type_times
     computing = (pl.col("kind") == "compute") & _core_is_none_of(NO_REPORT)
     begin = tables.facts.session_start_ns
     tasks = tables.kernels.filter(computing if begin is None else computing & (pl.col("start_ns") >= begin))
@@ -139,8 +141,10 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     """Rows of api_statistic.csv, by name and level.
 
     Columns: level, name, total_ns, count, avg_ns (rounded), min_ns, max_ns, variance_us2 (of the population, around the
-    rounded mean).
+    rounded mean). Where the calls themselves are gone, what the vendor's file says of them.
     """
+    if tables.api_times.height and not tables.api_calls.height:
+        return tables.api_times
     spent = (pl.col("end_ns") - pl.col("start_ns")).alias("length")
     level = pl.col("level").cast(pl.String)
     # Calls of the operating system have a table of their own (docs/formats/outputs.md 12.2).
@@ -197,13 +201,15 @@ def kernel_summary(tables: Tables, *, all_tasks: bool = False) -> pl.DataFrame:
 
     Columns: name, kind, core, calls, total_ns, min_ns, avg_ns, max_ns, share (of all rows). Communication operators are
     taken by type, because their names carry running numbers; those that are a single kernel only as that kernel. A task
-    whose parts are there is left out.
+    whose parts are there is left out. Where the kernels are gone, what the vendor's file says of each operator type.
 
     Args:
         tables: linked tables.
         all_tasks: also what a stream does besides work: waits, notifications, and the link-level tasks of a communication
             operator, whose time the operator's own row counts already.
     """
+    if tables.op_type_times.height and not (tables.kernels.height or tables.collectives.height):
+        return _types_of_vendor(tables.op_type_times)
     kernels = without_parents(tables.kernels.with_columns(shown=pl.lit(True) if all_tasks else is_work(tables.collectives)))
     kernels = kernels.filter("shown").select("name", "kind", "core", _length().alias("length"))
     if all_tasks:
@@ -227,3 +233,18 @@ def kernel_summary(tables: Tables, *, all_tasks: bool = False) -> pl.DataFrame:
         .with_columns(share=(pl.col("total_ns") / pl.col("total_ns").sum()).fill_nan(0.0))
         .sort("total_ns", pl.col("name").cast(pl.String), descending=[True, False])
     )
+
+
+def _types_of_vendor(types: pl.DataFrame) -> pl.DataFrame:
+    total = pl.col("total_ns")
+    return types.select(
+        pl.col("op_type").alias("name"),
+        pl.lit("compute", TEXT).alias("kind"),
+        "core",
+        pl.col("count").alias("calls"),
+        "total_ns",
+        "min_ns",
+        "avg_ns",
+        "max_ns",
+        share=(total / total.sum()).fill_nan(0.0),
+    ).sort("total_ns", pl.col("name").cast(pl.String), descending=[True, False])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stepscope top`: show where the time goes, by operator, kernel, module, step or mark."""
+"""`stepscope top`: show where the time goes, by operator, kernel, API call, module, step or mark."""
 
 from __future__ import annotations
 

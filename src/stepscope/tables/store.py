@@ -21,7 +21,7 @@ from stepscope.tables.sealed_folder import Damaged, SealedFolder, seal
 from stepscope.tables.tableset import Tables
 from stepscope.tables.whole_folder import replacing_folder
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 STORE_NAME = ".stepscope"
 
 

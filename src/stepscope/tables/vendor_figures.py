@@ -63,4 +63,35 @@ LINK_EXTREMES = Table(
     ),
 )
 
-VENDOR_TABLES = (OP_TIMES, STEP_TIMES, LINK_EXTREMES)
+OP_TYPE_TIMES = Table(
+    name="op_type_times",
+    doc="Rows of op_statistic.csv: kernels by operator type and core, where no kernel of the capture has a type.",
+    columns=(
+        Column("device", pl.Int32(), "Device number inside the node; null where the file has none."),
+        Column("op_type", TEXT, "Operator type."),
+        Column("core", TEXT, "Kind of core that they ran on."),
+        Column("count", pl.Int64(), "Number of kernels."),
+        Column("total_ns", pl.Float64(), "Sum of their durations.", "ns"),
+        Column("min_ns", pl.Float64(), "Shortest one.", "ns"),
+        Column("avg_ns", pl.Float64(), "Mean duration.", "ns"),
+        Column("max_ns", pl.Float64(), "Longest one.", "ns"),
+        Column("ratio", pl.Float64(), "Part of the computing time of the device.", "%"),
+    ),
+)
+
+API_TIMES = Table(
+    name="api_times",
+    doc="Rows of api_statistic.csv: API calls by name and level, where the capture has no timeline with the calls themselves.",
+    columns=(
+        Column("level", TEXT, "Layer of the software that the call belongs to, such as acl or runtime."),
+        Column("name", TEXT, "Name of the call."),
+        Column("total_ns", pl.Float64(), "Sum of the durations.", "ns"),
+        Column("count", pl.Int64(), "Number of calls."),
+        Column("avg_ns", pl.Float64(), "Mean duration.", "ns"),
+        Column("min_ns", pl.Float64(), "Shortest call.", "ns"),
+        Column("max_ns", pl.Float64(), "Longest call.", "ns"),
+        Column("variance_us2", pl.Float64(), "Variance of the durations.", "us²"),
+    ),
+)
+
+VENDOR_TABLES = (OP_TIMES, STEP_TIMES, LINK_EXTREMES, OP_TYPE_TIMES, API_TIMES)

@@ -18,7 +18,8 @@ VIEWS = (
 )  # fmt: skip
 _OF_FILES = {
     "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",
-    "op_summary.csv": "NPU Kernel", "trace_view.json": "Trace", "memory_record.csv": "Memory", "operator_memory.csv": "Memory",
+    "op_summary.csv": "NPU Kernel", "op_statistic.csv": "NPU Kernel",
+    "trace_view.json": "Trace", "memory_record.csv": "Memory", "operator_memory.csv": "Memory",
     "npu_module_mem.csv": "Memory", "communication.json": "Communication", "communication_matrix.json": "Communication",
     "analysis.db": "Communication",
 }  # fmt: skip
@@ -51,7 +52,9 @@ def views_of(capture: LoadedCapture) -> list[str]:
     there = {
         "Overview": bool(tables.steps.height or capture.has_device or tables.step_times.height or tables.ops.height),
         "Operator": bool(tables.ops.height or tables.op_times.height),
-        _KERNELS.get(capture.kind, "GPU Kernel"): bool(capture.has_device if capture.is_npu else tables.kernels.height),
+        _KERNELS.get(capture.kind, "GPU Kernel"): bool(
+            capture.has_device or tables.op_type_times.height if capture.is_npu else tables.kernels.height
+        ),
         "Trace": bool(capture.trace.count or len(capture.trace.samples["time"])),
         "Memory": bool(
             tables.memory_events.height

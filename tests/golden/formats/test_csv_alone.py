@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.analysis.statistics import api_statistic, op_statistic
 from stepscope.analysis.step_time import step_times
 from stepscope.capture import open_all, open_capture
+from stepscope.export.statistics_csv import write_api_statistic, write_op_statistic
+from stepscope.report import top
 
 OUTPUT = Path("ascend_pt/text/level2/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT")
 
@@ -87,3 +90,37 @@ def test_one_csv_file_of_the_hardware_opens(tmp_path, name, text, table):
     path = tmp_path / f"{name}.csv"
     path.write_bytes(text.encode())
     assert open_capture(path).tables[table].height > 0
+
+
+def _table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside-others"])
+@pytest.mark.parametrize(
+    ("name", "figures", "write"),
+    [("api_statistic", api_statistic, write_api_statistic), ("op_statistic", op_statistic, write_op_statistic)],
+)
+def test_figures_of_calls_and_types_without_the_events(golden, tmp_path, name, figures, write, alone):
+    """What the vendor summed up is what `top` and our own file say, when the events are gone."""
+    (tmp_path / "in").mkdir()
+    for beside in (name,) if alone else (name, "step_trace_time", "operator_memory"):
+        shutil.copy(golden / OUTPUT / f"{beside}.csv", tmp_path / "in")
+    tables = open_capture(tmp_path / "in" / f"{name}.csv" if alone else tmp_path / "in").tables
+    theirs = _table_of(golden / OUTPUT / f"{name}.csv")
+    assert list(figures(tables).select("level" if name[0] == "a" else "op_type", "total_ns").iter_rows()) == [
+        (row.get("Level") or row["OP Type"], round(float(row.get("Time(us)") or row["Total Time(us)"]) * 1000)) for row in theirs
+    ]
+    (ours,) = write(tables, tmp_path)
+    assert [{title: row[title] for title in theirs[0]} for row in _table_of(ours)] == theirs
+    shown = top(tables, by="api" if name == "api_statistic" else "kernel")
+    assert shown["calls"].sum() == sum(int(row["Count"]) for row in theirs)
+    assert shown["total_ms"].is_sorted(descending=True)
+    assert not tables.quality.filter(tables.quality["count"] > 0).height
+
+
+def test_events_go_before_the_figures_of_the_vendor(golden):
+    tables = open_capture(golden / OUTPUT).tables
+    assert tables.api_calls.height > 0
+    assert tables.api_times.height == tables.op_type_times.height == 0

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, defaultdict
 
 import pytest
-from viewer.numbers import Viewer, each_capture, first_event, folder, ns, table, where
+from viewer.numbers import CAPTURES, Viewer, each_capture, first_event, folder, ns, table, where
 
 
 @each_capture
@@ -88,5 +89,24 @@ def test_databases_show_the_same_kernels(golden, npu, tmp_path, monkeypatch):
         assert sum(rows.values()) == sum(text.values())
         assert viewer.get("trace/meta", run="level2", worker="0")["slices"] > 4000
         assert {"Operator", "NPU Kernel", "Trace", "Memory"} <= set(viewer.get("runs")["runs"][1]["views"])
+    finally:
+        viewer.catalogue.close()
+
+
+def test_types_of_op_statistic_where_the_kernels_are_gone(golden, tmp_path):
+    source = folder(golden, *CAPTURES[-1]) / "op_statistic.csv"
+    output = tmp_path / "run" / "worker_1" / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    shutil.copy(source, output)
+    viewer = Viewer(tmp_path)
+    try:
+        query = {"run": "run", "worker": "worker", "span": "1"}
+        page = viewer.get("kernels", group="type", **query)
+        assert [(row[0], row[1], row[2]) for row in page["rows"]] == [
+            (row["OP Type"], int(row["Count"]), float(row["Total Time(us)"])) for row in table(source)
+        ]
+        assert any("op_statistic.csv" in note for note in page["notes"])
+        pies = viewer.get("kernels/pies", top=0, **query)
+        assert pies["cores"]
     finally:
         viewer.catalogue.close()

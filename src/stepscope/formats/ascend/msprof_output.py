@@ -23,7 +23,7 @@ LOG = "mindstudio_profiler_log"
 # docs/formats/enums.md 9; the name before `|` is the present one.
 _CSV = (
     "op_summary", "task_time", "npu_mem", "memory_record|ge_memory_record", "operator_memory|ge_operator_memory", "npu_module_mem",
-    "l2_cache", "soc_pmu", "aicpu", "nic", "roce", "pcie", "hccs",
+    "l2_cache", "soc_pmu", "aicpu", "nic", "roce", "pcie", "hccs", "op_statistic", "api_statistic",
 )  # fmt: skip
 _STAMP_DIGITS = 14  # of a file name with the time of the export; shorter numbers are device and model
 

@@ -11,7 +11,16 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import CaptureError
-from stepscope.formats.ascend import hardware, kernel_details, matching, memory, operator_details, step_trace_time, task_time
+from stepscope.formats.ascend import (
+    hardware,
+    kernel_details,
+    matching,
+    memory,
+    operator_details,
+    statistics,
+    step_trace_time,
+    task_time,
+)
 from stepscope.formats.ascend.communication.read import Recorded, placed, read_extremes, recorded
 from stepscope.formats.ascend.trace.timeline import read_timeline
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
@@ -166,12 +175,16 @@ def _with_figures(
     marked = _table(frames, "steps")
     if not has_events and not marked.height:
         marked = step_trace_time.steps_of(_table(frames, "kernels"), _table(frames, "collectives"), times)
+    types = () if _table(frames, "kernels")["op_type"].count() else files.of("op_statistic")
+    calls = () if _table(frames, "api_calls").height else files.of("api_statistic")
     has_links = _table(frames, "transfers").height or _table(frames, "collective_links").height
     return {
         **frames,
         "op_times": operator_details.read(operators, quality=quality),
         "step_times": times,
         "steps": marked,
+        "op_type_times": statistics.read_op(types, quality=quality),
+        "api_times": statistics.read_api(calls, quality=quality),
         "link_extremes": read_extremes(None if has_links else files.extremes, quality=quality),
     }
 

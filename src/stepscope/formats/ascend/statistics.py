@@ -12,13 +12,16 @@ from pathlib import Path
 
 import polars as pl
 
+from stepscope.formats.ascend.cells import Quality, read_cells
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, cells, column, without
 from stepscope.render.csv_file import NOT_KNOWN, rounded, write_csv
 from stepscope.render.lines import Numbers, Part
 from stepscope.render.number_forms import PLAIN
+from stepscope.tables import ALL_TABLES
 
 OP_FILE, API_FILE = "op_statistic.csv", "api_statistic.csv"
-_COUNT = column("count", "count", "Count")
+OP_TYPE_TIMES, API_TIMES = ALL_TABLES["op_type_times"], ALL_TABLES["api_times"]
+_COUNT = column("count", "count", "Count", needed=True)
 
 # Of communication_statistic, too, which has no core.
 OP = (
@@ -26,18 +29,29 @@ OP = (
     column("op_type", "text", "OP Type", missing=NOT_KNOWN),
     column("core", "text", "Core Type", missing=NOT_KNOWN),
     _COUNT,
-    *(column(f"{word}_ns", "number", f"{word.capitalize()} Time(us)", unit=NS_PER_US) for word in ("total", "min", "avg", "max")),
+    column("total_ns", "number", "Total Time(us)", unit=NS_PER_US, needed=True),
+    *(column(f"{word}_ns", "number", f"{word.capitalize()} Time(us)", unit=NS_PER_US) for word in ("min", "avg", "max")),
     column("ratio", "number", "Ratio(%)"),
 )
 API = (
     replace(DEVICE, missing="host"),
     column("level", "text", "Level", missing=NOT_KNOWN),
     column("name", "text", "API Name", missing=NOT_KNOWN),
-    column("total_ns", "number", "Time(us)", unit=NS_PER_US),
+    column("total_ns", "number", "Time(us)", unit=NS_PER_US, needed=True),
     _COUNT,
     *(column(f"{word}_ns", "number", f"{word.capitalize()}(us)", unit=NS_PER_US) for word in ("avg", "min", "max")),
     column("variance_us2", "number", "Variance"),
 )
+
+
+def read_op(paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
+    """Table `op_type_times`."""
+    return OP_TYPE_TIMES.conform(read_cells(paths, OP, quality=quality))
+
+
+def read_api(paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
+    """Table `api_times`. Calls are of the host, whatever device the file names."""
+    return API_TIMES.conform(read_cells(paths, without(API, DEVICE.key), quality=quality))
 
 
 def write_op(path: Path, rows: pl.DataFrame, *, of_msprof: bool = False) -> list[Path]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text files of ASCEND_PROFILER_OUTPUT, layout generations G1 to G3 (docs/formats/outputs.md 0).
 
-op_statistic and api_statistic are views of the others and are not read; operator_details, step_trace_time and
-communication_matrix count only where the events they were made of are missing.
+operator_details, step_trace_time, op_statistic, api_statistic and communication_matrix count only where the events they were
+made of are missing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _CSV = {
     "task_time": "task_time",
     "operator_details": "operator_details",
     "step_trace_time": "step_trace_time",
+    "op_statistic": "op_statistic",
+    "api_statistic": "api_statistic",
     "memory_record": "memory_record",
     "operator_memory": "operator_memory",
     "npu_module_mem": "npu_module_mem",

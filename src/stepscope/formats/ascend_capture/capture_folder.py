@@ -17,7 +17,8 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 _OF_FRAMEWORK = re.compile(r".*_ascend_(pt|ms)|profiler_(info|metadata).*\.json")  # what a framework's profiler leaves
 _TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
-_FIGURE_SIGNS = ("step_trace_time.csv", "communication_matrix.json")  # figures without events: a database says more
+# Figures without events: a database says more.
+_FIGURE_SIGNS = ("step_trace_time.csv", "communication_matrix.json", "op_statistic.csv", "api_statistic.csv")
 _SUFFIX = re.compile(r"_ascend_(pt|ms)$")
 _NUMBERED = re.compile(r"(?P<worker>.+)_(?P<span>\d+(?:\.\d+)?)")
 _INFO = re.compile(r"profiler_info_(\d+)\.json")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _KNOWN = (
     "kernel_details.csv", "operator_details.csv", "step_trace_time.csv", "memory_record.csv", "operator_memory.csv",
     "npu_module_mem.csv", "l2_cache.csv", "task_time.csv", "soc_pmu.csv", "data_preprocess.csv", "pcie.csv", "hccs.csv", "nic.csv",
-    "roce.csv",
+    "roce.csv", "op_statistic.csv", "api_statistic.csv",
 )  # fmt: skip
 _OUR_RESULTS = ("_stepscope", "stepscope_output")  # what an analysis wrote beside a trace, and into a PROF folder
 _BESIDE = ("trace_view.json", "communication.json", "communication_matrix.json")

@@ -27,6 +27,26 @@ from stepscope.web.views.operators import pie
 NPU_GROUPS = ("statistic", "all", "type", "name_shape")
 FIRST_SHOWN = 20
 COUNTED = 25  # columns that a file without counters has at most
+_NAME, _TYPE = Shown("name", "Operator", "Name of the kernel."), Shown("type", "Type", "Operator type.")
+_TIMES = (
+    Shown("calls", "Calls", "Number of tasks.", summed=True),
+    Shown("total", "Total Duration (us)", "Sum of Duration(us).", summed=True),
+    Shown("max", "Max Duration (us)", "Longest task."),
+    Shown("avg", "Avg Duration (us)", "Total by Calls."),
+    Shown("min", "Min Duration (us)", "Shortest task."),
+    Shown("core", "Accelerator Core", "Cores that the tasks ran on."),
+    Shown("block", "Block Dim", "Distinct numbers of blocks."),
+    Shown("p50", "p50 (us)", "Median duration.", shown=False),
+    Shown("p95", "p95 (us)", "95th percentile of the durations.", shown=False),
+    Shown("share", "Share (%)", "Of the time of all rows.", shown=False),
+    Shown("cumulated", "Cumulative Share (%)", "Share of this row and those above.", shown=False),
+)
+_GROUP_COLUMNS = {
+    "statistic": (_NAME, *_TIMES),
+    "type": (_TYPE, *_TIMES),
+    "name_shape": (_NAME, Shown("shapes", "Input Shapes", "Shapes of the inputs."), *_TIMES),
+}
+_TYPES_NOTE = "the capture has no single kernels: types and times are those of op_statistic.csv"
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,8 @@ def kernels(capture: LoadedCapture, query: Query) -> Listing:
     if not capture.is_npu:
         return gpu_kernels.kernels(capture, query)
     group = query.choice("group", NPU_GROUPS)
+    if _only_types(capture):
+        return Listing(_types(capture, query), _GROUP_COLUMNS["type"], (("total", True),), (_TYPES_NOTE,), search="type")
     rows = _chosen(capture, query)
     if group == "all":
         return _every(capture, rows)
@@ -100,25 +122,32 @@ def kernels(capture: LoadedCapture, query: Query) -> Listing:
     # Every visit of the view shows the groupings of the whole capture.
     key = f"kernels {group} {query.flag('comm', True)}"
     frame = capture.once(key, lambda: _grouped(capture, rows, group)) if default else _grouped(capture, rows, group)
-    first = {
-        "statistic": [Shown("name", "Operator", "Name of the kernel.")],
-        "type": [Shown("type", "Type", "Operator type.")],
-    }.get(group, [Shown("name", "Operator", "Name of the kernel."), Shown("shapes", "Input Shapes", "Shapes of the inputs.")])
-    columns = (
-        *first,
-        Shown("calls", "Calls", "Number of tasks.", summed=True),
-        Shown("total", "Total Duration (us)", "Sum of Duration(us).", summed=True),
-        Shown("max", "Max Duration (us)", "Longest task."),
-        Shown("avg", "Avg Duration (us)", "Total by Calls."),
-        Shown("min", "Min Duration (us)", "Shortest task."),
-        Shown("core", "Accelerator Core", "Cores that the tasks ran on."),
-        Shown("block", "Block Dim", "Distinct numbers of blocks."),
-        Shown("p50", "p50 (us)", "Median duration.", shown=False),
-        Shown("p95", "p95 (us)", "95th percentile of the durations.", shown=False),
-        Shown("share", "Share (%)", "Of the time of all rows.", shown=False),
-        Shown("cumulated", "Cumulative Share (%)", "Share of this row and those above.", shown=False),
+    columns = _GROUP_COLUMNS[group]
+    return Listing(frame, columns, (("total", True),), search=columns[0].key)
+
+
+def _only_types(capture: LoadedCapture) -> bool:
+    """Whether the kernels are gone and the vendor's figures by type are what is left of them."""
+    return not capture.has_device and capture.tables.op_type_times.height > 0
+
+
+def _types(capture: LoadedCapture, query: Query) -> pl.DataFrame:
+    """Rows as of `kernel_groups` by type, without what single kernels would tell."""
+    cores = query.every("core")
+    types = capture.tables.op_type_times.with_columns(pl.col("op_type", "core").cast(pl.String).fill_null(NOT_KNOWN))
+    rows = (types.filter(pl.col("core").is_in(cores)) if cores else types).sort("total_ns", descending=True, maintain_order=True)
+    unknown = pl.lit(None, pl.Float64)
+    return rows.select(
+        pl.col("op_type").alias("type"),
+        pl.col("count").alias("calls"),
+        *(microseconds(rows[f"{word}_ns"]).alias(word) for word in ("total", "max", "avg", "min")),
+        "core",
+        pl.lit(None, pl.String).alias("block"),
+        unknown.alias("p50"),
+        unknown.alias("p95"),
+        share=100 * pl.col("total_ns") / pl.col("total_ns").sum(),
+        cumulated=100 * pl.col("total_ns").cum_sum() / pl.col("total_ns").sum(),
     )
-    return Listing(frame, columns, (("total", True),), search=first[0].key)
 
 
 def _grouped(capture: LoadedCapture, rows: pl.DataFrame, group: str) -> pl.DataFrame:
@@ -207,8 +236,13 @@ def pies(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     top = query.number("top", 10, most=1000)
     if not capture.is_npu:
         return gpu_kernels.pies(capture, query, top)
-    rows = _chosen(capture, query)
-    by_name, by_core = (time_by(rows, key) for key in ("name", "core"))
+    if _only_types(capture):
+        types = _types(capture, query).rename({"total": "value"})
+        by_name = types.select(name="type", calls="calls", value="value")
+        by_core = types.group_by(pl.col("core").alias("name"), maintain_order=True).agg(pl.col("calls", "value").sum())
+    else:
+        rows = _chosen(capture, query)
+        by_name, by_core = (time_by(rows, key) for key in ("name", "core"))
     cores = by_core.sort("value", "name", descending=[True, False])["name"].to_list()
     by_core = by_core.with_columns(name="Using " + pl.col("name").str.replace_all("_", " ", literal=True))
     return {
