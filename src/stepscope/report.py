@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a capture, and where its time goes."""
+"""What is in a capture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from stepscope.analysis import quality
-from stepscope.analysis.flops import flops_by_operator, flops_by_step
-from stepscope.analysis.marks import mark_summary
-from stepscope.analysis.operators import operator_summary
-from stepscope.analysis.statistics import api_statistic, kernel_summary
-from stepscope.analysis.step_time import DeviceTime, device_time, step_times
-from stepscope.analysis.views import module_view
+from stepscope.analysis.step_time import DeviceTime, device_time
 from stepscope.analysis_queue import AnalysisState, describe, state_of
 from stepscope.capture import Capture
-from stepscope.tables import Facts, Tables
+from stepscope.tables import Facts
 from stepscope.verdict import Verdict, verdict
 
 SWITCHES = (
@@ -132,75 +127,3 @@ def same_ranks(overviews: Iterable[Overview]) -> dict[int, list[str]]:
         if item.facts.rank >= 0:
             by_rank.setdefault(item.facts.rank, []).append(item.path)
     return {rank: paths for rank, paths in by_rank.items() if len(paths) > 1}
-
-
-def top(tables: Tables, *, by: str, all_tasks: bool = False) -> pl.DataFrame:
-    """Where the time goes, largest first; times in milliseconds. `all_tasks`: see `statistics.kernel_summary`."""
-    return _milliseconds(kernel_summary(tables, all_tasks=True)) if by == "kernel" and all_tasks else TOP[by](tables)
-
-
-def tasks_left_out(tables: Tables) -> int:
-    """How many tasks of streams `top` by kernel leaves out: waits, notifications, parts of communication operators."""
-    every, shown = (kernel_summary(tables, all_tasks=all_tasks)["calls"].sum() for all_tasks in (True, False))
-    return int(every) - int(shown)
-
-
-def _milliseconds(frame: pl.DataFrame) -> pl.DataFrame:
-    times = [name for name in frame.columns if name.endswith("_ns")]
-    return frame.with_columns(pl.col(times) / 1e6).rename({name: f"{name.removesuffix('_ns')}_ms" for name in times})
-
-
-def _operators(tables: Tables) -> pl.DataFrame:
-    frame = _milliseconds(operator_summary(tables)).with_columns(pl.col("host_share", "device_share") * 100)
-    frame = _without_idle_device(frame, tables).rename({"host_share": "host_%", "device_share": "device_%"}, strict=False)
-    if not tables.ops["flops"].count():
-        return frame
-    counted = flops_by_operator(tables).select("name", "flops", _giga())
-    return frame.join(counted, on="name", how="left", maintain_order="left")
-
-
-def _kernels(tables: Tables) -> pl.DataFrame:
-    return _milliseconds(kernel_summary(tables))
-
-
-def _api_calls(tables: Tables) -> pl.DataFrame:
-    frame = api_statistic(tables).rename({"count": "calls"}).drop("variance_us2")
-    return _milliseconds(frame.sort("total_ns", pl.col("name").cast(pl.String), descending=[True, False]))
-
-
-def _modules(tables: Tables) -> pl.DataFrame:
-    frame = _milliseconds(module_view(tables)).drop("depth")
-    return _without_idle_device(frame.sort("device_total_ms", "host_total_ms", descending=True, maintain_order=True), tables)
-
-
-def _without_idle_device(frame: pl.DataFrame, tables: Tables) -> pl.DataFrame:
-    """Device columns only where there is a device: a capture of the CPU alone would show zeros."""
-    if tables.kernels.height or tables.collectives.height or tables.op_times.height:
-        return frame
-    return frame.select(name for name in frame.columns if not name.startswith("device_"))
-
-
-def _steps(tables: Tables) -> pl.DataFrame:
-    host = tables.steps.select("step", host_ns=pl.col("end_ns") - pl.col("start_ns"), inflated=pl.col("inflated"))
-    device = step_times(tables).drop_nulls("step")
-    if not host.height and device.height:  # the vendor's figures are all that is left
-        return _milliseconds(device)
-    joined = host if not device.height else host.join(device, on="step", how="left", maintain_order="left")
-    if tables.ops["flops"].count():
-        counted = flops_by_step(tables).select("step", "flops", _giga()).unique("step", keep="first", maintain_order=True)
-        joined = joined.join(counted, on="step", how="left", maintain_order="left")
-    return _milliseconds(joined)
-
-
-def _giga() -> pl.Expr:
-    return (pl.col("flops_per_s") / 1e9).alias("GFLOP/s")
-
-
-def _marks(tables: Tables) -> pl.DataFrame:
-    frame = mark_summary(tables)
-    return _milliseconds(frame if frame["device_calls"].sum() else frame.drop("device_calls", "device_ns"))
-
-
-TOP: dict[str, Callable[[Tables], pl.DataFrame]] = {
-    "op": _operators, "kernel": _kernels, "api": _api_calls, "module": _modules, "step": _steps, "mark": _marks,
-}  # fmt: skip

@@ -23,7 +23,7 @@ import polars as pl
 from stepscope.analyser import Request, analyse_captures
 from stepscope.capture import Capture, open_all
 from stepscope.cli import main
-from stepscope.report import TOP
+from stepscope.top import TOP
 
 FOLDER = Path(__file__).resolve().parents[1] / "captures"
 PARTS = ("tables", "outputs")

@@ -7,6 +7,7 @@ Terminal drawing is imported only where it is used.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def show(frame: pl.DataFrame, *, as_json: bool, title: str = "") -> None:
-    """Print a result: JSON lines, a drawn table on a terminal, tab-separated text in a pipe."""
+def show(frame: pl.DataFrame, *, as_json: bool, title: str = "", lesser: Sequence[str] = ()) -> None:
+    """Print a result: JSON lines, a drawn table on a terminal, tab-separated text in a pipe.
+
+    Args:
+        frame: the result; its first column of text gets the room that is left.
+        as_json: JSON lines.
+        title: above a drawn table.
+        lesser: columns that a drawn table leaves out where it is too wide, the first of them first.
+    """
     if as_json:
         for named in frame.iter_rows(named=True):
             print(orjson.dumps(named).decode())
@@ -30,15 +38,13 @@ def show(frame: pl.DataFrame, *, as_json: bool, title: str = "") -> None:
     if not sys.stdout.isatty():
         print(frame.write_csv(separator="\t", float_precision=3), end="")
         return
-    from rich.console import Console
-    from rich.table import Table
+    from stepscope.cli.terminal_table import draw
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in frame.iter_rows():
-        table.add_row(*map(_cell, row))
-    Console().print(table)
+    columns = {name: [_cell(value) for value in frame[name].to_list()] for name in frame.columns}
+    numeric = {name for name, dtype in frame.schema.items() if dtype.is_numeric()}
+    left_out = draw(columns, numeric=numeric, title=title, lesser=lesser)
+    if left_out and frame.height:
+        note(f"too narrow for {', '.join(left_out)}: --json has them")
 
 
 def size_text(count: float) -> str:

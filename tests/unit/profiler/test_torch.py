@@ -21,7 +21,7 @@ import stepscope
 from stepscope import mstx, profiler
 from stepscope.collect import messages
 from stepscope.profiler import _ExperimentalConfig, _KinetoProfile, profile, schedule, tensorboard_trace_handler
-from stepscope.report import top
+from stepscope.top import top
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 from stepscope.collect.tiers.observer import load_observer  # noqa: E402 - after the skip
