@@ -8,6 +8,9 @@ MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
 
+# The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak verdict-proof cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 

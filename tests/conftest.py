@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import NoReturn
@@ -32,6 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if UNIT not in item.path.parents or item.get_closest_marker("slow"):
                 item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """What collection made lives to the end: tests that ask for a garbage collection need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:

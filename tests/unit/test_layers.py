@@ -8,8 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "stepscope"
+from source_trees import SOURCE, modules, nodes, tree
 
 # What each layer may import of stepscope, besides itself and errors.
 ALLOWED = {
@@ -72,15 +71,10 @@ INSIDE_TRAINING = {"doctor", "native", "simnpu", "collect", "profiler", "autoloa
 AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/hccl.py", "simnpu/npu.py", *_FUSED}
 
 
-def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
-
-
 def imported(path: Path, *, at_once: bool = False) -> set[str]:
     """Names of what a module imports; with `at_once` only what is imported together with it."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text())
-    for node in tree.body if at_once else ast.walk(tree):
+    for node in tree(path).body if at_once else nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -127,7 +121,7 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 def test_broad_excepts_stand_at_the_borders_only():
     broad = []
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ExceptHandler) and _is_broad(node):
                 broad.append(path.relative_to(SOURCE).as_posix())
     assert sorted(broad) == ["analyser.py", "cli/__init__.py", "collect/guard.py", "query/child.py", "web/app.py"]

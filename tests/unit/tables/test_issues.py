@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from source_trees import SOURCE, modules, nodes
 
-import stepscope
 from stepscope.tables import issues
 from stepscope.tables.issue_reference import page
 from stepscope.tables.issues import REGISTER, SEVERITIES, UNITS, Issue
 
-SOURCES = Path(stepscope.__file__).parent
 CONSTANTS = {name: value for name, value in vars(issues).items() if isinstance(value, Issue)}
 PLACEHOLDERS = re.compile(r"\{(\w+)\}")
 
@@ -51,10 +50,10 @@ def test_words_agree_with_the_number_before_them():
 
 def calls() -> Iterator[tuple[str, ast.expr]]:
     """The issue of every call that adds a row to `quality`."""
-    for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in modules():
+        for node in nodes(path):
             if isinstance(node, ast.Call) and node.args and _name(node.func) == "lost":
-                yield f"{path.relative_to(SOURCES)}:{node.lineno}", node.args[0]
+                yield f"{path.relative_to(SOURCE)}:{node.lineno}", node.args[0]
 
 
 def _name(called: ast.expr) -> str:
@@ -77,8 +76,8 @@ def test_every_row_of_quality_names_an_issue_of_the_register():
 
 
 def test_every_issue_is_used():
-    text = "\n".join(path.read_text() for path in SOURCES.rglob("*.py"))
-    assert [name for name in CONSTANTS if not re.search(rf"\bissues\.{name}\b", text)] == []
+    used = {name for path in modules() for name in re.findall(r"\bissues\.(\w+)", path.read_text())}
+    assert sorted(CONSTANTS.keys() - used) == []
 
 
 def test_the_page_of_issues_is_up_to_date():

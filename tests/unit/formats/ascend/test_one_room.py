@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import polars as pl
 import pytest
+from source_trees import SOURCE, modules, nodes
 
 from stepscope.formats.ascend import (
     flops,
@@ -31,7 +31,6 @@ from stepscope.formats.ascend.trace import args
 from stepscope.formats.ascend.trace.args import Argument
 from stepscope.render.csv_file import write_csv
 
-SOURCE = next(path for path in Path(__file__).resolve().parents if (path / "pyproject.toml").is_file()) / "src" / "stepscope"
 ASCEND = "formats/ascend"
 # The name of a layer of the timeline, which the file of steps has as a title.
 LAYERS = {"Communication(Not Overlapped)"}
@@ -60,8 +59,8 @@ FILES = {
 def literals() -> dict[str, set[str]]:
     """Modules by each string that they spell."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in modules():
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found[node.value].add(path.relative_to(SOURCE).as_posix())
     return found
