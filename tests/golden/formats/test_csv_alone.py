@@ -13,7 +13,7 @@ from stepscope.analysis.statistics import api_statistic, op_statistic
 from stepscope.analysis.step_time import step_times
 from stepscope.capture import open_all, open_capture
 from stepscope.export.statistics_csv import write_api_statistic, write_op_statistic
-from stepscope.report import top
+from stepscope.top import top
 
 OUTPUT = Path("ascend_pt/text/level2/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT")
 
