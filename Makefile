@@ -30,8 +30,9 @@ $(VENV)/torch: $(VENV)/core
 	@touch $@
 
 # Compile the libraries ahead of their first use; without a compiler captures use torch's own profiler, and scripts the CPU.
-$(VENV)/native: $(VENV)/torch $(wildcard native/observer/*)
-	@echo "compiling the collector (once) ..."
+$(VENV)/native: $(VENV)/torch $(wildcard native/observer/* native/codec/*)
+	@echo "compiling the collector and the kernels of the analyser (once) ..."
+	@$(BIN)/python -m stepscope.native.codec
 	@$(BIN)/python -m stepscope.collect
 	@touch $@
 
@@ -136,6 +137,7 @@ bench: $(VENV)/core ## measure time and memory on generated captures; options in
 # For this kind of machine and torch $(TORCH); with other versions of torch the wheel compiles its sources on first use.
 wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled libraries, in dist/
 	@rm -rf src/stepscope/native/prebuilt
+	@$(BIN)/python -m stepscope.native.codec --into src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.collect --into src/stepscope/native/prebuilt
 	@$(BIN)/python -m stepscope.simnpu --into src/stepscope/native/prebuilt
 	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

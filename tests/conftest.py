@@ -66,6 +66,30 @@ def seeds() -> Path:
     return SEEDS.folder()
 
 
+@pytest.fixture(scope="session")
+def kernels() -> None:
+    """The C++ kernels, built unless they are there."""
+    from stepscope.native import codec
+
+    reason = codec.build()
+    codec._find.cache_clear()
+    if reason and os.environ.get("CI"):
+        pytest.fail(f"with CI set these tests must run, but the kernels were not built: {reason}")
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(params=["kernels", "polars"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs twice: with the C++ kernels and without."""
+    if request.param == "polars":
+        monkeypatch.setenv("STEPSCOPE_KERNELS", "0")
+    else:
+        monkeypatch.delenv("STEPSCOPE_KERNELS", raising=False)
+        request.getfixturevalue("kernels")
+    return str(request.param)
+
+
 @pytest.fixture
 def noting_tier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Calls of the tier that records for every profiler of the test; captures go below tmp_path."""

@@ -28,6 +28,7 @@ from stepscope.errors import CaptureError
 from stepscope.formats.ascend_capture import prof_folder
 from stepscope.formats.ascend_capture.capture_folder import OUTPUT, RECORDS
 from stepscope.formats.reader import Progress, bare_name, quiet
+from stepscope.native.codec import build_in_background, describe_codec
 from stepscope.render.formulas import mark_formulas
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
@@ -39,6 +40,7 @@ EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")
 PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
 # Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
 MEMORY_PER_SOURCE_BYTE = 2.5
+_KERNELS_PAY_SECONDS = 1.0  # an analysis of this length makes up for building the kernels after a few more
 
 
 class Result(NamedTuple):
@@ -101,7 +103,13 @@ def analyse_captures(
 ) -> list[Result]:
     """Analyse each capture; one alone in this process, several in worker processes."""
     _refuse_collisions(captures, request)
-    jobs = min(jobs, len(captures))
+    results = _results(captures, request, min(jobs, len(captures)), on_result)
+    if sum(result.seconds for result in results) > _KERNELS_PAY_SECONDS:
+        build_in_background()
+    return results
+
+
+def _results(captures: Sequence[Capture], request: Request, jobs: int, on_result: Callable[[Result], None]) -> list[Result]:
     if jobs <= 1:
         return [_notify(_guarded(capture, request), on_result) for capture in captures]
     paths = [str(capture.path) for capture in captures]
@@ -280,7 +288,7 @@ def _guarded(capture: Capture, request: Request) -> Result:
             str(capture.path), False, f"{type(problem).__name__}: {problem}{where}", seconds=time.perf_counter() - started
         )
     seconds = time.perf_counter() - started
-    _log(log, logging.INFO, f"analysed in {seconds:.2f} s, {len(files)} files in {target}")
+    _log(log, logging.INFO, f"analysed in {seconds:.2f} s, {len(files)} files in {target}; engine: {describe_codec()}")
     for line in notes:
         _log(log, logging.WARNING, line)
     return Result(str(capture.path), True, None, str(target), tuple(files), seconds, notes, unmet)

@@ -12,6 +12,7 @@ from stepscope.analysis import quality
 from stepscope.capture import SOURCES, open_all
 from stepscope.cli.show import note, size_text
 from stepscope.errors import CaptureError
+from stepscope.native.codec import describe_codec
 from stepscope.report import Overview, overview, same_ranks
 from stepscope.tables.issues import Language
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             failed += 1
     for item in overviews:
         if args.json:
-            print(orjson.dumps(item.as_dict()).decode())
+            print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())
         else:
             _print(item, args.lang)
     for rank, paths in same_ranks(overviews).items():
@@ -52,6 +53,7 @@ def _print(item: Overview, language: Language) -> None:
         print(f"  {label:<10} {text}")
     print(f"  {'size':<10} {size_text(item.source_bytes)} in {item.source_files} files")
     print(f"  {'rows':<10} {', '.join(f'{name} {rows:,}' for name, rows in item.rows.items())}")
+    print(f"  {'engine':<10} {describe_codec()}")
     print(f"  {'quality':<10} {quality.summary(item.quality, language)}")
     for found in quality.occurrences(item.quality):
         severity = _SEVERITIES[found.issue.severity][language == "zh"]

@@ -7,73 +7,22 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from stepscope.native.codec import codec
 from stepscope.render.atomic import ByteSink
-from stepscope.render.json_text import escaped
-from stepscope.render.number_forms import WHOLE, Form
+from stepscope.render.codec_rows import CodecRows, recycle
+from stepscope.render.number_forms import WHOLE
 from stepscope.render.number_pieces import fractions, repeats, whole_numbers
+from stepscope.render.parts import Fraction, Label, Lines, Numbers, Part, Text, Whole
 from stepscope.render.pieces import Coded, Pieces, Rows, assemble, compact, one_per_row
+
+__all__ = ["Fraction", "Label", "Lines", "Numbers", "Part", "Text", "Whole", "render_lines", "write_lines"]
 
 # Few enough rows for the numbers of their pieces and their text to stay in the cache.
 SLICE_ROWS = 8_000
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text column; each distinct value is shaped once. Rows without a value get `missing`."""
-
-    column: str
-    shape: Callable[[str], str] = escaped
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class Whole:
-    """An integer column; `missing` is written for null."""
-
-    column: str
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Integers in a form of their own; `missing` is written for null."""
-
-    values: pl.Series
-    form: Form
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class Fraction:
-    """Floats as the shortest text that reads back the same; 0 may be plain: without a point."""
-
-    values: pl.Series
-    missing: str = ""
-    plain_zero: bool = False
-
-
-@dataclass(frozen=True)
-class Label:
-    """A text where the column has a value."""
-
-    column: str
-    text: str
-
-
-Part = str | Text | Whole | Numbers | Fraction | Label | pl.Expr
-
-
-@dataclass(frozen=True)
-class Lines:
-    """One kind of line: its rows, and the parts that make the text of a row. Null parts are left out."""
-
-    frame: pl.DataFrame
-    parts: Sequence[Part]
 
 
 def write_lines(handle: ByteSink, kinds: Iterable[Lines]) -> int:
@@ -81,6 +30,7 @@ def write_lines(handle: ByteSink, kinds: Iterable[Lines]) -> int:
     count = 0
     for text, rows in render_lines(kinds):
         handle.write(text)
+        recycle(text)
         count += rows
     return count
 
@@ -106,12 +56,15 @@ def render_lines(kinds: Iterable[Lines]) -> Iterator[tuple[memoryview, int]]:
                 future.cancel()
 
 
-def _slice(rows: Rows, start: int) -> tuple[memoryview, int]:
+def _slice(rows: Rows | CodecRows, start: int) -> tuple[memoryview, int]:
     stop = min(start + SLICE_ROWS, rows.height)
     return rows.text(start, stop), stop - start
 
 
-def _prepare(kind: Lines) -> Rows:
+def _prepare(kind: Lines) -> Rows | CodecRows:
+    functions = codec()
+    if functions is not None:
+        return CodecRows(kind, functions)
     pieces: list[str | Pieces] = []
     prepared: dict[int, Sequence[str | Pieces]] = {}
     for part in kind.parts:

@@ -45,8 +45,13 @@ def whole_numbers(values: pl.Series, form: Form, missing: str) -> Sequence[str |
 
 
 def _each(values: pl.Series, form: Form, missing: str) -> Coded:
+    return one_per_row(number_texts(values, form, missing))
+
+
+def number_texts(values: pl.Series, form: Form, missing: str) -> pl.Series:
+    """The text of each integer; `missing` is written for null."""
     texts = form.alone(values.fill_null(0))
-    return one_per_row(texts.set(values.is_null(), missing) if values.null_count() else texts)
+    return texts.set(values.is_null(), missing) if values.null_count() else texts
 
 
 def _few(numbers: Codes, least: int, most: int, absent: Flags | None, form: Form, missing: str) -> Coded:
@@ -83,13 +88,14 @@ def _fine(scaled: npt.NDArray[np.int64], absent: pl.Series | None, missing: str)
 
 def _formatted(values: pl.Series, missing: str, *, plain_zero: bool) -> Coded:
     if not repeats(values):
-        return one_per_row(_texts(values, missing, plain_zero=plain_zero))
+        return one_per_row(float_texts(values, missing, plain_zero=plain_zero))
     encoded = values.rechunk().to_arrow().dictionary_encode(null_encoding="encode")
     distinct = pl.Series(encoded.dictionary, dtype=values.dtype)
-    return Coded(encoded.indices.to_numpy(), _texts(distinct, missing, plain_zero=plain_zero))
+    return Coded(encoded.indices.to_numpy(), float_texts(distinct, missing, plain_zero=plain_zero))
 
 
-def _texts(values: pl.Series, missing: str, *, plain_zero: bool) -> pl.Series:
+def float_texts(values: pl.Series, missing: str, *, plain_zero: bool) -> pl.Series:
+    """The shortest text of each float that reads back the same; `missing` is written for null."""
     text = pl.lit(values).cast(pl.String)
     if plain_zero:
         text = pl.when(values == 0).then(pl.lit("0")).otherwise(text)

@@ -11,6 +11,7 @@ from stepscope.render import lines, pieces
 from stepscope.render.lines import Fraction, Label, Lines, Numbers, Part, Text, Whole
 from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, THOUSANDTHS_TAB
 
+pytestmark = pytest.mark.usefixtures("both_ways")
 # Enough rows for digits to be written in groups.
 MANY = 100_000
 
@@ -110,8 +111,9 @@ def test_texts_numbers_and_labels_side_by_side():
     assert written(frame, *parts) == ["{a:n=1 7|1}", "{-:n=2 7|2}", '{q\\": 7|?}', "{a:n=1 7|1}"]
 
 
-def test_neighbours_are_one_piece():
+def test_neighbours_are_one_piece(monkeypatch):
     """What occurs together is written together: one piece per row here."""
+    monkeypatch.setenv("STEPSCOPE_KERNELS", "0")
     frame = pl.DataFrame({"name": ["a", "b"] * 50, "n": [1, 2] * 50})
     rows = lines._prepare(Lines(frame, ["<", Text("name"), "/", Whole("n"), ">"]))
     assert (len(rows.first), rows.texts.to_pylist()) == (1, ["<a/1>", "<b/2>"])
@@ -122,6 +124,7 @@ def test_only_what_all_rows_share():
 
 
 def test_the_same_part_twice_is_formatted_once(monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_KERNELS", "0")
     made = []
     one_per_row = pieces.one_per_row
     monkeypatch.setattr(lines, "one_per_row", lambda texts: made.append(len(texts)) or one_per_row(texts))

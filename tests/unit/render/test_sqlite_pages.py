@@ -12,6 +12,7 @@ from stepscope.render import sqlite_pages
 from stepscope.render.sqlite_file import new_database
 from stepscope.render.sqlite_table import DbColumn, DbTable
 
+pytestmark = pytest.mark.usefixtures("both_ways")
 ROWS = 30_000
 NUMBERS = np.arange(ROWS)
 
