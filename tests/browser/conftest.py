@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from viewer.page import Page, absent, chromium, serving
@@ -62,3 +63,13 @@ def tiny_page(driver: object, tmp_path_factory: pytest.TempPathFactory) -> Itera
     write_trace(folder / "run" / "worker0.pt.trace.json")
     with serving(folder) as address:
         yield Page(driver, address)
+
+
+@pytest.fixture
+def size(request: pytest.FixtureRequest, driver: Any) -> Iterator[tuple[int, int]]:
+    """The page itself has this size, whatever the browser puts around it."""
+    width, height = request.param
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    yield width, height
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

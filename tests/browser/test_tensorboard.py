@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import pytest
 from viewer.page import Page, absent
+from viewer.timeline import Landing
 
 pytestmark = pytest.mark.slow  # a real browser and a real TensorBoard
 
@@ -110,3 +111,13 @@ def test_theme_follows_tensorboard(driver: Any, tensorboard: str) -> None:
     page.until(shown.replace("{theme}", "dark"), "dark")
     driver.execute_script("window.parent.document.body.classList.remove('dark-mode')")
     page.until(shown.replace("{theme}", "light"), "light")
+
+
+@pytest.mark.usefixtures("back", "size")
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["1280x720", "1920x1080"], indirect=True)
+def test_a_kernel_row_leads_to_its_slice_here_too(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/kernel?run=npu_level2&worker=0&group=all", "kernel")
+    row = '[data-testid^="table-kernels"] .table-layer > .table-row'
+    page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
+    driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
+    Landing(page).lands()

@@ -111,6 +111,31 @@ class Timeline:
         return self.page.errors()
 
 
+class Landing(Timeline):
+    """The Trace view that another view has led to."""
+
+    def __init__(self, page: Page):
+        self.page, self.browser = page, page.driver
+        self.settle()
+
+    def lands(self) -> None:
+        """The selected slice is inside of what can be seen of the canvas."""
+        self.until(lambda: self.stats["selected"] is not None and self.all("[data-testid=slice-detail]"))
+        self.settle()
+        stats = self.stats
+        at, canvas = stats["selectedAt"], stats["canvas"]
+        assert at["left"] < canvas["width"] - 1, stats
+        assert at["right"] > 1, stats
+        assert canvas["covered"] + 8 <= at["y"] <= canvas["height"] - 8, stats
+        box = self.browser.execute_script(
+            "const box = document.querySelector('[data-testid=trace-canvas]').getBoundingClientRect();"
+            "const panel = document.querySelector('.trace-panel').getBoundingClientRect();"
+            "return [box.top + arguments[0], panel.height ? panel.top : innerHeight, innerHeight]",
+            at["y"],
+        )
+        assert box[0] < min(box[1:]), "the panel is not above the slice"
+
+
 def ns(microseconds: object) -> int:
     whole, _, part = str(microseconds).partition(".")
     return int(whole) * 1000 + int((part + "000")[:3])

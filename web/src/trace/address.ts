@@ -24,6 +24,8 @@ export interface Address {
   readonly marks: readonly Mark[];
   readonly order: readonly string[];
   readonly rowHeight: number | null;
+  /** Where the tracks are scrolled to: the lane at the upper edge, and how much of it is above. */
+  readonly scroll: { readonly lane: string; readonly above: number } | null;
 }
 
 const list = (text: string | undefined): string[] => (text ? text.split(",").map(decodeURIComponent).filter(Boolean) : []);
@@ -37,6 +39,11 @@ function sliceOf(text: string | undefined): Address["slice"] {
   const parts = text?.split(":").map(Number) ?? [];
   if (!parts.length || !parts.every(Number.isSafeInteger)) return null;
   return parts.length === 1 ? { source: 0, id: parts[0]! } : { source: parts[0]!, id: parts[1]! };
+}
+
+function scrollOf(text: string | undefined): Address["scroll"] {
+  const [lane, above] = text?.split("_") ?? [];
+  return lane && Number.isFinite(Number(above)) ? { lane, above: Number(above) } : null;
 }
 
 export function readAddress(params: Params): Address {
@@ -56,6 +63,7 @@ export function readAddress(params: Params): Address {
     shifts: new Map(list(params["shift"]).map((entry) => [entry.slice(0, entry.lastIndexOf("@")), Number(entry.slice(entry.lastIndexOf("@") + 1)) || 0])),
     order: list(params["order"]),
     rowHeight: Number(params["rowheight"]) >= 4 && Number(params["rowheight"]) <= 40 ? Math.floor(Number(params["rowheight"])) : null,
+    scroll: scrollOf(params["y"]),
     marks: list(params["marks"]).flatMap((entry) => {
       const [from, to, colour, ...name] = entry.split("~");
       const at = Number(from);
@@ -85,6 +93,7 @@ export function writeAddress(address: Address): Record<string, string | null> {
     ranks: join(address.ranks),
     shift: join([...address.shifts].filter(([, ns]) => ns !== 0).map(([worker, ns]) => `${worker}@${Math.round(ns)}`)),
     order: join(address.order),
+    y: address.scroll ? `${address.scroll.lane}_${address.scroll.above}` : null,
     rowheight: address.rowHeight === null ? null : String(address.rowHeight),
     marks: join(address.marks.map((mark) => [Math.round(mark.from), mark.to === null ? "" : Math.round(mark.to), mark.colour, mark.name].join("~"))),
   };

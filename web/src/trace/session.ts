@@ -12,6 +12,7 @@ import type { Chosen, Flow, Range, Scene, Timeline } from "./canvas/timeline";
 const MOST_ARROWS = 2000;
 const MOST_HITS = 1000;
 const SETTLED_MS = 150;
+const EDGE = 12; // px of a row that must be in view above and below its middle
 const MARK_COLOURS = ["#d9480f", "#0b7285", "#862e9c", "#2b8a3e", "#a61e4d"];
 
 export interface Hit extends Brief {
@@ -104,33 +105,54 @@ export class Session {
           ? { from: { ...own, time: detail.start_ns }, to: other, category: flow.category }
           : { from: other, to: { ...own, time: detail.start_ns }, category: flow.category };
       });
-      if (reveal) this.reveal(chosen);
+      // The panel opens first: what is brought into view is so beside the panel, not below it.
       this.hear.detail(chosen, detail, merged, walking);
+      this.reveal(chosen, reveal);
       this.timeline.draw();
     } catch (what) {
       this.problem(what);
     }
   }
 
-  /** Brings a slice into view: time, folds and scroll. */
-  reveal(chosen: Chosen): void {
+  /**
+   * Brings a slice into view: folds, scroll, and the time window. For a reader who clicked, or a link that names its window
+   * (`move` false), folds stay, and so does the window unless the slice is outside of it.
+   */
+  reveal(chosen: Chosen, move = true): void {
     const { timeline } = this;
-    timeline.view.keep();
-    timeline.view.reveal(chosen.start + chosen.source.place, chosen.start + chosen.dur + chosen.source.place);
+    const from = chosen.start + chosen.source.place;
+    const to = from + chosen.dur;
+    if (move || to < timeline.view.from || from > timeline.view.to) {
+      timeline.view.keep();
+      timeline.view.reveal(from, to);
+    }
     const process = chosen.source.meta.tracks[chosen.track]?.process ?? -1;
     const closed = [`${chosen.source.number}`, `${chosen.source.number}.p${process}`, trackKey(chosen.source, chosen.track)];
     const { folded, hidden, filter } = this.scene.choice;
     const filtered = filter !== "" && !timeline.layout.byTrack.has(trackKey(chosen.source, chosen.track));
-    if (filtered || closed.some((key) => folded.has(key) || hidden.has(key)))
+    if (move && (filtered || closed.some((key) => folded.has(key) || hidden.has(key))))
       this.arrange({
         folded: new Set([...folded].filter((key) => !closed.includes(key))), hidden: new Set([...hidden].filter((key) => !closed.includes(key))),
         ...(filtered ? { filter: "" } : {}),
       });
-    const middle = timeline.rowMiddle(chosen.source, chosen.track, chosen.row);
-    const lane = timeline.layout.byTrack.get(trackKey(chosen.source, chosen.track));
-    if (middle !== null && !lane?.pinned && (middle < timeline.layout.pinnedHeight + 10 || middle > timeline.height - 20))
-      timeline.surfaces.scroll.scrollTop += middle - timeline.height / 2;
+    this.scrollTo(chosen);
     this.moved();
+  }
+
+  /** Whether the row of a slice is between the headings at the top and the lower edge; null when its track is not shown. */
+  rowInView(chosen: Chosen): boolean | null {
+    const { timeline } = this;
+    const middle = timeline.rowMiddle(chosen.source, chosen.track, chosen.row);
+    if (middle === null) return null;
+    if (timeline.layout.byTrack.get(trackKey(chosen.source, chosen.track))?.pinned) return true;
+    return middle >= timeline.covered + EDGE && middle <= timeline.height - EDGE;
+  }
+
+  scrollTo(chosen: Chosen): void {
+    const { timeline } = this;
+    if (this.rowInView(chosen) !== false) return;
+    const middle = timeline.rowMiddle(chosen.source, chosen.track, chosen.row)!;
+    timeline.surfaces.scroll.scrollTop += middle - (timeline.covered + timeline.height) / 2;
   }
 
   async next(direction: 1 | -1, same: boolean): Promise<void> {
@@ -413,6 +435,12 @@ export class Session {
   /** Colours again, for another theme or after more names came. */
   repaint(): void {
     this.recolour(this.result ? matcher(this.result.options) : null);
+  }
+
+  longestHit(): void {
+    const hits = this.result?.hits ?? [];
+    const at = hits.reduce((best, hit, i) => (best < 0 || hit.duration_ns > hits[best]!.duration_ns ? i : best), -1);
+    if (at >= 0) this.hit(1, at);
   }
 
   hit(direction: 1 | -1, at?: number): void {

@@ -136,6 +136,7 @@ export class TraceView {
       range: (range, done) => this.session.setRange(range, done),
       hover: (picked, x, y) => this.hover(picked, x, y),
       moved: () => this.session.moved(),
+      scrolled: () => this.changed(),
     });
     this.keys = new Keys(this.timeline, this.keyActions(), this.root);
     this.timeline.onFrame = (seconds) => this.keys.step(seconds);
@@ -148,8 +149,12 @@ export class TraceView {
   private readonly fitSize = (): void => {
     const { scroll, body } = this.timeline.surfaces;
     const box = body.parentElement!;
+    const { selected } = this.scene;
+    const seen = selected !== null && this.session.rowInView(selected);
     this.timeline.resize(box.clientWidth, scroll.clientHeight);
     (scroll.firstElementChild as HTMLElement).style.height = `${this.timeline.height}px`;
+    // A panel that opens, or a lower window, must not cover what the reader looks at.
+    if (seen && selected) this.session.scrollTo(selected);
   };
 
   // --- captures
@@ -171,6 +176,7 @@ export class TraceView {
       this.message.textContent = "";
       this.fitSize();
       this.timeline.relayout();
+      this.scrollBack(address);
       this.opened = true;
       this.showRanks();
       this.statusLine();
@@ -313,15 +319,33 @@ export class TraceView {
     if (address.find) {
       this.bar.setOptions(address.find, address.findMode);
       await this.bar.findNow();
+      // A row that stands for several slices leads to the longest of them, not only to a search.
+      if (!address.window && !address.slice && !address.tableRow) this.session.longestHit();
     }
     const first = this.scene.sources[0]!;
     const lost = address.pins.filter((key) => !this.timeline.layout.byTrack.has(key));
     if (lost.length) this.notice(`The address names tracks that are not here: ${lost.join(", ")}.`);
     if (address.slice) {
       const source = this.scene.sources.find((one) => one.number === address.slice!.source);
-      if (source) await this.session.select(source, address.slice.id, !address.window);
-      else this.notice(`The address names a slice of a capture that is not shown (${address.slice.source}).`);
+      if (source) {
+        await this.session.select(source, address.slice.id, !address.window);
+        // Only now, with the panel open, can the tracks be scrolled as far as they were.
+        if (address.window) this.scrollBack(address);
+        if (this.scene.selected) this.session.scrollTo(this.scene.selected);
+      } else this.notice(`The address names a slice of a capture that is not shown (${address.slice.source}).`);
     } else if (address.tableRow) await this.session.choose(first, { table: address.tableRow.table, row: address.tableRow.row }, true);
+  }
+
+  private scrollBack(address: Address): void {
+    const { layout, surfaces } = this.timeline;
+    const lane = address.scroll && layout.lanes.find((one) => one.key === address.scroll!.lane);
+    if (lane) surfaces.scroll.scrollTop = lane.y + address.scroll!.above;
+  }
+
+  private scrolledTo(): Address["scroll"] {
+    const { layout, scrollTop } = this.timeline;
+    const lane = scrollTop > 0 ? layout.lanes.find((one) => one.y + one.height > scrollTop) : undefined;
+    return lane ? { lane: lane.key, above: Math.round(scrollTop - lane.y) } : null;
   }
 
   private changed(): void {
@@ -340,6 +364,7 @@ export class TraceView {
       range: range ? [range.from, range.to] : null, pins: choice.pinned, hidden: [...choice.hidden], folded: asDefault ? null : folded,
       flows: [...this.session.categories], find: this.bar.search.value, findMode: this.bar.search.value ? this.bar.mode : "",
       ranks: sources.slice(1).map((source) => source.label), shifts: new Map(sources.map((source) => [source.label, source.shift])), marks,
+      scroll: this.scrolledTo(),
       order: choice.order, rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
     });
     const changes: Record<string, string | null> = {};
@@ -550,6 +575,13 @@ export class TraceView {
         flows: scene.flows.length,
         selectedFlows: scene.selectedFlows.length,
         selected: scene.selected?.id ?? null,
+        /** The selected slice on the canvas (CSS pixels) and whether its row is in view. */
+        selectedAt: scene.selected && {
+          left: timeline.xOf(scene.selected.start + scene.selected.source.place),
+          right: timeline.xOf(scene.selected.start + scene.selected.dur + scene.selected.source.place),
+          y: timeline.rowMiddle(scene.selected.source, scene.selected.track, scene.selected.row),
+        },
+        canvas: { width: timeline.width, height: timeline.height, covered: timeline.covered, scroll: timeline.scrollTop },
         hovered: timeline.hovered ? timeline.hovered.source.nameOf(timeline.hovered.name) : null,
         lanes: timeline.visible().map((lane) => ({ key: lane.key, kind: lane.kind, label: lane.label, y: timeline.laneTop(lane), height: lane.height, folded: lane.folded })),
       }),

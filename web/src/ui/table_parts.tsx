@@ -99,7 +99,7 @@ export class TableRow extends Still<RowProps> {
                 <span class="row-tools">
                   {acts.current.tools?.(row, index)}
                   {acts.current.trace && (
-                    <button type="button" class="link" title={`${t("Show in Trace")} (t)`} aria-label={t("Show in Trace")} onClick={(event) => { event.stopPropagation(); acts.current.trace?.(row); }}>
+                    <button type="button" class="link" data-testid="show-in-trace" title={`${t("Show in Trace")} (t)`} aria-label={t("Show in Trace")} onClick={(event) => { event.stopPropagation(); acts.current.trace?.(row); }}>
                       <Icon name="trace" />
                     </button>
                   )}

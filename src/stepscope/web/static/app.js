@@ -1,1 +1,1 @@
-export{t as render}from"./app-BL-Cc09v.js";
+export{t as render}from"./app-Xnc8AhEP.js";

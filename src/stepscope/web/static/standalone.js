@@ -1,1 +1,1 @@
-import{t as e}from"./app-BL-Cc09v.js";e();
+import{t as e}from"./app-Xnc8AhEP.js";e();

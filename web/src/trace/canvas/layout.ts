@@ -48,6 +48,8 @@ export interface Layout {
   readonly pinnedHeight: number;
   readonly height: number;
   readonly byTrack: ReadonlyMap<string, Lane>;
+  /** Headings of ranks and processes, from the top. */
+  readonly groups: readonly Lane[];
 }
 
 export const trackKey = (source: Source, track: number): string => `${source.number}.t${track}`;
@@ -114,7 +116,8 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
     byTrack.set(key, placed);
     top += lane.height;
   }
-  return { lanes, pinned, pinnedHeight: top, height: y, byTrack };
+  const groups = lanes.filter((lane) => lane.kind === "rank" || lane.kind === "process");
+  return { lanes, pinned, pinnedHeight: top, height: y, byTrack, groups };
 }
 
 /** Those that have a position, by it; the others after them as they were. */

@@ -98,6 +98,7 @@ export class Timeline {
     this.body = surfaces.body.getContext("2d", { alpha: false })!;
     this.top = surfaces.top.getContext("2d", { alpha: false })!;
     this.layout = arrange(scene.sources, scene.choice);
+    this.blank();
   }
 
   destroy(): void {
@@ -157,6 +158,32 @@ export class Timeline {
     return lane.pinned ? lane.y : lane.y + this.layout.pinnedHeight - this.scrollTop;
   }
 
+  /**
+   * Headings that stay at the top while their tracks are scrolled below them: the rank and the process in view. The next
+   * heading of the same kind pushes them out.
+   */
+  stuck(): { readonly lane: Lane; readonly top: number }[] {
+    const found: { lane: Lane; top: number }[] = [];
+    let edge = this.layout.pinnedHeight;
+    for (const kind of ["rank", "process"] as const) {
+      const groups = this.layout.groups;
+      const at = groups.findLastIndex((lane) => lane.kind === kind && this.laneTop(lane) < edge);
+      const lane = groups[at];
+      if (!lane || lane.folded || (found[0] && found[0].lane.source !== lane.source)) continue;
+      const next = groups.find((one, i) => i > at && (one.kind === kind || one.kind === "rank"));
+      const top = next ? Math.min(edge, this.laneTop(next) - lane.height) : edge;
+      found.push({ lane, top });
+      edge = Math.max(edge, top + lane.height);
+    }
+    return found;
+  }
+
+  /** How far pinned tracks and headings that stay cover the top; at most, wherever the tracks are scrolled to. */
+  get covered(): number {
+    const tall = (kind: Lane["kind"]): number => this.layout.groups.find((lane) => lane.kind === kind)?.height ?? 0;
+    return this.layout.pinnedHeight + tall("rank") + tall("process");
+  }
+
   visible(): Lane[] {
     const top = this.scrollTop;
     const room = this.height - this.layout.pinnedHeight;
@@ -164,6 +191,7 @@ export class Timeline {
   }
 
   laneAt(y: number): Lane | null {
+    for (const { lane, top } of this.stuck()) if (y >= Math.max(top, this.layout.pinnedHeight) && y < top + lane.height) return lane;
     for (const lane of this.visible()) {
       const top = this.laneTop(lane);
       if (y >= top && y < top + lane.height && (lane.pinned || y >= this.layout.pinnedHeight)) return lane;
@@ -215,7 +243,10 @@ export class Timeline {
   /** Draws everything; true when no tile was missing. */
   private paint(): boolean {
     const { painter, scene, scale, view } = this;
-    if (!scene.sources.length) return false;
+    if (!scene.sources.length) {
+      this.blank();
+      return false;
+    }
     for (const source of scene.sources) {
       source.slices.begin();
       source.counters.begin();
@@ -230,6 +261,14 @@ export class Timeline {
     this.overlay(lanes);
     this.paintTop();
     return painter.counts.missing === 0 && overview;
+  }
+
+  /** Before there is anything to draw: a canvas without alpha is black, in the light theme too. */
+  private blank(): void {
+    for (const context of [this.body, this.top]) {
+      context.fillStyle = css(this.scene.theme.lane);
+      context.fillRect(0, 0, context.canvas.width, context.canvas.height);
+    }
   }
 
   private paintLane(lane: Lane, view: Window, clip: number): void {
@@ -289,12 +328,28 @@ export class Timeline {
     if (scene.reference && scene.reference !== scene.selected) this.outline(scene.reference, css(theme.faint), 1.5);
     if (this.hovered) this.outline(this.hovered, css(theme.ink, 0.55), 1);
     if (scene.selected) this.outline(scene.selected, css(theme.ink), 2);
+    this.overlayStuck();
     if (this.pointer) {
       context.fillStyle = css(theme.ink, 0.28);
       context.fillRect(Math.round(this.pointer.x), 0, 1, this.height);
     }
     context.restore();
     context.setTransform(1, 0, 0, 1, 0, 0);
+  }
+
+  /** Bands of the headings that stay at the top; what is scrolled below them does not show through. */
+  private overlayStuck(): void {
+    const { theme } = this.scene;
+    const { pinnedHeight } = this.layout;
+    for (const { lane, top } of this.stuck()) {
+      const from = Math.max(top, pinnedHeight + (pinnedHeight ? 1 : 0));
+      const to = top + lane.height;
+      if (to <= from) continue;
+      this.body.fillStyle = css(theme.group);
+      this.body.fillRect(0, from, this.width, to - from);
+      this.body.fillStyle = css(theme.line);
+      this.body.fillRect(0, to - 1, this.width, 1);
+    }
   }
 
   private overlayRange(): void {

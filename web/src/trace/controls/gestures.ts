@@ -11,6 +11,7 @@ export interface GestureActions {
   range(range: Range | null, done: boolean): void;
   hover(picked: Picked | null, x: number, y: number): void;
   moved(): void;
+  scrolled(): void;
 }
 
 type Drag = "none" | "pan" | "range" | "zoom" | "overview" | "ruler";
@@ -50,6 +51,7 @@ export class Gestures {
     // Another slice is under the pointer now, or none.
     this.timeline.hovered = null;
     this.actions.hover(null, 0, 0);
+    this.actions.scrolled();
     this.timeline.draw();
   };
 

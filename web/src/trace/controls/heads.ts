@@ -22,7 +22,9 @@ export class Heads {
 
   /** Puts the headings where the canvas has its lanes; called after each draw. */
   place(): void {
-    const lanes = this.timeline.visible();
+    const stuck = new Map(this.timeline.stuck().map(({ lane, top }) => [lane, top]));
+    const inView = this.timeline.visible();
+    const lanes = [...inView.filter((lane) => lane.pinned), ...[...stuck.keys()].filter((lane) => !inView.includes(lane)), ...inView.filter((lane) => !lane.pinned)];
     const seen = new Set(lanes.map(keyOf));
     for (const [key, { element }] of this.heads)
       if (!seen.has(key)) {
@@ -50,7 +52,8 @@ export class Heads {
         this.root.insertBefore(head.element, next);
         focused?.focus();
       }
-      const top = this.timeline.laneTop(lane);
+      const top = stuck.get(lane) ?? this.timeline.laneTop(lane);
+      head.element.classList.toggle("trace-head-stuck", stuck.has(lane));
       if (top === head.top && clip === head.clip) continue;
       head.top = top;
       head.clip = clip;
