@@ -147,6 +147,7 @@ wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled librarie
 docs: $(VENV)/core ## generate the reference pages from the code
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 	$(BIN)/python -m stepscope.tables.issue_reference > docs/issues.md
+	$(BIN)/python -m stepscope.query.reference > docs/views.md
 
 news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next

@@ -2,7 +2,8 @@
 """Where every step of an AI training or inference run goes, on NPU, GPU or CPU.
 
 `stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files;
-`stepscope.verdict(path)` says what costs time, what would be saved and what to do.
+`stepscope.verdict(path)` says what costs time, what would be saved and what to do; `stepscope.query(path, sql)` answers
+anything else.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["analyse", "open", "open_all", "verdict"]
+__all__ = ["analyse", "open", "open_all", "query", "verdict"]
 
 if TYPE_CHECKING:
+    from stepscope import query
     from stepscope.analyser import analyse
     from stepscope.capture import open_all
     from stepscope.capture import open_capture as open
@@ -29,8 +31,8 @@ def __getattr__(name: str) -> Any:
         from stepscope import capture
 
         return capture.open_capture if name == "open" else capture.open_all
-    if name == "verdict":
+    if name in ("query", "verdict"):
         from importlib import import_module
 
-        return import_module("stepscope.verdict")  # the package is callable
+        return import_module(f"stepscope.{name}")  # these packages are callable
     raise AttributeError(f"module 'stepscope' has no attribute {name!r}")

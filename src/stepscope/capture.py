@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from stepscope.analysis.link.capture import link
 from stepscope.errors import CaptureError, printable
 from stepscope.formats.discover import find
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
 from stepscope.tables import Facts, Tables, issues, lost
-from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
+from stepscope.tables.store import fingerprint, is_fresh, read_store, store_folder, write_store
 
 __all__ = ["SOURCES", "Capture", "gc_paused", "open_all", "open_capture"]
 
@@ -77,6 +76,15 @@ class Capture:
         """The files the tables are read from."""
         return reader_of(self.files).source_files(self.files, self._options())
 
+    def stored(self) -> Path | None:
+        """The folder of the store, built when it is absent or stale; None when it cannot be written."""
+        _require_utf8(self.path)
+        sources, folder = fingerprint(self.source_files(), self.path), store_folder(self.path)
+        if is_fresh(folder, sources):
+            return folder
+        self.__dict__["tables"] = self.load()
+        return folder if is_fresh(folder, sources) else None
+
     def load(self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
         _require_utf8(self.path)
@@ -86,6 +94,8 @@ class Capture:
         if stored is not None:
             progress("opening the store")
             return stored
+        from stepscope.analysis.link.capture import link  # a fresh store is opened without it
+
         with gc_paused():
             tables = self._read(self._options(progress, parallel=parallel))
             progress("linking operators and kernels")

@@ -50,7 +50,7 @@ ALLOWED = {
     "compat": {"collect", "dynamic_profile", "frameworks", "mstx", "profiler", "simnpu"},
     "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
-    "query": {"child_process", "tables"},
+    "query": {"analysis", "capture", "child_process", "tables", "verdict"},
     "web": {"analysis", "capture", "diff", "export", "formats", "query", "render", "report", "tables", "verdict"},
     "doctor": {"analyser", "analysis", "capture", "profiler"},
     "cli": {
@@ -63,6 +63,7 @@ ALLOWED = {
         "doctor",
         "export",
         "native",
+        "query",
         "render",
         "report",
         "tables",
@@ -71,7 +72,7 @@ ALLOWED = {
         "web",
     },
     "autoload": {"collect", "dynamic_profile"},
-    "__init__": {"analyser", "capture", "verdict"},
+    "__init__": {"analyser", "capture", "query", "verdict"},
     "__main__": {"cli"},
 }
 MOST_FILES = 20  # in a folder

@@ -15,7 +15,7 @@ from stepscope import __version__
 from stepscope.cli.allocation import keep_freed_memory
 from stepscope.errors import CaptureError
 
-COMMANDS = ("analyse", "ctl", "doctor", "info", "report", "run", "top", "verdict", "view", "whatif")
+COMMANDS = ("analyse", "ctl", "doctor", "info", "query", "report", "run", "top", "verdict", "view", "whatif")
 SHORT_COMMANDS = ("analyse", "info", "report", "top", "verdict", "whatif")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 

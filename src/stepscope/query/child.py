@@ -9,45 +9,54 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import orjson
 import polars as pl
 
-from stepscope.tables import ALL_TABLES, Tables
+from stepscope.query.relations import Relations, unknown_relation
+from stepscope.query.statement import parse
+from stepscope.query.views.view import RankTables
 from stepscope.tables.store import read_store
-from stepscope.tables.union import with_keys
 
 MOST_BYTES = 10_000_000  # of an answer
 _WARM = "SELECT name, count(*) AS n, sum(x) AS s FROM warm WHERE x > 0 GROUP BY name ORDER BY s DESC LIMIT 5"
 _MESSAGE = 500
+Result = TypeVar("Result")
+_NOT_FOUND = re.compile(r"relation '([^']*)' was not found")
 
 
-def main(text: str) -> int:
-    """Answer lines of JSON until standard input ends; `text` is JSON with store, rows, memory and seconds."""
-    settings = orjson.loads(text)
+def main() -> int:
+    """Answer lines of JSON until standard input ends; the first line holds stores, views and memory."""
+    first = sys.stdin.buffer.readline()
+    if not first:
+        return 0
+    settings = orjson.loads(first)
     answers = sys.stdout.buffer
-    tables = read_store(Path(settings["store"]), None)
-    if tables is None or {name: tables[name].height for name in tables.filled()} != settings["rows"]:
-        _answer(answers, {"error": "store"})
+    ranks = []
+    for number, store in enumerate(settings["stores"]):
+        tables = read_store(Path(store["folder"]), None)
+        if tables is None or store["rows"] not in (None, {name: tables[name].height for name in tables.filled()}):
+            _answer(answers, {"error": "store", "number": number})
+            return 1
+        ranks.append(RankTables(tables, store["path"]))
+    views = _attempt(lambda: _views(ranks, settings["views"]), answers)
+    if views is None:
         return 1
-    context = pl.SQLContext(frames=_relations(tables))
+    relations = Relations(ranks, views)
     _warm_up()
     _give_up_rights(settings["memory"])
-    _answer(answers, {"ready": True})
-    for line in sys.stdin.buffer:
+    _answer(answers, {"ready": True, "numbered": relations.numbered})
+    while line := sys.stdin.buffer.readline():
         request = orjson.loads(line)
-        _limit_processor_time(settings["seconds"])
-        _respond(context, request["query"], request["limit"], answers)
+        _limit_processor_time(request["seconds"])
+        _respond(relations, request["query"], request["limit"], answers)
     return 0
-
-
-def _relations(tables: Tables) -> dict[str, pl.LazyFrame]:
-    """All tables, the empty ones too, with their keys; categories as text, made only of the columns that a question names."""
-    return {name: with_keys(name, tables[name]).lazy().with_columns(pl.col(pl.Categorical).cast(pl.String)) for name in ALL_TABLES}
 
 
 def _warm_up() -> None:
@@ -79,13 +88,29 @@ def _limit_processor_time(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds * (os.cpu_count() or 1)) + 2, hard))
 
 
-def _respond(context: pl.SQLContext[pl.LazyFrame], query: str, limit: int, answers: BinaryIO) -> None:
+def _views(ranks: list[RankTables], names: list[str]) -> dict[str, list[pl.DataFrame]]:
+    """The views that questions will name, computed while files can still be opened: our code loads modules as it runs."""
+    if not names:
+        return {}
+    from stepscope.query.views.catalogue import VIEWS
+
+    return {name: VIEWS[name].frames(ranks) for name in names}
+
+
+def _attempt(make: Callable[[], Result], answers: BinaryIO) -> Result | None:
+    """What `make` gives; None after the answer says what went wrong."""
     try:
-        found = _plain(context.execute(query).head(limit + 1).collect())
+        return make()
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as problem:  # noqa: BLE001 - whatever the engine raises is the answer to this question only
-        _answer(answers, {"error": "query", "message": str(problem).strip().split("\n\n")[0][:_MESSAGE] or type(problem).__name__})
+        _answer(answers, {"error": "query", "message": _message(problem)})
+        return None
+
+
+def _respond(relations: Relations, query: str, limit: int, answers: BinaryIO) -> None:
+    found = _attempt(lambda: _plain(_ask(relations, query, limit)), answers)
+    if found is None:
         return
     more = found.height > limit
     found = found.head(limit)
@@ -97,6 +122,22 @@ def _respond(context: pl.SQLContext[pl.LazyFrame], query: str, limit: int, answe
             return
     data = _bytes(found)
     _answer(answers, {"bytes": len(data), "more": more}, data)
+
+
+def _ask(relations: Relations, query: str, limit: int) -> pl.DataFrame:
+    statement = parse(query)
+    if statement.kind == "show":
+        return relations.show()
+    if statement.kind == "describe":
+        return relations.describe(statement.subject)
+    context = pl.SQLContext(frames=relations.named(statement.names))
+    return context.execute(query).head(limit + 1).collect()
+
+
+def _message(problem: BaseException) -> str:
+    text = str(problem).strip().split("\n\n")[0][:_MESSAGE] or type(problem).__name__
+    missing = _NOT_FOUND.search(text)
+    return unknown_relation(missing[1]) if missing else text
 
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,12 +7,11 @@ waiting one milliseconds.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -21,23 +20,38 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from stepscope.child_process import command, environment, how_ended
+from stepscope.child_process import how_ended
 from stepscope.query import QueryError
-from stepscope.query.statement import check
+from stepscope.query.process import end, start
+from stepscope.query.statement import check, parse
+from stepscope.query.views.columns import VIEW_TABLES
 from stepscope.tables.sealed_folder import MANIFEST
 
 MOST_ROWS = 10_000
-_START_SECONDS = 60.0  # on a busy machine; a start is no part of the time of a question
+_START_SECONDS = 60.0  # on a busy machine; views are computed then; a start is not part of the time of a question
 _HEAD = 1 << 16
+
+
+class Store(NamedTuple):
+    """The stored tables of one capture."""
+
+    folder: Path
+    path: str = ""  # of the capture, as the relation `facts` shows it
+    rows: Mapping[str, int] | None = None  # of each table that has some, which the store must have too
 
 
 class Answer(NamedTuple):
     frame: pl.DataFrame
     more: bool  # whether there are further rows
+    numbered: bool = False  # whether ranks repeat, so that the column `capture` tells captures apart
 
 
 class StoreChanged(Exception):
-    """The store does not hold the tables that were expected."""
+    """A store does not hold the tables that were expected; `number` says which."""
+
+    def __init__(self, number: int = 0):
+        super().__init__(number)
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -57,26 +71,30 @@ class Engine:
         self._turns = BoundedSemaphore(self.limits.at_once)
         self._lock = Lock()
         self._idle: list[_Child] = []
+        self._started: list[subprocess.Popen[bytes]] = []
         self._closed = False
 
-    def ask(self, store: Path, rows: Mapping[str, int], query: str, limit: int = 1000) -> Answer:
-        """The answer to a question about the tables in a store.
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Use a process that was started (`process.start`) before this engine was there."""
+        self._started.append(process)
+
+    def ask(self, stores: Sequence[Store], query: str, limit: int = 1000) -> Answer:
+        """The answer to a question about the tables in some stores.
 
         Args:
-            store: folder of the store.
-            rows: number of rows of each table that has some, which the store must have too.
-            query: one SELECT.
+            stores: of the captures to ask, each a rank.
+            query: one SELECT, SHOW TABLES or DESCRIBE.
             limit: rows of the answer at most; it may be cut earlier when it is large.
 
         Raises:
             QueryError: the question is not allowed, wrong, or needs more than the limits.
-            StoreChanged: the store holds other tables.
+            StoreChanged: a store holds other tables.
         """
         text = check(query)
         if not self._turns.acquire(timeout=self.limits.seconds):
             raise QueryError(f"{self.limits.at_once} queries are running already", fix="ask again in a moment", busy=True)
         try:
-            child = self._child(store, rows)
+            child = self._child(stores, parse(text).names & set(VIEW_TABLES))
             try:
                 answer = child.ask(text, min(limit, MOST_ROWS), self.limits)
             except BaseException:
@@ -93,22 +111,49 @@ class Engine:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            started, self._started = self._started, []
+        for process in started:
+            end(process)
         for child in idle:
             child.end()
 
-    def _child(self, store: Path, rows: Mapping[str, int]) -> _Child:
-        key = _key(store)
+    def prepare(self, stores: Sequence[Store]) -> None:
+        """Start a process for these stores, so that the first question finds it waiting; nothing when all are in use.
+
+        Raises:
+            StoreChanged: a store holds other tables.
+        """
+        if self._turns.acquire(blocking=False):
+            try:
+                self._keep(self._child(stores, frozenset()))
+            finally:
+                self._turns.release()
+
+    def _child(self, stores: Sequence[Store], views: frozenset[str]) -> _Child:
+        key = tuple(_key(store.folder, number) for number, store in enumerate(stores))
         with self._lock:
             ended = [child for child in self._idle if not child.running]
             waiting = [child for child in self._idle if child.running]
-            found = next((child for child in waiting if child.key == key), None)
+            same = [child for child in waiting if child.key == key]
+            found = next((child for child in same if child.views >= views), None)
+            if found is None and same:
+                # It lacks a view: one with that view too takes its place.
+                views, ended, waiting = (
+                    views | same[0].views,
+                    [*ended, same[0]],
+                    [child for child in waiting if child is not same[0]],
+                )
             # Together with the questions that run now there are never more than `at_once`.
             kept = [child for child in waiting if child is not found][: self.limits.at_once - 1]
             surplus = [*ended, *(child for child in waiting if child is not found and child not in kept)]
             self._idle = kept
         for child in surplus:
             child.end()
-        return found or _Child(key, store, rows, self.limits)
+        if found is not None:
+            return found
+        with self._lock:
+            process = self._started.pop() if self._started else None
+        return _Child(process or start(), key, stores, views, self.limits)
 
     def _keep(self, child: _Child) -> None:
         with self._lock:
@@ -122,38 +167,55 @@ class Engine:
             one.end()
 
 
-def _key(store: Path) -> tuple[object, ...]:
+def _key(store: Path, number: int) -> tuple[object, ...]:
     """Changes when the store is built again."""
     try:
         status = (store / MANIFEST).stat()
     except OSError:
-        raise StoreChanged from None
+        raise StoreChanged(number) from None
     return str(store), status.st_ino, status.st_mtime_ns
 
 
 class _Child:
     """One process and its two pipes."""
 
-    def __init__(self, key: tuple[object, ...], store: Path, rows: Mapping[str, int], limits: Limits):
-        self.key = key
-        settings = {"store": str(store), "rows": dict(rows), "memory": limits.memory, "seconds": limits.seconds}
-        self._process = subprocess.Popen(
-            command("stepscope.query.child:main", orjson.dumps(settings).decode()),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**environment(), "POLARS_MAX_THREADS": str(min(4, os.cpu_count() or 1))},
-            start_new_session=True,  # Ctrl+C is for the program that asks
-        )
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        key: tuple[object, ...],
+        stores: Sequence[Store],
+        views: frozenset[str],
+        limits: Limits,
+    ):
+        self.key, self.views = key, views
+        listed = [
+            {"folder": str(one.folder), "path": one.path, "rows": None if one.rows is None else dict(one.rows)} for one in stores
+        ]
+        settings = {"stores": listed, "views": sorted(views), "memory": limits.memory}
+        self._process = process
         self._left = b""
         try:
+            assert process.stdin is not None
+            process.stdin.write(orjson.dumps(settings) + b"\n")
+            process.stdin.flush()
             head = self._head(time.monotonic() + _START_SECONDS)
+        except (TimeoutError, EOFError, BrokenPipeError):
+            self.end()
+            raise QueryError(
+                "the process for queries could not start",
+                cause=f"it took more than {_START_SECONDS:g} s, or ended: {how_ended(self._process.returncode)}",
+                fix="ask again when the machine is less busy; for a large capture ask its tables instead of views",
+            ) from None
         except BaseException:
             self.end()
             raise
+        if "message" in head:
+            self.end()
+            raise QueryError("the view cannot be computed", cause=str(head["message"]), fix="ask the tables instead: SHOW TABLES")
         if not head.get("ready"):
             self.end()
-            raise StoreChanged
+            raise StoreChanged(int(head.get("number", 0)))
+        self._numbered = bool(head.get("numbered"))
 
     @property
     def running(self) -> bool:
@@ -163,7 +225,7 @@ class _Child:
         until = time.monotonic() + limits.seconds
         try:
             assert self._process.stdin is not None
-            self._process.stdin.write(orjson.dumps({"query": query, "limit": limit}) + b"\n")
+            self._process.stdin.write(orjson.dumps({"query": query, "limit": limit, "seconds": limits.seconds}) + b"\n")
             self._process.stdin.flush()
             head = self._head(until)
             data = self._bytes(int(head.get("bytes", 0)), until)
@@ -183,16 +245,11 @@ class _Child:
             self.end()  # half an answer is in the pipe
             raise
         if "error" in head:
-            raise QueryError("the query cannot be run", cause=str(head.get("message", "")), fix="only SELECT is possible")
-        return Answer(pl.read_ipc_stream(data), bool(head["more"]))
+            raise QueryError("the query cannot be run", cause=str(head.get("message", "")), fix="see docs/query.md")
+        return Answer(pl.read_ipc_stream(data), bool(head["more"]), self._numbered)
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not sent yet
-                    pipe.close()
+        end(self._process)
 
     def _head(self, until: float) -> dict[str, Any]:
         while b"\n" not in self._left:

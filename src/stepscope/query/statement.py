@@ -8,18 +8,45 @@ what is not possible is named in a sentence.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from stepscope.query import QueryError
 
 MOST_CHARACTERS = 10_000
-_READING = ("select", "with", "explain", "show")
+_READING = ("select", "with", "explain", "show", "describe", "desc")
 _CHANGING = frozenset(["insert", "update", "delete", "create", "drop", "alter", "truncate", "attach", "into"])
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*'|\$(\w*)\$.*?\$\3\$)|(?P<quoted>"(?:[^"]|"")*"|`[^`]*`)"""
     r"""|(?P<word>[^\W\d]\w*)|(?P<other>.)""",
     re.DOTALL,
 )
-_ALLOWED = "one SELECT over the tables of the capture (also WITH, EXPLAIN, SHOW TABLES)"
+_ALLOWED = "one SELECT over the tables of the capture (also WITH, EXPLAIN, SHOW TABLES, DESCRIBE table)"
+
+
+class Statement(NamedTuple):
+    """What a checked text asks for."""
+
+    kind: str  # select, show or describe
+    names: frozenset[str]  # every word that may name a relation
+    subject: str = ""  # what is described
+
+
+def parse(text: str) -> Statement:
+    """The kind of a checked text and the names in it."""
+    kept = [(kind, token) for kind, token in _tokens(text) if kind != "space"]
+    words = [token.strip('"`') for kind, token in kept if kind in ("word", "quoted")]
+    first = words[0].lower() if words else ""
+    if first == "show" and [word.lower() for word in words[:2]] == ["show", "columns"] and len(words) > 2:
+        return Statement("describe", frozenset(), words[-1])
+    if first == "show":
+        return Statement("show", frozenset())
+    if first in ("describe", "desc"):
+        return Statement("describe", frozenset(), words[-1] if len(words) > 1 else "")
+    return Statement("select", frozenset(words))
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    return [(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(text)]
 
 
 def check(text: str) -> str:
@@ -30,8 +57,7 @@ def check(text: str) -> str:
     """
     if len(text) > MOST_CHARACTERS:
         raise QueryError("the query is too long", cause=f"{len(text):,} characters", fix=f"use at most {MOST_CHARACTERS:,}")
-    tokens = [(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(text)]
-    kept = [(kind, token) for kind, token in tokens if kind != "space"]
+    kept = [(kind, token) for kind, token in _tokens(text) if kind != "space"]
     while kept and kept[-1] == ("other", ";"):
         kept.pop()
     if not kept:

@@ -59,6 +59,15 @@ def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
         seal(new, {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows})
 
 
+def is_fresh(folder: Path, sources: list[list[Any]]) -> bool:
+    """Whether a store of these sources and of this version of the schema is there; its files are checked when it is opened."""
+    try:
+        content = SealedFolder(folder).content
+        return bool(content["schema_version"] == SCHEMA_VERSION and content["sources"] == sources)
+    except (Damaged, KeyError, TypeError):
+        return False
+
+
 def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
     """Open the store, or return None when it is absent, damaged, of another version or stale."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import finalize
 
 from stepscope.query import QueryError
-from stepscope.query.engine import MOST_ROWS, Answer, Engine, StoreChanged
+from stepscope.query.engine import MOST_ROWS, Answer, Engine, Store, StoreChanged
 from stepscope.tables.store import store_folder, write_store
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.problems import Problem, bad_parameter
@@ -26,7 +26,7 @@ def sql(engine: Engine, capture: LoadedCapture, body: object) -> dict[str, Any]:
         raise bad_parameter("limit", f"from 1 to {MOST_ROWS}")
     began = time.perf_counter()
     try:
-        frame, more = _ask(engine, capture, body["query"], limit)
+        frame, more, _ = _ask(engine, capture, body["query"], limit)
     except QueryError as problem:
         status, code = (503, "busy") if problem.busy else (422, "parameter")
         raise Problem(status, code, problem.what, detail=problem.cause, hint=problem.fix) from None
@@ -36,12 +36,13 @@ def sql(engine: Engine, capture: LoadedCapture, body: object) -> dict[str, Any]:
 
 def _ask(engine: Engine, capture: LoadedCapture, query: str, limit: int) -> Answer:
     rows = {name: capture.tables[name].height for name in capture.tables.filled()}
+    path = str(capture.files.root)
     try:
-        return engine.ask(store_folder(capture.files.root), rows, query, limit)
+        return engine.ask([Store(store_folder(capture.files.root), path, rows)], query, limit)
     except StoreChanged:
         # It could not be written, or was built again since this capture was read; what the page shows is what is asked.
         copy = capture.once("copy of the store", lambda: _StoreCopy(capture))
-        return engine.ask(copy.folder, rows, query, limit)
+        return engine.ask([Store(copy.folder, path, rows)], query, limit)
 
 
 class _StoreCopy:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from stepscope.query import QueryError
-from stepscope.query.statement import check
+from stepscope.query.statement import check, parse
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,22 @@ def test_what_is_refused(text: str, cause: str):
 def test_length_is_limited():
     with pytest.raises(QueryError, match="too long"):
         check("select " + "1," * 10_000 + "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "subject"),
+    [
+        ("show tables", "show", ""),
+        ("DESCRIBE kernels;", "describe", "kernels"),
+        ('desc "v_steps"', "describe", "v_steps"),
+        ("show columns from ops", "describe", "ops"),
+        ("select 1", "select", ""),
+    ],
+)
+def test_kinds(text: str, kind: str, subject: str):
+    statement = parse(check(text))
+    assert (statement.kind, statement.subject) == (kind, subject)
+
+
+def test_names_are_words_and_quoted_words_but_not_text():
+    assert parse("select a, 'v_gaps' as x from \"v_steps\" -- findings\n").names == {"select", "a", "as", "x", "from", "v_steps"}
