@@ -65,6 +65,25 @@ def module_view(tables: Tables, *, step: pl.DataFrame | None = None) -> pl.DataF
     return found.filter(within > 0)
 
 
+def module_of_operators(tables: Tables, *, backward: bool = True) -> pl.Series:
+    """Path of the module of each row of `ops`, as in `module_view`.
+
+    Args:
+        tables: linked tables.
+        backward: whether what backward runs belongs to the module of its forward operator; else only calls around an operator
+            itself count, which in backward are those that are computed again.
+    """
+    calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
+    calls = calls.with_columns(_PROCESS)
+    parent = op_tree.parents(calls)
+    around = recompute.around_calls(tables.ops.with_columns(_PROCESS), calls)
+    path, paths = _paths(calls, recompute.first_parents(calls, parent, around))
+    own, linked = (_path_of(path, module) for module in _module_of_ops(tables, calls, parent, around))
+    paths, own, linked = cells.inside_graphs(tables.ops, paths, own, linked)
+    number = np.where(own >= 0, own, linked) if backward else own
+    return paths["path"].gather(op_tree.to_rows(number, "path")).alias("module")
+
+
 def _starts_in(step: pl.DataFrame | None, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
     if step is None:
         return np.ones(rows.height, dtype=np.bool_)

@@ -32,7 +32,7 @@ class Facts:
     host_uid: str = ""
     device_ids: tuple[int, ...] = ()
     device_names: Mapping[str, str] = field(default_factory=dict)  # device id -> chip name
-    device_properties: Mapping[str, Any] = field(default_factory=dict)  # device id -> what a GPU trace says about it
+    device_properties: Mapping[str, Any] = field(default_factory=dict)  # device id -> what the source says about it
     modelled: tuple[str, ...] = ()  # which data of a simulated device are modelled, not measured
     activities: tuple[str, ...] = ()  # CPU, NPU, CUDA
     level: str = ""  # Level_none, Level0, Level1, Level2; empty when unknown

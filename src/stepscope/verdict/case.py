@@ -17,6 +17,7 @@ from stepscope.analysis.partition import DeviceModel, Partition, device_model, e
 from stepscope.analysis.partition.model import COMPUTE
 from stepscope.analysis.replay import Schedule, build_schedule
 from stepscope.analysis.replay.waits import callers
+from stepscope.analysis.source_lines import operator_places
 from stepscope.tables import Facts, Tables
 from stepscope.verdict.finding import CannotTell, Evidence, Place
 from stepscope.verdict.settings import Chip, Limits, chip_of
@@ -76,7 +77,8 @@ class Case:
     def chip(self) -> Chip | None:
         if self.model.device is None or self.simulated:
             return None
-        return chip_of(self.facts.device_names.get(str(self.model.device), ""))
+        number = str(self.model.device)
+        return chip_of(self.facts.device_names.get(number, ""), self.facts.device_properties.get(number))
 
     @cached_property
     def model(self) -> DeviceModel:
@@ -175,8 +177,8 @@ class Case:
         inside = (pl.col("start_ns") >= self.model.start_ns) & (pl.col("start_ns") < self.model.end_ns)
         tasks = tasks.filter((pl.col("kind") == COMPUTE) & (pl.col("table") == 0) & inside)
         columns = (
-            "name", "op_type", "core", "block_num", "mix_block_num", "input_shapes", "input_dtypes", "output_shapes", "hf32",
-            "external_id",
+            "name", "op_type", "core", "block_num", "mix_block_num", "input_shapes", "input_dtypes", "output_shapes",
+            "output_dtypes", "hf32", "external_id",
         )  # fmt: skip
         rows = self.tables.kernels.select(*columns)[tasks["row"]]
         return tasks.select("task", "row", "start_ns", "end_ns", "stream", "op", "ns", "exclusive_ns").hstack(rows)
@@ -195,9 +197,9 @@ class Case:
             return ()
         gaps = self.parts.gaps.with_columns(ns=pl.sum_horizontal(columns)).filter(pl.col("ns") > 0)
         gaps = gaps.sort("ns", descending=True).head(int(self.limit("general", "evidence_rows")))
-        return tuple(self._gap(*row) for row in gaps.select("start_ns", "end_ns", "task").iter_rows())
+        return tuple(self.gap_evidence(*row) for row in gaps.select("start_ns", "end_ns", "task").iter_rows())
 
-    def _gap(self, start: int, end: int, task: int | None) -> Evidence:
+    def gap_evidence(self, start: int, end: int, task: int | None) -> Evidence:
         if task is None:
             return Evidence("steps", (), "after the last task", start, end)
         table, row = self.model.tasks.select("table", "row").row(task)
@@ -219,18 +221,19 @@ class Case:
         frame = pl.DataFrame({"op": ops, "ns": pl.Series(ns)}).drop_nulls("op")
         if not frame.height or not self.tables.ops.height:
             return ()
-        rows = self.tables.ops.select("name", "modules", "stack")[frame["op"]]
-        named = frame.hstack(rows).group_by("name", "modules", "stack").agg(pl.col("ns").sum())
-        named = named.sort(
-            "ns", *(pl.col(name).cast(pl.String) for name in ("name", "modules", "stack")), descending=[True, False, False, False]
-        )
+        rows = self.tables.ops.select(pl.col("name").cast(pl.String))[frame["op"]].hstack(self.op_places[frame["op"]])
+        key = ["name", "module", "line"]
+        named = frame.hstack(rows).group_by(key).agg(pl.col("ns").sum()).sort("ns", *key, descending=[True, False, False, False])
         named = named.head(int(self.limit("general", "places")))
         return tuple(
-            Place(name or "", _last(module or "", "/"), (stack or "").split(";")[0].strip(), ns / self.count)
-            for name, module, stack, ns in named.select(
-                pl.col("name").cast(pl.String), pl.col("modules").cast(pl.String), pl.col("stack").cast(pl.String), "ns"
-            ).iter_rows()
+            Place(name or "", module or "", line or "", ns / self.count)
+            for name, module, line, ns in named.select(*key, "ns").iter_rows()
         )
+
+    @cached_property
+    def op_places(self) -> pl.DataFrame:
+        """Module and source line of each operator."""
+        return operator_places(self.tables)
 
     def gap_places(self, *layers: str) -> tuple[Place, ...]:
         """Operators that launched the tasks after the gaps in which the layers idled the device."""
@@ -251,7 +254,3 @@ class Case:
         """Numbers of the steps of some windows."""
         numbers = (self.model.steps[window] for window in windows)
         return tuple(number for number in numbers if number is not None)
-
-
-def _last(path: str, separator: str) -> str:
-    return path.rstrip(separator)

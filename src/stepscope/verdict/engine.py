@@ -14,8 +14,8 @@ from stepscope.tables.issues import RECORDING_UNFINISHED
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.catalogue import BY_NAME, RULES
 from stepscope.verdict.finding import SEVERITIES, CannotTell, Finding, Lack, RankVerdict, Verdict
-from stepscope.verdict.ranks import across_ranks
-from stepscope.verdict.rules.limits_of_data import lacks
+from stepscope.verdict.ranks import across_ranks, clocks
+from stepscope.verdict.rules.limits_of_data import lacks, recorded
 from stepscope.verdict.settings import Limits, limits
 
 LOWER = {"high": "medium", "medium": "low", "low": "low"}
@@ -45,6 +45,9 @@ def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None 
     findings = _merged([finding for answer in answers for finding in answer.findings])
     if len(answers) > 1:
         findings += across_ranks([answer.case for answer in answers], rules)
+        for place, lack in clocks([answer.case for answer in answers]).items():
+            rank = answers[place].rank
+            answers[place] = replace(answers[place], rank=replace(rank, cannot_tell=(lack, *rank.cannot_tell)))
     ranked = _ranked(findings)
     return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), _together(answers))
 
@@ -58,11 +61,17 @@ def _ask(case: Case, rules: Collection[str] | None) -> Answer:
         try:
             drafts += rule.ask(case)
         except CannotTell as reason:
-            missing.append(Lack(rule.name, reason.lack, reason.params))
+            missing.append(_lack(case, rule.name, reason))
     drafts = [draft for draft in drafts if rules is None or draft.rule in rules]
     kept = _folded([draft for draft in drafts if _counts(case, draft)])
     findings = tuple(_finding(case, draft, number) for number, draft in _numbered(kept))
     return Answer(case, findings, tuple(kept), _rank(case, missing))
+
+
+def _lack(case: Case, rule: str, reason: CannotTell) -> Lack:
+    if recorded(case, reason.lack):
+        return Lack(rule, "empty", {"what": reason.lack})
+    return Lack(rule, reason.lack, reason.params)
 
 
 def _wanted(name: str, rules: Collection[str] | None) -> bool:
@@ -148,7 +157,11 @@ def _rank(case: Case, missing: list[Lack]) -> RankVerdict:
     known = lacks(case)
     said = {lack.lack for lack in known}
     short_of_steps = "steps" in said or "unsteady" in said
-    unique = {lack.lack: lack for lack in missing if lack.lack not in said and not (short_of_steps and lack.lack == "few-steps")}
+    unique = {
+        (lack.lack, lack.params.get("what")): lack
+        for lack in missing
+        if lack.lack not in said and not (short_of_steps and lack.lack == "few-steps")
+    }
     return RankVerdict(
         rank=case.facts.rank if case.facts.rank >= 0 else None,
         steps=case.model.steps,

@@ -32,6 +32,16 @@ class Evidence:
     start_ns: int | None = None  # the window to look at, on the host's epoch clock
     end_ns: int | None = None
 
+    def link(self, rank: int | None) -> str:
+        """Where the page shows it: the timeline of the rank, at that time, with the first row selected."""
+        asked = {
+            "rank": rank,
+            "from": self.start_ns,
+            "to": self.end_ns,
+            "select": f"{self.table}:{self.rows[0]}" if self.rows else None,
+        }
+        return "#/trace?" + "&".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -39,7 +49,7 @@ class Place:
 
     op: str = ""
     module: str = ""
-    stack: str = ""
+    stack: str = ""  # file(line): function
     saved_ns: float = 0.0  # per step
 
 
@@ -114,7 +124,14 @@ class Finding:
             "rank": self.rank,
             "ranks": list(self.ranks),
             "evidence": [
-                {"table": one.table, "rows": list(one.rows), "why": one.why, "start_ns": one.start_ns, "end_ns": one.end_ns}
+                {
+                    "table": one.table,
+                    "rows": list(one.rows),
+                    "why": one.why,
+                    "start_ns": one.start_ns,
+                    "end_ns": one.end_ns,
+                    "link": one.link(self.rank),
+                }
                 for one in self.evidence
             ],
             "where": [

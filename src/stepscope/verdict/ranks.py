@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
+import polars as pl
 
 from stepscope.analysis.communication.workers import matched_collectives
 from stepscope.verdict.case import Case
-from stepscope.verdict.finding import Finding
+from stepscope.verdict.finding import Finding, Lack
 
 
 def across_ranks(cases: Sequence[Case], rules: Collection[str] | None) -> list[Finding]:
@@ -19,6 +20,23 @@ def across_ranks(cases: Sequence[Case], rules: Collection[str] | None) -> list[F
         found += _imbalance(cases)
     if (rules is None or "peer-wait" in rules) and not any(case.tables.transfers.height for case in cases):
         found += _late_rank(cases)
+    return found
+
+
+def clocks(cases: Sequence[Case]) -> dict[int, Lack]:
+    """Ranks whose clock is apart from that of the first, by their place: a collective ends on all ranks of its group at once."""
+    key = ["op_type", "group", "turn"]
+    ends = []
+    for case in cases:
+        rows = case.tables.collectives.filter(~pl.col("op_type").cast(pl.String).str.contains("(?i)send|rec|p2p").fill_null(False))
+        rows = rows.select(pl.col("op_type", "group").cast(pl.String), "end_ns")
+        ends.append(rows.with_columns(turn=pl.int_range(pl.len()).over("op_type", "group")))
+    found = {}
+    for place, rows in enumerate(ends[1:], 1):
+        both = rows.join(ends[0], on=key, how="inner", nulls_equal=True)
+        apart = (both["end_ns"] - both["end_ns_right"]).median()
+        if isinstance(apart, float) and abs(apart) / 1e6 > cases[place].limit("clocks", "apart_ms"):
+            found[place] = Lack("clocks", "clocks", {"ms": abs(apart) / 1e6}, limits=True)
     return found
 
 
@@ -44,7 +62,12 @@ def _imbalance(cases: Sequence[Case]) -> list[Finding]:
     case = cases[most]
     saved = float(computing[most] - np.median(computing))
     rank = case.facts.rank if case.facts.rank >= 0 else most
-    params = {"rank": rank, "spread": spread, "most_ms": computing[most] / 1e6, "median_ms": float(np.median(computing)) / 1e6}
+    params: dict[str, object] = {
+        "rank": rank,
+        "spread": spread,
+        "most_ms": float(computing[most]) / 1e6,
+        "median_ms": float(np.median(computing)) / 1e6,
+    }
     return _finding(case, "rank-imbalance", saved, saved * case.count / max(case.total_ns, 1), rank, params)
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from stepscope.errors import CaptureError
 
@@ -27,12 +29,28 @@ class Chip:
     """What one kind of device can do at best; None where no source says it."""
 
     name: str
-    source: str
+    source: Mapping[str, str]  # of each figure
     cube_cores: int | None = None
     vector_cores: int | None = None
     memory_gib: float | None = None
     bandwidth: float | None = None  # of its memory, 1e9 bytes per second
     peak: Mapping[str, float] = field(default_factory=dict)  # by type, 1e12 operations per second
+    per_cycle: Mapping[str, int] = field(default_factory=dict)  # operations of one cube core in a cycle, by type
+
+    def as_recorded(self, properties: Mapping[str, Any]) -> Chip:
+        """With what a capture says about its own device in place of what the table says."""
+        cube = _positive(properties.get("ai_core_num")) or _positive(properties.get("numSms")) or self.cube_cores
+        vector = _positive(properties.get("aiv_num")) or _positive(properties.get("numSms")) or self.vector_cores
+        memory = _positive(properties.get("totalGlobalMem"))
+        clock = _positive(properties.get("aic_frequency"))  # MHz
+        peak = {name: count * cube * clock / 1e6 for name, count in self.per_cycle.items()} if cube and clock else self.peak
+        return replace(
+            self,
+            cube_cores=None if cube is None else int(cube),
+            vector_cores=None if vector is None else int(vector),
+            memory_gib=memory / 2**30 if memory else self.memory_gib,
+            peak=peak or self.peak,
+        )
 
 
 def limits(config: Path | None = None) -> Limits:
@@ -66,18 +84,42 @@ def _mistakes(rule: str, values: Any, ours: Limits) -> list[str]:
     return wrong + [mistake for mistake in numbers if mistake.split(".")[1].split()[0] in ours[rule]]
 
 
-def chip_of(device_name: str) -> Chip | None:
-    """The chip of this name; None when nobody has entered it."""
+def chip_of(device_name: str, properties: Any = None) -> Chip | None:
+    """The chip of this name, with what the capture says about its own device; None when neither tells anything."""
+    known = properties if isinstance(properties, Mapping) else {}
     for entry in load_toml("chips.toml")["chip"]:
         if device_name and re.search(entry["pattern"], device_name, re.IGNORECASE):
-            return Chip(**{key: value for key, value in entry.items() if key != "pattern"})
+            return Chip(**{key: value for key, value in entry.items() if key != "pattern"}).as_recorded(known)
+    if any(_positive(known.get(name)) for name in ("ai_core_num", "numSms")):
+        return Chip(device_name or "?", {}).as_recorded(known)
     return None
+
+
+def _positive(value: Any) -> float | None:
+    """A number that a capture states, as number or as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 < number < 1e18 else None
+
+
+@cache
+def schema() -> Any:
+    """JSON Schema of `Verdict.as_dict()`."""
+    return orjson.loads((HERE / "verdict.schema.json").read_bytes())
 
 
 @cache
 def load_toml(name: str) -> Any:
     """A data file of this package."""
     return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+def fused_optimizers() -> list[dict[str, str]]:
+    """Optimizers that have a fused form."""
+    entries: list[dict[str, str]] = load_toml("fusible.toml")["optimizer"]
+    return entries
 
 
 def fusible_patterns() -> list[dict[str, str]]:

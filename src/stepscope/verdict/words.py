@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.verdict.settings import load_toml
 
 if TYPE_CHECKING:
-    from stepscope.verdict.finding import Finding, Verdict
+    from stepscope.verdict.finding import Finding, Lack, Verdict
 
 LANGUAGES = ("en", "zh")
 MOST_TEXT = 200  # characters of a name that came from a capture
@@ -41,6 +41,8 @@ def finding_text(rule: str, part: str, lang: str, params: Mapping[str, Any], var
 
 
 def lack_text(lack: str, lang: str, params: Mapping[str, Any]) -> str:
+    if lack == "empty":
+        params = {"what": texts(lang)["recorded"][params["what"]]}
     return _filled(texts(lang)["lack"][lack], params)
 
 
@@ -53,10 +55,14 @@ def part_name(part: str, lang: str) -> str:
 
 
 def lacks(found: Verdict, lang: str) -> tuple[list[str], list[str]]:
-    """What limits the answers, and what was not recorded; each once."""
-    limits = dict.fromkeys(lack.text(lang) for one in found.ranks for lack in one.cannot_tell if lack.limits)
-    absent = dict.fromkeys(lack.text(lang) for one in found.ranks for lack in one.cannot_tell if not lack.limits)
-    return list(limits), list(absent)
+    """What limits the answers, and what was not recorded; each once, from the rank where it is most."""
+    worst: dict[tuple[str, Any], Lack] = {}
+    for lack in (lack for one in found.ranks for lack in one.cannot_tell):
+        known = worst.get((lack.lack, lack.params.get("what")))
+        if known is None or lack.params.get("share", 0) > known.params.get("share", 0):
+            worst[lack.lack, lack.params.get("what")] = lack
+    texts_of = [(lack.limits, lack.text(lang)) for lack in worst.values()]
+    return [text for limits, text in texts_of if limits], [text for limits, text in texts_of if not limits]
 
 
 def short_name(finding: Finding, lang: str) -> str:
@@ -64,7 +70,7 @@ def short_name(finding: Finding, lang: str) -> str:
     name = str(texts(lang)["short"][finding.rule])
     late = finding.params.get("late_rank")
     if finding.rule == "peer-wait" and isinstance(late, int) and late >= 0:
-        return f"waits for rank {late}" if lang == "en" else f"等待 rank {late}"
+        return line("late" if finding.variant in ("global", "ranks") else "late-in-group", lang, rank=late)
     return name
 
 

@@ -198,5 +198,15 @@ def test_chips_by_name():
     assert chip_of("") is None
 
 
+def test_what_a_capture_says_of_its_device_goes_before_the_table():
+    chip = chip_of("Ascend910B", {"ai_core_num": 20, "aiv_num": 40, "aic_frequency": "1650"})
+    assert (chip.cube_cores, chip.vector_cores) == (20, 40)
+    assert chip.peak["float16"] == pytest.approx(20 * 8192 * 1650e6 / 1e12)
+    assert chip_of("NVIDIA H100 80GB HBM3", {"numSms": 114}).cube_cores == 114
+    assert chip_of("of next year", {"numSms": 200}).cube_cores == 200
+    assert chip_of("of next year", {"numSms": "many"}) is None
+    assert chip_of("of next year", ["odd"]) is None
+
+
 def test_an_empty_capture_says_so():
     assert next(lines(verdict(Tables({"meta": Facts().table()})))) == "nothing was recorded"

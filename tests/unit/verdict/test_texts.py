@@ -85,8 +85,10 @@ def test_texts_of_captures_are_one_line_and_not_without_end():
 
 def test_chips_name_their_source():
     for chip in load_toml("chips.toml")["chip"]:
-        assert chip["source"]
-        assert chip["peak"]
+        figures = set(chip) - {"pattern", "name", "source"}
+        assert figures
+        assert set(chip["source"]) == figures, chip["name"]
+        assert all(chip["source"].values())
 
 
 def test_patterns_name_an_operator_for_each_device():

@@ -4,5 +4,6 @@
 from stepscope.analysis.replay.build import build_schedule
 from stepscope.analysis.replay.critical_path import critical_path
 from stepscope.analysis.replay.schedule import Schedule
+from stepscope.analysis.replay.slack import slack
 
-__all__ = ["Schedule", "build_schedule", "critical_path"]
+__all__ = ["Schedule", "build_schedule", "critical_path", "slack"]

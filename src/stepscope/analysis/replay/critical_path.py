@@ -31,7 +31,7 @@ def critical_path(
     run = schedule.run(host=host, duration=duration, without_waits=without_waits)
     if not run.end.size:
         return pl.DataFrame(schema=PIECES)
-    earlier = _earlier_on_stream(schedule)
+    earlier = earlier_on_stream(schedule)
     free = np.where(earlier >= 0, run.end[np.maximum(earlier, 0)], np.iinfo(np.int64).min)
     by_dependency = np.zeros(run.end.size, dtype=np.bool_)
     rows = np.flatnonzero(schedule.depends_on >= 0)
@@ -69,7 +69,7 @@ def critical_path(
     ).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
-def _earlier_on_stream(schedule: Schedule) -> Ints:
+def earlier_on_stream(schedule: Schedule) -> Ints:
     """The task before each one on its stream, in order of issue; -1 for the first."""
     order = np.argsort(schedule.stream, kind="stable")
     before = np.full(order.size, -1, dtype=np.int64)

@@ -31,6 +31,7 @@ def read_prof_facts(prof: Prof) -> Facts:
         cann_version=str(first.info.get("cannVersion") or ""),
         device_ids=tuple(part.device for part in prof.devices if part.device is not None),
         device_names={str(part.device): name for part in prof.devices if (name := _name(part))},
+        device_properties={str(part.device): known for part in prof.devices if (known := _properties(part))},
         level=_level(settings.setting("prof_level", "profLevel")),
         aic_metrics=settings.setting("ai_core_metrics"),
         session_start_ns=_ns(first.start, "collectionTimeBegin"),
@@ -42,6 +43,13 @@ def _name(part: Part) -> str:
     """What the device is called; a simulated one has a name of its own."""
     name = part.device_info.get("name")
     return name if isinstance(name, str) and name else CHIPS.get(part.chip, "") if part.chip is not None else ""
+
+
+def _properties(part: Part) -> dict[str, Any]:
+    """Cores and clock of the device as its driver gave them."""
+    stated = {name: part.device_info.get(name) for name in ("ai_core_num", "aiv_num", "aic_frequency")}
+    numbers = {name: int(str(value)) for name, value in stated.items() if re.fullmatch(r"[0-9]{1,9}", str(value))}
+    return {"id": part.device, "name": _name(part), **numbers} if numbers else {}
 
 
 def _rank(parts: tuple[Part, ...]) -> int:

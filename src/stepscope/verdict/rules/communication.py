@@ -8,10 +8,12 @@ from collections.abc import Generator, Iterator
 import numpy as np
 import polars as pl
 
+from stepscope.analysis.partition import names
 from stepscope.analysis.partition.model import COMMUNICATION
 from stepscope.analysis.partition.spans import Spans, minus, spans_of
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.finding import CannotTell, Evidence
+from stepscope.verdict.rules.device import MATMUL
 
 WAIT = "(?i)notify.?wait"
 PAYLOAD = "(?i)memcpy|reduce|rdmasend|sdma"
@@ -71,6 +73,10 @@ def _peer_wait(case: Case, exposed_ns: int) -> Generator[Draft, None, int]:
     )
     rank = int(late["dst_rank"][0]) if late.height else None
     shown = waits.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True)
+    members = _members(case, shown["collective"]) if rank is not None else None
+    known = members is not None and rank is not None and rank < len(members)
+    if known and members is not None and rank is not None:
+        rank = members[rank]  # transfers count inside their group
     yield Draft(
         "peer-wait",
         waited,
@@ -78,10 +84,21 @@ def _peer_wait(case: Case, exposed_ns: int) -> Generator[Draft, None, int]:
         "parts",
         evidence=case.rows_of("transfers", shown["row"]),
         params={"late_rank": rank if rank is not None else -1},
-        variant="" if rank is not None else "unknown",
+        variant="unknown" if rank is None else "global" if known else "",
         duration=_shorter(case, idle),
     )
     return waited
+
+
+def _members(case: Case, collectives: pl.Series) -> list[int] | None:
+    """Global ranks of the group whose collective waited longest, in the group's own order; None when the capture has no list."""
+    rows = collectives.drop_nulls()
+    listed = case.facts.metadata.get("parallel_group_info")
+    if not rows.len() or not isinstance(listed, dict):
+        return None
+    found = listed.get(str(case.tables.collectives["group"].cast(pl.String)[int(rows[0])]))
+    ranks = found.get("global_ranks") if isinstance(found, dict) else None
+    return ranks if isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks) else None
 
 
 def _shorter(case: Case, idle: Spans) -> np.typing.NDArray[np.int64] | None:
@@ -223,6 +240,9 @@ def slow_link(case: Case) -> Iterator[Draft]:
     if case.kind != "npu":
         return
     links = case.tables.collective_links.filter((pl.col("transit_mb") > 0) & (pl.col("transit_ms") > 0))
+    links = links.select("src_rank", "dst_rank", pl.col("transport").cast(pl.String), "transit_mb", "transit_ms")
+    if not links.height:
+        links = _links_of_transfers(case)
     if not links.height:
         raise CannotTell("links")
     keys = ["src_rank", "dst_rank", "transport"]
@@ -260,6 +280,19 @@ def slow_link(case: Case) -> Iterator[Draft]:
             )
 
 
+def _links_of_transfers(case: Case) -> pl.DataFrame:
+    """Links from single transfers, where the vendor's sums are not in the capture."""
+    rows = _inside_windows(case, case.tables.transfers).filter((pl.col("bytes") > 0) & (pl.col("link") != "ON_CHIP"))
+    rdma = pl.col("transport") == "RDMA"
+    return rows.select(
+        "src_rank",
+        "dst_rank",
+        pl.when(rdma).then(pl.lit("RDMA")).otherwise(pl.col("link").cast(pl.String)).alias("transport"),
+        transit_mb=pl.col("bytes") / 1e6,
+        transit_ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,
+    ).drop_nulls()
+
+
 def contention(case: Case) -> Iterator[Draft]:
     case.need_device()
     if case.kind != "npu":
@@ -271,7 +304,10 @@ def contention(case: Case) -> Iterator[Draft]:
         raise CannotTell("transfers")
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     length = np.maximum(end - start, 1)
-    under = case.model.busy[0].within(start, end) > 0.5 * length
+    products = case.kernels.filter(
+        pl.Series(names.matches(case.kernels["op_type"], MATMUL) | names.matches(case.kernels["name"], MATMUL))
+    )
+    under = spans_of(products).within(start, end) > 0.5 * length
     if not under.any() or under.all():
         return
     sizes = rows["bytes"].to_numpy()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +12,12 @@ import polars as pl
 
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.finding import CannotTell
+from stepscope.verdict.rules.device import recomputed
 
+WIDTHS = {
+    "float": 4, "float32": 4, "float16": 2, "half": 2, "bfloat16": 2, "bf16": 2, "double": 8, "int64": 8, "int32": 4, "int8": 1,
+    "uint8": 1, "bool": 1,
+}  # fmt: skip
 PIPES = ("mac_ratio", "vec_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "mte3_ratio", "fixpipe_ratio")
 
 
@@ -114,13 +121,15 @@ def bound(case: Case) -> Iterator[Draft]:
         return
     if not pipes:
         raise CannotTell("pipes")
-    top = rows.group_by("name").agg(pl.col("exclusive_ns").sum(), pl.col("row").first(), *(pl.col(pipe).mean() for pipe in pipes))
+    top = rows.group_by("name").agg(
+        pl.col("exclusive_ns").sum(), pl.col("row", "op_type", "core").first(), *(pl.col(pipe).mean() for pipe in pipes)
+    )
     top = top.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False]).head(1)
     if not top.height or int(top["exclusive_ns"][0]) < 0.05 * case.total_ns:
         return
     values = {pipe: float(top[pipe][0] or 0.0) for pipe in pipes}
-    pipe = max(values, key=values.__getitem__)
-    if values[pipe] >= case.limit("bound", "vector"):
+    pipe = _bound_pipe(case, f"{top['name'][0]} {top['op_type'][0]}", str(top["core"][0] or ""), values)
+    if pipe:
         yield Draft(
             "bound",
             0,
@@ -130,6 +139,25 @@ def bound(case: Case) -> Iterator[Draft]:
             evidence=case.rows_of("kernels", top["row"]),
             params={"kernel": str(top["name"][0]), "pipe": pipe.removesuffix("_ratio"), "ratio": values[pipe]},
         )
+
+
+def _bound_pipe(case: Case, name: str, core: str, values: dict[str, float]) -> str:
+    """The pipe that bounds a kernel, by the limits of its kind: attention, cube or vector; empty when none does."""
+    if "attention" in name.lower():
+        limits = {"mac": "attention", "mte2": "attention", "fixpipe": "attention_other", "vec": "attention_other"}
+    elif "VECTOR" in core or core == "AIV":
+        busy = max(values, key=values.__getitem__)
+        together = sum(values.values()) >= case.limit("bound", "vector_sum")
+        return busy if values[busy] >= case.limit("bound", "vector") or together else ""
+    else:
+        limits = {"mac": "cube_mac", "mte2": "cube_mte2"}
+    over = {
+        pipe: values[pipe] - case.limit("bound", limit)
+        for pipe in values
+        for short, limit in limits.items()
+        if pipe.endswith(f"{short}_ratio") and values[pipe] >= case.limit("bound", limit)
+    }
+    return max(over, key=over.__getitem__) if over else ""
 
 
 def icache_miss(case: Case) -> Iterator[Draft]:
@@ -191,7 +219,8 @@ def below_roofline(case: Case) -> Iterator[Draft]:
     peak = _peak(case, rows["dtypes"])
     if peak is None:
         raise CannotTell("chip")
-    rows = rows.with_columns(ideal=pl.col("flops") / (peak * 1e3))  # ns at peak, 1e12 operations per second
+    # ns at peak, 1e12 operations per second; a kernel that moves much takes at least the time of its bytes
+    rows = rows.with_columns(ideal=pl.max_horizontal(pl.col("flops") / (peak * 1e3), _memory_ns(case, rows)))
     rows = rows.filter(pl.col("ideal") / pl.col("ns") < case.limit("below-roofline", "reached"))
     heavy = pl.col("exclusive_ns").sum().over("name") >= case.limit("below-roofline", "share") * case.total_ns
     rows = rows.filter(heavy)
@@ -214,12 +243,51 @@ def below_roofline(case: Case) -> Iterator[Draft]:
         )
 
 
+def _memory_ns(case: Case, rows: pl.DataFrame) -> pl.Series:
+    """How long the inputs and outputs of each kernel take at the chip's bandwidth; 0 where that is not known."""
+    if case.chip is None or not case.chip.bandwidth:
+        return pl.Series(np.zeros(rows.height))
+    sides = (("input_shapes", "input_dtypes"), ("output_shapes", "output_dtypes"))
+    sizes = {}
+    distinct = rows.select(pl.col(name).cast(pl.String) for side in sides for name in side).unique()
+    for texts in distinct.iter_rows():
+        sizes[texts] = moved_bytes(*texts[:2]) + moved_bytes(*texts[2:])
+    keys = rows.select(pl.col(name).cast(pl.String) for side in sides for name in side).iter_rows()
+    return pl.Series([sizes[key] / case.chip.bandwidth for key in keys], dtype=pl.Float64)
+
+
+def moved_bytes(shapes: str | None, dtypes: str | None) -> int:
+    """Bytes of tensors whose shapes and types are known, such as `"2,3;4"` and `FLOAT;INT64`."""
+    total = 0
+    for shape, dtype in zip((shapes or "").strip('"').split(";"), (dtypes or "").split(";"), strict=False):
+        sizes = re.findall(r"\d+", shape)
+        total += math.prod(map(int, sizes)) * WIDTHS.get(dtype.strip().lower().removeprefix("dt_"), 0) if sizes else 0
+    return total
+
+
 def mfu(case: Case) -> Iterator[Draft]:
+    """Model FLOPs utilisation leaves out what is computed again; hardware FLOPs utilisation counts it."""
     if case.simulated:
         raise CannotTell("modelled")
     rows = _with_flops(case)
     peak = _peak(case, rows["dtypes"])
     if peak is None:
         raise CannotTell("chip")
-    used = float(rows["flops"].sum()) / (peak * 1e12 * case.parts.total_ns / 1e9)
-    yield Draft("mfu", 0, "medium", "model", severity="info", params={"mfu": used, "chip": case.chip.name if case.chip else ""})
+    try:
+        again = recomputed(case)["op"].unique()
+    except CannotTell:
+        again, known = None, False
+    else:
+        known = True
+    possible = peak * 1e12 * case.parts.total_ns / 1e9
+    every = float(rows["flops"].sum()) / possible
+    model = every if again is None else float(rows.filter(~pl.col("op").is_in(again.implode()))["flops"].sum()) / possible
+    yield Draft(
+        "mfu",
+        0,
+        "medium",
+        "model",
+        severity="info",
+        params={"mfu": model, "hfu": every, "chip": case.chip.name if case.chip else ""},
+        variant="" if known else "hardware",
+    )

@@ -7,19 +7,21 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.partition import names
 from stepscope.analysis.partition.model import COPY
+from stepscope.analysis.source_lines import operator_modules
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.finding import CannotTell
+from stepscope.verdict.settings import fused_optimizers
 
 MATMUL = r"(?i)matmul|(^|_)mm|addmm|bmm|gemm|conv|linear|attention"
 CAST = r"(?i)(^|[_ ])cast([_ ]|$)|copy.*cast"
 TRANSPOSE = r"(?i)transpose|transdata|permute|viewcopy|asstrided|contiguous|nchwtonhwc|nhwctonchw"
 ATTENTION = r"(?i)attention"
 FLOAT32 = r"(?i)^(float|float32|fp32|dt_float|c10::float)(;|$)"
+BACKWARD = 1  # scope of a function of backward
 BYTES = {"float16": 2, "bfloat16": 2, "half": 2, "bf16": 2, "fp16": 2, "dt_bf16": 2, "float": 4, "float32": 4, "int8": 1}
 
 
@@ -53,9 +55,12 @@ def _without(case: Case, rule: str, rows: pl.DataFrame, *, scale: float = 0.0, *
     )
 
 
+def _label() -> pl.Expr:
+    return pl.coalesce(pl.col("op_type"), pl.col("name")).cast(pl.String).alias("label")
+
+
 def _heaviest(rows: pl.DataFrame) -> str:
-    label = pl.coalesce(pl.col("op_type"), pl.col("name")).cast(pl.String).alias("label")
-    by = rows.group_by(label).agg(pl.col("ns").sum()).sort("ns", "label", descending=[True, False])
+    by = rows.group_by(_label()).agg(pl.col("ns").sum()).sort("ns", "label", descending=[True, False])
     return str(by["label"][0])
 
 
@@ -86,6 +91,8 @@ def _replace_variant(drafts: Iterator[Draft], variant: str) -> Iterator[Draft]:
 
 def low_blocks(case: Case) -> Iterator[Draft]:
     kernels = _kernels(case)
+    if case.kind != "npu":
+        return  # on GPUs a grid has many times more blocks than there are multiprocessors
     if not kernels["block_num"].count():
         raise CannotTell("level1")
     if case.chip is None or not case.chip.cube_cores:
@@ -97,7 +104,7 @@ def low_blocks(case: Case) -> Iterator[Draft]:
     mixed = pl.col("mix_block_num").fill_null(0)
     other = case.chip.vector_cores or case.chip.cube_cores
     filled = pl.max_horizontal(filled, mixed / (other * (mixed / other).ceil().clip(1, None)))
-    rows = rows.with_columns(filled=filled).filter(pl.col("filled") < case.limit("low-blocks", "filled"))
+    rows = rows.with_columns(filled=filled, cores=cores).filter(pl.col("filled") < case.limit("low-blocks", "filled"))
     if rows.height:
         saved = float((rows["exclusive_ns"] * (1 - rows["filled"])).sum())
         yield Draft(
@@ -110,12 +117,18 @@ def low_blocks(case: Case) -> Iterator[Draft]:
                 "kernels", rows.sort("exclusive_ns", pl.col("name").cast(pl.String), descending=[True, False])["row"]
             ),
             where=case.places(rows["op"], (rows["exclusive_ns"] * (1 - rows["filled"])).cast(pl.Int64)),
-            params={"kernel": _heaviest(rows), "cores": case.chip.cube_cores, "count": round(rows.height / case.count)},
+            params={
+                "kernel": (worst := _heaviest(rows)),
+                "cores": int(rows.filter(_label() == worst)["cores"][0]),
+                "count": round(rows.height / case.count),
+            },
         )
 
 
 def misaligned_shapes(case: Case) -> Iterator[Draft]:
     kernels = _kernels(case)
+    if case.kind != "npu" and case.tables.ops["shapes"].count():
+        return  # of a GPU's kernels only the operator is known, which may have passed other shapes on
     if not kernels["input_shapes"].count():
         raise CannotTell("shapes")
     if case.chip is None:
@@ -178,6 +191,8 @@ def casts(case: Case) -> Iterator[Draft]:
 
 def fp32_matmul(case: Case) -> Iterator[Draft]:
     kernels = _kernels(case)
+    if case.kind != "npu" and case.tables.ops["shapes"].count():
+        return  # whether TF32 was on is not recorded
     if not kernels["input_dtypes"].count():
         raise CannotTell("shapes")
     products = kernels.filter(_mask(kernels, MATMUL))
@@ -227,6 +242,10 @@ def small_kernels(case: Case) -> Iterator[Draft]:
 
 def dynamic_shapes(case: Case) -> Iterator[Draft]:
     kernels = _kernels(case)
+    if not kernels["input_shapes"].count() and case.tables.ops["shapes"].count():
+        # On GPUs shapes are those of the operators.
+        kernels = kernels.drop_nulls("op")
+        kernels = kernels.with_columns(input_shapes=case.tables.ops["shapes"][kernels["op"]])
     if not kernels["input_shapes"].count():
         raise CannotTell("shapes")
     case.need_steps(int(case.limit("dynamic-shapes", "least_steps")))
@@ -292,7 +311,10 @@ def optimizer_loop(case: Case) -> Iterator[Draft]:
     place = np.searchsorted(start, at, side="right") - 1
     inside = (place >= 0) & (at < end[np.maximum(place, 0)])
     rows = launched.filter(pl.Series(inside))
-    if rows.height / max(ranges.height, 1) > case.limit("optimizer-loop", "kernels"):
+    per_call = rows.height / max(ranges.height, 1)
+    tensors = _parameter_tensors(case, ranges)
+    many = tensors and per_call > case.limit("optimizer-loop", "kernels_per_tensor") * tensors
+    if per_call > case.limit("optimizer-loop", "kernels") or many:
         mask = case.task_mask(rows["task"])
         scale = 1 - case.limit("optimizer-loop", "gain")
         saved, how = case.saved_without_tasks(mask, scale=scale)
@@ -303,29 +325,50 @@ def optimizer_loop(case: Case) -> Iterator[Draft]:
             "medium",
             how,
             evidence=case.rows_of("kernels", rows["row"]),
-            params={"count": round(rows.height / ranges.height), "optimizer": name},
+            params={"count": round(per_call), "optimizer": name, "api": _fused_optimizer(case, name)},
             explains=("small-kernels", "host-dispatch"),
             duration=case.duration_without(mask, scale=scale) if case.schedule is not None else None,
         )
 
 
+def _parameter_tensors(case: Case, ranges: pl.DataFrame) -> int:
+    """How many tensors an optimizer updates, by the gradients that were accumulated for it; 0 when that is not recorded."""
+    name = case.tables.ops["name"].cast(pl.String)
+    grads = case.tables.ops.filter(name.str.contains("AccumulateGrad$"))
+    inside = grads.filter(pl.col("start_ns").is_between(case.model.start_ns, case.model.end_ns))
+    return round(inside.height / max(ranges.height, 1))
+
+
+def _fused_optimizer(case: Case, name: str) -> str:
+    """The fused optimizer that does the same; named only where one exists."""
+    for entry in fused_optimizers():
+        if re.fullmatch(entry["match"], name):
+            return entry["npu"] if case.kind == "npu" else entry["gpu"]
+    return "foreach=True"
+
+
 def recompute(case: Case) -> Iterator[Draft]:
-    kernels = _kernels(case).drop_nulls("op")
-    ops = case.tables.ops
-    if not ops["modules"].count() or not ops["shapes"].count():
-        raise CannotTell("modules")
-    scope = ops["scope"].fill_null(0)[kernels["op"]]
-    forward = kernels.filter(scope != 1)
-    about = ops.select("name", "shapes", "modules")[forward["op"]]
-    keyed = forward.select("task", "row", "op", "exclusive_ns", "start_ns").hstack(about).drop_nulls(["modules", "shapes"])
-    keyed = keyed.with_columns(window=pl.Series(case.model.window_of(keyed["start_ns"].to_numpy())))
-    keys = ["name", "shapes", "modules", "window"]
-    # A module that runs twice by design calls its parts in the same stretch; recomputation comes much later, in backward.
-    again = keyed.sort("start_ns").with_columns(n=pl.col("op").rank("dense").over(keys))
-    again = again.filter((pl.col("n") == 2) & (pl.col("op").n_unique().over(keys) == 1))
+    again = recomputed(case)
     if again.height:
         yield from _without(case, "recompute", again.with_columns(ns=pl.col("exclusive_ns"), op_type=pl.lit(None, pl.String)))
 
 
-def task_durations(kernels: pl.DataFrame) -> npt.NDArray[np.int64]:
-    return np.asarray(kernels["ns"].to_numpy())
+def recomputed(case: Case) -> pl.DataFrame:
+    """Kernels of forward operators that backward runs again: same name, shapes and module as before in the step.
+
+    Raises:
+        CannotTell: modules or shapes were not recorded.
+    """
+    kernels = _kernels(case).drop_nulls("op")
+    ops = case.tables.ops.with_columns(modules=operator_modules(case.tables, backward=False))
+    if not ops["modules"].count() or not ops["shapes"].count():
+        raise CannotTell("modules")
+    forward = kernels.filter(ops["scope"].fill_null(0)[kernels["op"]] != BACKWARD)
+    about = ops.select("name", "shapes", "modules", at="start_ns")[forward["op"]]
+    keyed = forward.select("task", "row", "op", "exclusive_ns", "start_ns").hstack(about).drop_nulls(["modules", "shapes"])
+    keyed = keyed.with_columns(window=pl.Series(case.model.window_of(keyed["start_ns"].to_numpy())))
+    first = keyed.select(pl.col("at").min().over("name", "shapes", "modules", "window")).to_series()
+    # A module that is used twice by design runs twice before backward; what is computed again comes after backward began.
+    backward = ops.filter((pl.col("scope") == BACKWARD) | (pl.col("fwd_thread").fill_null(0) != 0))["start_ns"].sort().to_numpy()
+    passed = np.searchsorted(backward, keyed["at"].to_numpy()) - np.searchsorted(backward, first.to_numpy())
+    return keyed.filter(pl.Series(passed > 0))

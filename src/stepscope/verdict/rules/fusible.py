@@ -93,6 +93,7 @@ def repeated_sequence(case: Case) -> Iterator[Draft]:
     codes = kernels.select(label.rank("dense")).to_series().to_numpy().astype(np.int64)
     stream, start, end = (kernels[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
     busy = np.concatenate(([0], np.cumsum(end - start)))
+    moved = _transfer_share(case, kernels)
     best: tuple[float, int, np.typing.NDArray[np.int64]] | None = None
     for length in range(int(case.limit("repeated-sequence", "longest")), int(case.limit("repeated-sequence", "shortest")) - 1, -1):
         if kernels.height < length:
@@ -113,9 +114,12 @@ def repeated_sequence(case: Case) -> Iterator[Draft]:
                 at.size < case.limit("repeated-sequence", "times")
                 or wall < case.limit("repeated-sequence", "share") * case.total_ns
             )
+            moving = moved is not None and moved[at[:, None] + np.arange(length)].mean() > case.limit(
+                "repeated-sequence", "mte_share"
+            )
             if (
                 rare
-                or work / max(wall, 1) >= case.limit("repeated-sequence", "busy")
+                or (work / max(wall, 1) >= case.limit("repeated-sequence", "busy") and not moving)
                 or np.unique(codes[at[0] : at[0] + length]).size < 2
             ):
                 continue
@@ -135,6 +139,17 @@ def repeated_sequence(case: Case) -> Iterator[Draft]:
             params={"sequence": " → ".join(map(str, sequence)), "times": round(at.size / case.count)},
             explains=("small-kernels", "host-dispatch"),
         )
+
+
+def _transfer_share(case: Case, kernels: pl.DataFrame) -> np.typing.NDArray[np.float64] | None:
+    """How much of each kernel its transfer pipes were busy; None without measured counters."""
+    metrics = case.tables.kernel_metrics
+    pipes = [name for name in metrics.columns if name.endswith(("mte1_ratio", "mte2_ratio", "mte3_ratio"))]
+    if case.simulated or not metrics.height or not pipes:
+        return None
+    share = metrics.select("kernel", moved=pl.max_horizontal(pipes).fill_null(0.0)).unique("kernel", keep="first")
+    joined = kernels.select("row").join(share, left_on="row", right_on="kernel", how="left", maintain_order="left")
+    return np.asarray(joined["moved"].fill_null(0.0).to_numpy(), dtype=np.float64)
 
 
 def _apart(places: np.typing.NDArray[np.int64], length: int) -> np.typing.NDArray[np.int64]:

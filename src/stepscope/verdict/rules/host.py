@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
+from stepscope.analysis.link.op_tree import child_sums, parents
 from stepscope.analysis.partition import names
 from stepscope.analysis.partition.spans import spans_of
+from stepscope.analysis.source_lines import LIBRARY
 from stepscope.verdict.case import Case, Draft
-from stepscope.verdict.finding import CannotTell
+from stepscope.verdict.finding import CannotTell, Place
+
+PROFILER = r"profiler|stepscope"  # frames of the recording itself
 
 
 def sync_stall(case: Case) -> Iterator[Draft]:
@@ -96,14 +101,15 @@ def conjectured_gc(case: Case) -> Iterator[Draft]:
     if case.tables.gc_pauses.height or case.facts.gc_threshold is not None:
         return
     gaps = case.parts.gaps.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    layers = [f"idle.{layer}" for layer in ("python", "data", "checkpoint", "operator") if f"idle.{layer}" in gaps.columns]
+    gaps = gaps.with_columns(named=pl.sum_horizontal(layers) if layers else pl.lit(0))
     gaps = gaps.filter(
         (pl.col("ns") >= case.limit("conjectured-gc", "gap_ms") * 1e6) & pl.col("tid").is_not_null() & pl.col("task").is_not_null()
     )
-    for start, end, tid, task in gaps.select("start_ns", "end_ns", "tid", "task").iter_rows():
+    for start, end, tid, task, named in gaps.select("start_ns", "end_ns", "tid", "task", "named").iter_rows():
         calls = case.tables.api_calls.filter((pl.col("tid") == tid) & (pl.col("start_ns") < end) & (pl.col("end_ns") > start))
         busy = spans_of(calls).within(np.array([start]), np.array([end]))[0]
         few = calls.height / ((end - start) / 1000) < case.limit("conjectured-gc", "calls_per_us")
-        named = case.idle_ns("python", "data", "checkpoint", "operator")
         if few and busy < case.limit("conjectured-gc", "call_share") * (end - start) and named < 0.1 * (end - start):
             yield Draft(
                 "conjectured-gc",
@@ -111,7 +117,7 @@ def conjectured_gc(case: Case) -> Iterator[Draft]:
                 "low",
                 "parts",
                 params={"gap_ms": (end - start) / 1e6},
-                evidence=(case._gap(start, end, task),),
+                evidence=(case.gap_evidence(start, end, task),),
             )
             return
 
@@ -148,8 +154,38 @@ def host_python(case: Case) -> Iterator[Draft]:
     case.need_replay()
     if not case.tables.ops.height:
         raise CannotTell("ops")  # what passes between runtime calls may be anything
-    confidence = "medium" if case.tables.python_calls.height else "low"
-    yield _layer(case, "host-python", "python", "other", confidence=confidence)
+    draft = _layer(case, "host-python", "python", "other", confidence="medium" if case.tables.python_calls.height else "low")
+    frames = _frames_in_gaps(case)
+    if not frames.height:
+        yield draft
+        return
+    rate = draft.saved_ns / max(int(frames["ns"].sum()), 1)
+    named = frames.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    places = tuple(
+        Place(stack=name, saved_ns=ns * rate / case.count)
+        for name, ns in named.head(int(case.limit("general", "places"))).select("name", "ns").iter_rows()
+    )
+    rows = frames.sort("ns", "row", descending=[True, False])["row"]
+    evidence = (*draft.evidence, *case.rows_of("python_calls", rows, "longest frames"))
+    params = {**draft.params, "frame": str(named["name"][0])}
+    yield replace(draft, where=places, evidence=evidence, params=params, variant="frame")
+
+
+def _frames_in_gaps(case: Case) -> pl.DataFrame:
+    """Frames of the thread that issues with their own time in gaps of the device in which it ran Python: row, name, ns."""
+    main = case.model.main_tid
+    calls = case.tables.python_calls.with_row_index("row").filter(pl.col("tid") == main)
+    columns = [name for name in ("idle.python", "idle.other") if name in case.parts.gaps.columns]
+    if not calls.height or not columns:
+        return pl.DataFrame(schema={"row": pl.UInt32, "name": pl.String, "ns": pl.Int64})
+    gaps = spans_of(case.parts.gaps.filter(pl.sum_horizontal(columns) > 0))
+    calls = calls.filter(~pl.Series(names.matches(calls["name"], PROFILER)))
+    own_lines = calls.filter(~pl.Series(names.matches(calls["name"], LIBRARY)) & (calls["kind"] != "module").fill_null(True))
+    calls = own_lines if own_lines.height else calls  # time in a library counts for the line that called it
+    calls = calls.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
+    inside = gaps.within(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+    own = inside - child_sums(parents(calls.select("pid", "tid", "start_ns", "end_ns")), inside)
+    return calls.select("row", pl.col("name").cast(pl.String), ns=pl.Series(own, dtype=pl.Int64)).filter(pl.col("ns") > 0)
 
 
 def allocator(case: Case) -> Iterator[Draft]:

@@ -17,6 +17,9 @@ SLOW_SETTINGS = {
     "ASCEND_SLOG_PRINT_TO_STDOUT": {"1"},
     "TASK_QUEUE_ENABLE": {"0"},
     "HCCL_ALGO": {"level0:NA;level1:NA"},
+    "ASCEND_ENHANCE_ENABLE": {"0"},
+    "ACLNN_CACHE_LIMIT": {"0"},
+    "HOST_CACHE_CAPACITY": {"0"},
     "NCCL_DEBUG": {"INFO", "TRACE"},
     "TORCH_DISTRIBUTED_DEBUG": {"DETAIL"},
 }
@@ -52,10 +55,38 @@ def lacks(case: Case) -> list[Lack]:
     return found
 
 
+# Settings of the allocator that cost time, as they occur inside a longer value.
+SLOW_ALLOCATOR = {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:False", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}
+
+
+def recorded(case: Case, lack: str) -> bool:
+    """Whether a capture was recorded with what a rule found nothing of: then no switch is to be advised."""
+    facts, tables = case.facts, case.tables
+    detailed = facts.level in ("Level1", "Level2") or bool(tables.transfers.height or tables.kernel_metrics.height)
+    switches = {
+        "level1": detailed,
+        "packets": detailed,
+        "transfers": detailed,
+        "links": detailed,
+        "l2": facts.l2_cache or bool(tables.cache_rates.height),
+        "metrics": bool(tables.kernel_metrics.height),
+        "pipes": "PIPE" in facts.aic_metrics.upper(),
+        "shapes": facts.record_shapes,
+        "stack": facts.with_stack,
+        "modules": facts.with_modules and facts.record_shapes,
+        "flops": facts.with_flops,
+        "memory": facts.profile_memory,
+        "host-cpu": "cpu" in facts.host_sys,
+        "api": bool(tables.api_calls.height),
+    }
+    return bool(switches.get(lack, False))
+
+
 def environment(case: Case) -> Iterator[Draft]:
     variables = case.facts.metadata.get("ENV_VARIABLES") or case.facts.metadata.get("environment") or {}
     if not isinstance(variables, dict):
         return
     slow = [f"{name}={variables[name]}" for name, values in SLOW_SETTINGS.items() if str(variables.get(name)) in values]
+    slow += [f"{name}={variables[name]}" for name, part in SLOW_ALLOCATOR.items() if part in str(variables.get(name))]
     if slow:
         yield Draft("environment", 0, "medium", "parts", severity="info", params={"settings": ", ".join(slow)})

@@ -32,6 +32,7 @@ def slow_steps(case: Case) -> Iterator[Draft]:
     case.need_steps(int(case.limit("slow-steps", "least_steps")))
     for lengths in (_lengths(case), _host_lengths(case)):
         slow, median = _outliers(case, lengths)
+        slow = slow[slow >= _warm_up_steps(case, lengths)]  # those have a rule of their own
         if not slow.size:
             continue
         excess = int((lengths[slow] - median).sum())
@@ -91,11 +92,17 @@ def warm_up(case: Case) -> Iterator[Draft]:
     lengths = _host_lengths(case)
     if lengths.size < case.limit("warm-up", "least_steps"):
         return
-    median = float(np.median(lengths))
-    slow = lengths > case.limit("warm-up", "over_median") * median
+    first = _warm_up_steps(case, lengths)
+    if first:
+        factor = float(lengths[0] / np.median(lengths))
+        yield Draft("warm-up", 0, "medium", "parts", severity="info", params={"steps": first, "factor": factor})
+
+
+def _warm_up_steps(case: Case, lengths: npt.NDArray[np.int64]) -> int:
+    """How many steps at the beginning are longer than usual, when no later one is."""
+    slow = lengths > case.limit("warm-up", "over_median") * float(np.median(lengths))
     first = int(np.argmin(slow)) if not slow.all() else 0
-    if first and not slow[first:].any():
-        yield Draft("warm-up", 0, "medium", "parts", severity="info", params={"steps": first, "factor": float(lengths[0] / median)})
+    return first if not slow[first:].any() else 0
 
 
 def drift(case: Case) -> Iterator[Draft]:
@@ -175,6 +182,7 @@ def peak_owners(case: Case) -> Iterator[Draft]:
     size = rows["bytes"].to_numpy()
     at, peak = _peak(start, end, size)
     held = rows.filter(pl.Series((start <= at) & (end > at)))
+    owners = held.drop_nulls("op").group_by("op").agg(pl.col("bytes").sum()).sort("bytes", "op", descending=[True, False])
     by = held.group_by(pl.col("name").cast(pl.String)).agg(pl.col("bytes").sum()).sort("bytes", "name", descending=[True, False])
     if not by.height or peak < case.limit("peak-owners", "bytes"):
         return
@@ -190,6 +198,7 @@ def peak_owners(case: Case) -> Iterator[Draft]:
         evidence=(
             Evidence("allocations", tuple(held.sort("bytes", descending=True)["row"].head(5).to_list()), "largest", at, at + 1),
         ),
+        where=case.places(owners["op"], np.zeros(owners.height, dtype=np.int64)),
         params={
             "owner": str(owner or "?"),
             "owner_mib": int(by["bytes"][0]) / 2**20,

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where in the user's program an operator was called: its module and its source line."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from stepscope.analysis.link import op_tree
+from stepscope.analysis.partition.names import matches
+from stepscope.analysis.views import has_modules, module_of_operators
+from stepscope.tables import Tables
+
+# Frames of libraries and of the interpreter: the line that called into them is the user's.
+LIBRARY = (
+    r"site-packages|dist-packages|/lib/python\d|(^|/)(torch|torch_npu|torchvision|mindspore|stepscope|contextlib|threading|queue)"
+    r"(/|\.py)|^<|multiprocessing|importlib"
+)
+_FRAMES = "function"  # kind of a Python call that is a line of source; others are modules and built-in functions
+
+
+def operator_places(tables: Tables) -> pl.DataFrame:
+    """`module` (path) and `line` (`file(line): function`) of every row of `ops`; null where nothing tells."""
+    return pl.DataFrame({"module": operator_modules(tables), "line": _lines(tables)})
+
+
+def user_frame(stack: str) -> str:
+    """The innermost frame of a stack (innermost first, separated by `;`) that is not a library's, else the innermost."""
+    frames = [frame.strip() for frame in stack.split(";") if frame.strip()]
+    return next((frame for frame in frames if not re.search(LIBRARY, frame)), frames[0] if frames else "")
+
+
+def operator_modules(tables: Tables, *, backward: bool = True) -> pl.Series:
+    """Module path of each operator, see `views.module_of_operators`; as the source says where it does."""
+    ops = tables.ops
+    if ops["modules"].count() or not has_modules(tables):
+        return pl.Series("module", ops["modules"].cast(pl.String))
+    return module_of_operators(tables, backward=backward)
+
+
+def _lines(tables: Tables) -> pl.Series:
+    ops = tables.ops
+    if ops["stack"].count():
+        distinct = ops["stack"].drop_nulls().unique()
+        found = {stack: user_frame(stack) for stack in distinct.cast(pl.String).to_list()}
+        return pl.Series("line", ops["stack"].cast(pl.String).replace_strict(found, default=None, return_dtype=pl.String))
+    calls = tables.python_calls.filter((pl.col("kind") == _FRAMES).fill_null(False))
+    calls = calls.filter(~pl.Series(matches(calls["name"], LIBRARY)))
+    if not calls.height or not ops.height:
+        return pl.Series("line", [None] * ops.height, dtype=pl.String)
+    # Only frames of the user are left, so the innermost around an operator is the line asked for.
+    process = pl.col("pid").fill_null(-1)
+    calls = calls.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
+    spans = calls.select(process, "tid", "start_ns", "end_ns")
+    points = ops.select(process, "tid", time_ns="start_ns")
+    around = op_tree.innermost(spans, points, by=("pid", "tid"), at_end=False, parent=op_tree.parents(spans))
+    rows = op_tree.row_numbers(around)
+    return pl.Series("line", calls["name"].cast(pl.String).gather(op_tree.to_rows(rows, "line")))
