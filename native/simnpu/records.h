@@ -89,7 +89,9 @@ static_assert(sizeof(TransferRecord) == 72);
 
 enum class MemoryKind : uint8_t { malloc = 0, free = 1, block_free = 2 };
 
-// One event of the caching allocator, with the device's totals after it.
+constexpr uint8_t kWorkspaceComponent = 1;  // the memory that kernels need besides their tensors
+
+// One event of an allocator, with its totals on the device after it.
 struct MemoryRecord {
   int64_t time;
   uint64_t address;
@@ -101,7 +103,7 @@ struct MemoryRecord {
   uint32_t thread;
   int16_t device;
   MemoryKind kind;
-  uint8_t component;  // 0: caching allocator
+  uint8_t component;  // 0: caching allocator, or kWorkspaceComponent
 };
 static_assert(sizeof(MemoryRecord) == 64);
 

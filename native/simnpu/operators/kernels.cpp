@@ -245,6 +245,17 @@ int64_t blocks_of(const KernelCall& call, const FullNames& names) {
   return std::clamp<int64_t>((most + per_block - 1) / per_block, 1, cores);
 }
 
+// Partial results in single precision: of the whole output where products are summed, of each core where values are reduced.
+size_t workspace_of(const KernelCall& call, const FullNames& names, int64_t blocks) {
+  const bool cube = names.core == kCube || names.core == kMixCube;
+  if (!cube && names.core != kMixVector)
+    return 0;
+  int64_t count = 0;
+  for (const Layout& layout : call.outputs)
+    count += elements(layout);
+  return static_cast<size_t>(count * (cube ? 1 : blocks)) * sizeof(float);
+}
+
 const char* dtype_name(at::ScalarType dtype) {
   switch (dtype) {
     case at::ScalarType::Float: return "FLOAT";
@@ -333,22 +344,23 @@ std::string tensors_json(const std::vector<Layout>& layouts, bool image) {
   return out + "]";
 }
 
-uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number) {
+uint32_t describe(const KernelCall& call, Model* model, uint32_t number) {
   const FullNames names = names_of(call);
   const double flops = flops_of(call, names);
   const int64_t bytes = bytes_of(call.inputs) + bytes_of(call.outputs);
   const bool cube = names.core == kCube || names.core == kMixCube;
   const double computing = flops / (cube ? kCubeFlopsPerNs : kVectorFlopsPerNs);
   const double moving = static_cast<double>(bytes) / (names.core == kCpu ? kCpuBytesPerNs : kBytesPerNs);
-  *modelled_ns = static_cast<int64_t>(kFixedNs + std::max(computing, moving));
+  model->duration_ns = static_cast<int64_t>(kFixedNs + std::max(computing, moving));
   const int64_t blocks = blocks_of(call, names);
+  model->workspace = workspace_of(call, names, blocks);
   const bool image = names.type.rfind("Conv", 0) == 0 || names.type.rfind("MaxPool", 0) == 0 || names.type.rfind("BN", 0) == 0;
   std::string text = "{\"operator\":\"" + call.op + "\",\"name\":\"" + names.api + "_" + names.kernel + "_" + names.type +
                      "\",\"api\":\"" + names.api + "\",\"type\":\"" + names.type + "\",\"core\":\"" + names.core +
                      "\",\"blocks\":" + std::to_string(blocks) +
                      ",\"mix_blocks\":" + std::to_string(names.core == kMixCube ? 2 * blocks : 0) +
                      ",\"flops\":" + std::to_string(static_cast<int64_t>(flops)) + ",\"bytes\":" + std::to_string(bytes) +
-                     ",\"modelled_ns\":" + std::to_string(*modelled_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) +
+                     ",\"modelled_ns\":" + std::to_string(model->duration_ns) + ",\"inputs\":" + tensors_json(call.inputs, image) +
                      ",\"outputs\":" + tensors_json(call.outputs, image) + ",\"attributes\":{" + call.attributes + "}}";
   return describe_as(text, number);
 }

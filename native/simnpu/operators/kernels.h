@@ -19,9 +19,14 @@ struct KernelCall {
   std::string attributes;  // members of a JSON object: what the operator is called with besides tensors
 };
 
-// Stores the description and returns its number, or replaces that of the number given. `modelled_ns` is the time the
-// model gives, before any factor.
-uint32_t describe(const KernelCall& call, int64_t* modelled_ns, uint32_t number = 0);
+// What is not measured but follows from the shapes of a kernel.
+struct Model {
+  int64_t duration_ns = 0;  // before any factor
+  size_t workspace = 0;  // bytes besides its tensors
+};
+
+// Stores the description and returns its number, or replaces that of the number given.
+uint32_t describe(const KernelCall& call, Model* model, uint32_t number = 0);
 uint32_t describe_as(const std::string& json, uint32_t number = 0);
 
 // A value as JSON; empty for what is no attribute of a kernel, such as a device. `type` is that of the operator's schema.

@@ -128,15 +128,17 @@ class OperatorCall {
 
   void prepare(const Signature& signature) {
     task_->record.description = signature.description;
+    if (settings().workspaces)
+      task_->workspace = signature.model.workspace;
     if (settings().kernel_time > 0)
-      task_->record.modelled_ns = static_cast<int64_t>(static_cast<double>(signature.modelled_ns) * settings().kernel_time);
+      task_->record.modelled_ns = static_cast<int64_t>(static_cast<double>(signature.model.duration_ns) * settings().kernel_time);
   }
 
   Stack queue(Stream& stream, Signature& signature) {
     if (C10_UNLIKELY(!signature.learned.load(std::memory_order_acquire))) {  // works in place: nothing but a name is needed
       std::lock_guard lock(op_.signatures.mutex);
       if (!signature.learned) {
-        signature.description = describe(kernel_call(*task_), &signature.modelled_ns);
+        signature.description = describe(kernel_call(*task_), &signature.model);
         signature.learned = true;
       }
     }
@@ -189,7 +191,7 @@ class OperatorCall {
     {
       std::lock_guard lock(op_.signatures.mutex);
       if (!signature.description)
-        signature.description = describe(call, &signature.modelled_ns);
+        signature.description = describe(call, &signature.model);
     }
     prepare(signature);
     stream.wait(stream.submit(std::move(task_), called_ns_));
@@ -239,7 +241,7 @@ class OperatorCall {
     if (!signature.learned) {
       for (const auto& tensors : outputs)
         call.outputs.insert(call.outputs.end(), tensors.begin(), tensors.end());
-      describe(call, &signature.modelled_ns, signature.description);
+      describe(call, &signature.model, signature.description);
       signature.outputs = std::move(outputs);
       signature.learned.store(true, std::memory_order_release);  // of no use where the host always waits
     }

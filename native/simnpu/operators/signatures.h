@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "operators/kernels.h"
 #include "runtime/tensor_ref.h"
 
 namespace simnpu {
@@ -20,7 +21,7 @@ constexpr size_t kSignaturesKept = 8192;  // of one operator: endless new shapes
 struct Signature {
   std::atomic<bool> learned{false};
   uint32_t description = 0;
-  int64_t modelled_ns = 0;
+  Model model;
   std::vector<std::vector<Layout>> outputs;  // of each return value
 };
 

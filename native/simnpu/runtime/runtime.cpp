@@ -22,6 +22,7 @@ namespace {
 constexpr int kStreamPool = 32;
 constexpr int kNaps = 16;
 constexpr auto kNap = std::chrono::microseconds(50);
+constexpr size_t kWorkspaceMargin = 32, kWorkspaceRounding = 2 << 20, kWorkspaceAlignment = 512;
 
 std::atomic<int> hosts_waiting{0};
 std::atomic<uint64_t> connections{0};
@@ -45,6 +46,7 @@ Settings read_settings() {
   s.kernel_time = number_from("STEPSCOPE_SIM_KERNEL_TIME", 0);
   s.blocking = number_from("ASCEND_LAUNCH_BLOCKING", 0) > 0;
   s.task_queue = number_from("TASK_QUEUE_ENABLE", 1) > 0 && !s.blocking;
+  s.workspaces = s.task_queue && number_from("TASK_QUEUE_ENABLE", 1) >= 2;
   return s;
 }
 
@@ -192,6 +194,43 @@ void TaskQueue::hurry() {
     filled_.notify_one();
 }
 
+// ---------------------------------------------------------------------------------------------------- workspaces
+
+// docs/formats/framework.md 4.3: a block that grows is one malloc of its own, and so is each loan of it.
+size_t Workspaces::lend(Stream& stream, size_t bytes) {
+  Block& block = blocks_[&stream];
+  if (block.size < bytes + kWorkspaceMargin) {
+    if (block.address) {
+      CallSpan span(Call::free, stream.device.number, block.size);
+      reserved_ -= static_cast<int64_t>(block.size);
+      report(MemoryKind::free, block, stream, -static_cast<int64_t>(block.size));
+      ::free(block.address);
+    }
+    block.size = (bytes + kWorkspaceMargin + kWorkspaceRounding - 1) / kWorkspaceRounding * kWorkspaceRounding;
+    CallSpan span(Call::malloc, stream.device.number, block.size);
+    block.address = aligned_alloc(kWorkspaceAlignment, block.size);  // nobody writes to it: it takes addresses, not memory
+    if (!block.address)
+      return block.size = 0;
+    reserved_ += static_cast<int64_t>(block.size);
+    report(MemoryKind::malloc, block, stream, static_cast<int64_t>(block.size));
+  }
+  allocated_ += static_cast<int64_t>(block.size);
+  report(MemoryKind::malloc, block, stream, static_cast<int64_t>(block.size));
+  return block.size;
+}
+
+void Workspaces::give_back(Stream& stream, size_t size) {
+  allocated_ -= static_cast<int64_t>(size);
+  report(MemoryKind::free, blocks_[&stream], stream, -static_cast<int64_t>(size));
+}
+
+void Workspaces::report(MemoryKind kind, const Block& block, Stream& stream, int64_t size) const {
+  if (recording())
+    memory_records().add({now_ns(), reinterpret_cast<uint64_t>(block.address), size, allocated_, reserved_, allocated_,
+                          reinterpret_cast<uint64_t>(&stream), thread_id(), static_cast<int16_t>(stream.device.number), kind,
+                          kWorkspaceComponent});
+}
+
 // -------------------------------------------------------------------------------------------------------- stream
 
 Stream::Stream(Device& device, int number) : device(device), number(number) {
@@ -231,13 +270,17 @@ uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
 void Stream::launch(Task* task) {
   TaskRecord& r = task->record;
   const bool timed = r.enqueue_start != 0;
-  if (timed) {
+  if (timed)
     r.dequeue_start = now_ns();
+  const size_t lent = task->workspace ? device.workspaces_.lend(*this, task->workspace) : 0;
+  if (timed) {
     r.launch_start = now_ns();
     fill_launch(r);
   }
   r.launch_thread = thread_id();
   queue_.push(task, nullptr, timed ? &r.launch_end : nullptr);
+  if (lent)
+    device.workspaces_.give_back(*this, lent);
 }
 
 void Stream::await(uint64_t ticket) {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Settings {
   int threads;  // STEPSCOPE_SIM_THREADS: of one kernel
   double kernel_time;  // STEPSCOPE_SIM_KERNEL_TIME: factor on the modelled duration, 0 = as measured
   bool task_queue;  // TASK_QUEUE_ENABLE, as on hardware
+  bool workspaces;  // TASK_QUEUE_ENABLE=2: the dequeue thread allocates what kernels need besides their tensors
   bool blocking;  // ASCEND_LAUNCH_BLOCKING, as on hardware
 };
 const Settings& settings();
@@ -44,6 +46,7 @@ struct Task {
   TaskRecord record{};
   std::exception_ptr* fault_of_caller = nullptr;  // set when somebody waits for this very task
   class Stream* stream = nullptr;
+  size_t workspace = 0;  // bytes that the kernel needs besides its tensors
   virtual void run() = 0;
   virtual std::string name() const = 0;
   virtual void recorded() {}  // after its record was kept
@@ -93,6 +96,23 @@ class TaskQueue {
 };
 
 class Device;
+
+// One block per stream, which grows to the largest request and is lent to one kernel after the other. Totals are of all
+// streams. Only the dequeue thread of the device uses it, so it needs no lock, and children of a fork have no use for it.
+class Workspaces {
+ public:
+  size_t lend(class Stream& stream, size_t bytes);  // returns the size of the block
+  void give_back(class Stream& stream, size_t size);
+
+ private:
+  struct Block {
+    void* address = nullptr;
+    size_t size = 0;
+  };
+  void report(MemoryKind kind, const Block& block, class Stream& stream, int64_t size) const;
+  std::unordered_map<const class Stream*, Block> blocks_;
+  int64_t allocated_ = 0, reserved_ = 0;
+};
 
 class Stream {
  public:
@@ -151,6 +171,7 @@ class Device {
   friend class Stream;
   void dequeue();
   TaskQueue queue_{true};
+  Workspaces workspaces_;
   std::once_flag started_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -53,20 +53,20 @@ void set_kernel(TaskRecord& record, const at::Tensor& from, const at::Tensor& to
   const char* op = from.scalar_type() != to.scalar_type()       ? "copy_cast"
                    : from.is_contiguous() && to.is_contiguous() ? "copy"
                                                                 : "copy_strided";
-  static thread_local std::unordered_map<std::string, std::pair<uint32_t, int64_t>> known;
+  static thread_local std::unordered_map<std::string, std::pair<uint32_t, Model>> known;
   KernelCall call{op, false, {layout_of(from)}, {layout_of(to)}};
   std::string key = op;
   for (const Layout& layout : {call.inputs[0], call.outputs[0]}) {
     key += static_cast<char>(layout.dtype);
     key.append(reinterpret_cast<const char*>(layout.sizes.data()), layout.sizes.size() * sizeof(int64_t));
   }
-  auto& [number, modelled_ns] = known[key];
+  auto& [number, model] = known[key];
   if (!number) {
     call.op = "aten::" + call.op;
-    number = describe(call, &modelled_ns);
+    number = describe(call, &model);
   }
   record.description = number;
-  record.modelled_ns = static_cast<int64_t>(static_cast<double>(modelled_ns) * settings().kernel_time);
+  record.modelled_ns = static_cast<int64_t>(static_cast<double>(model.duration_ns) * settings().kernel_time);
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {

@@ -53,7 +53,8 @@ def about() -> dict[str, Any]:
 
     # With a model of time, kernels last at least as long as it says.
     times = ["kernel times"] if os.environ.get("STEPSCOPE_SIM_KERNEL_TIME", "0") not in ("", "0") else []
-    return {"device": DEVICE, "device_name": CHIP.name, "modelled": [*times, *MODELLED]}
+    workspaces = ["sizes of workspaces"] if os.environ.get("TASK_QUEUE_ENABLE") == "2" else []
+    return {"device": DEVICE, "device_name": CHIP.name, "modelled": [*times, *MODELLED, *workspaces]}
 
 
 def metadata() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -365,6 +366,85 @@ def test_without_the_task_queue_and_after_a_kill(tmp_path):
     assert tables.kernels.height > 0
     assert set(tables.kernels["name"].cast(pl.String)) == {"aclnnMm_MatMulCommon_MatMulV2"}
     assert tables.facts.device_names == {"0": "Simulated NPU"}
+
+
+WITH_WORKSPACES = """
+import json, sys
+from pathlib import Path
+import torch
+from stepscope import simnpu
+simnpu.load()
+sys.path.insert(0, sys.argv[2])
+from test_capture import profiled
+out = Path(sys.argv[1])
+small, large = torch.randn(64, 64, device="npu"), torch.randn(1024, 1024, device="npu")
+for _ in range(2):  # the first call of each tells what its results look like
+    small @ small, large @ large, small + small
+torch.npu.synchronize()
+
+def work(prof):
+    small @ small  # the block of the stream is as large as the warm-up made it
+    small + small  # needs none
+    large @ large
+    with torch.npu.stream(torch.npu.Stream()):
+        small @ small  # a block of its own, which grows
+        large @ large
+    torch.npu.synchronize()
+
+profiled(out, work, profile_memory=True)
+"""
+
+
+def test_workspaces_with_task_queue_2(tmp_path):
+    """What kernels need besides their tensors is allocated by the dequeue thread, in files and database under WORKSPACE."""
+    reason = reason_without_device()
+    if reason:
+        pytest.skip(f"no simulated NPU: {reason}")
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_WORKSPACES, str(tmp_path), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TASK_QUEUE_ENABLE": "2", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    (capture,) = tmp_path.glob("*_ascend_pt")
+    tables = tables_of(capture)
+    events = tables.memory_events.filter(tables.memory_events["component"] == "WORKSPACE")
+    mb = 1 << 20
+    signed = [(str(action), size // mb, lent // mb, held // mb) for action, size, lent, held in
+              events.select("action", "bytes", "total_allocated", "total_reserved").iter_rows()]  # fmt: skip
+    assert signed == [
+        *[("malloc", 6, 6, 6), ("free", -6, 0, 6)] * 2,
+        ("malloc", 2, 0, 8), ("malloc", 2, 2, 8), ("free", -2, 0, 8),
+        ("free", -2, 0, 6), ("malloc", 6, 0, 12), ("malloc", 6, 6, 12), ("free", -6, 0, 12),
+    ]  # fmt: skip
+    dequeues = tables.queue.filter(tables.queue["kind"] == "dequeue")
+    assert set(events["tid"]) == set(dequeues["tid"])
+    assert (events["total_active"] == events["total_allocated"]).all()
+    lent = tables.allocations.filter(
+        (tables.allocations["component"] == "WORKSPACE") & tables.allocations["release_ns"].is_not_null()
+    )
+    assert lent["name"].to_list() == ["aten::mm"] * 4
+    assert set(tables.quality["issue"]) <= {OLDER}
+    assert "sizes of workspaces" in tables.facts.modelled
+
+    from stepscope import analyse
+
+    analyse(str(capture), export_type=["text", "db"])
+    output = capture / "ASCEND_PROFILER_OUTPUT"
+    with (output / "memory_record.csv").open(newline="") as file:
+        written = [row for row in csv.DictReader(file) if row["Component"] == "WORKSPACE"]
+    assert [float(row["Total Reserved(MB)"]) for row in written] == [held for *_, held in signed]
+    with (output / "operator_memory.csv").open(newline="") as file:
+        sizes = [float(row["Size(KB)"]) for row in csv.DictReader(file) if row["Name"] == "aten::mm"]
+    assert [size for size in sizes if size >= 2048 and size != 4096] == [6144, 6144, 2048, 2048, 6144, 6144]
+    with sqlite3.connect(output / "ascend_pytorch_profiler.db") as database:
+        rows = database.execute(
+            "select totalReserved from MEMORY_RECORD join STRING_IDS on component = id where value = 'WORKSPACE' order by timestamp"
+        ).fetchall()
+    assert [held // mb for (held,) in rows] == [held for *_, held in signed]
 
 
 @on_npu

@@ -145,10 +145,12 @@ def _paired(events: pl.DataFrame, action: npt.NDArray[np.int8]) -> tuple[Rows, R
     differs = np.zeros(row.size, dtype=bool)
     differs[1:] = kind[1:] != kind[:-1]
     member = ~stray & ((depth <= 1) | ((depth == 2) & differs))
+    # A workspace that grows is given back to the device after its last user gave it back.
+    repeated = ~stray & ~member & ~(events["component"] == "WORKSPACE").fill_null(False).to_numpy()[row]
     quality = [
         lost(issues.UNKNOWN_KIND, "memory_events", int(action.size - known.size), "neither malloc nor free nor block_free"),
         lost(issues.ALLOCATED_BEFORE_RECORDING, "memory_events", int(stray.sum())),
-        lost(issues.REPEATED_RELEASE, "memory_events", int((~stray & ~member).sum())),
+        lost(issues.REPEATED_RELEASE, "memory_events", int(repeated.sum())),
     ]
     releases = {}
     for release in (FREE, BLOCK_FREE):
