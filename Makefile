@@ -6,6 +6,10 @@ TORCH  := 2.13.0
 # MindSpore needs an older numpy, so it has an environment of its own.
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
+# Tools of other people that read our Kineto traces; what they need besides is named, because one of them asks for Jupyter.
+PEERS_VENV := .venv-peers
+PEERS      := HolisticTraceAnalysis==0.5.0 torch-tb-profiler==0.4.3
+PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard 'setuptools<81'
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
@@ -55,6 +59,14 @@ $(MINDSPORE_VENV)/ready: pyproject.toml
 	elif [ -n "$$CI" ]; then echo "CI must run the MindSpore tests; MindSpore $(MINDSPORE) could not be installed" >&2; exit 1; \
 	else rm -rf $(MINDSPORE_VENV); echo "MindSpore $(MINDSPORE) could not be installed; skipping its tests"; fi
 
+$(PEERS_VENV)/ready: Makefile
+	@echo "setting up $(PEERS_VENV) (once) ..."
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	@if $(PEERS_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps $(PEERS) \
+	  && $(PEERS_VENV)/bin/pip install --quiet --disable-pip-version-check $(PEERS_NEED); then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must test the Kineto export with its readers; $(PEERS) could not be installed" >&2; exit 1; \
+	else rm -rf $(PEERS_VENV); echo "$(PEERS) could not be installed; the Kineto export is not tested with them"; fi
+
 demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, show where the time went (default)
 	@$(BIN)/python examples/demo.py
 
@@ -76,7 +88,7 @@ quick: check ## style, types and the fast unit tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -153,4 +165,4 @@ news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next
 
 clean: ## remove environments and generated data
-	rm -rf $(VENV) $(MINDSPORE_VENV) demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) demo-run bench-data web/node_modules

@@ -335,7 +335,7 @@ def test_two_servers_open_one_capture_at_once(tmp_path):
         server.stdin.flush()
     assert [server.communicate(timeout=60)[0] for server in servers] == ["8\n"] * 2
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert left == [".stepscope.w.pt.trace.json", ".stepscope.w.pt.trace.json.trace", "w.pt.trace.json"]
+    assert left == [".stepscope.w.pt.trace.json.store", ".stepscope.w.pt.trace.json.store.trace", "w.pt.trace.json"]
     again = Catalogue([tmp_path])
     assert get(Client(App(again)), "trace/meta").json["slices"] == 8
     again.close()

@@ -37,7 +37,8 @@ def fingerprint(sources: Iterable[Path], root: Path) -> list[list[Any]]:
 
 def store_folder(capture: Path) -> Path:
     """Beside the capture's data when that is writable, else in the user's cache."""
-    beside = capture / STORE_NAME if capture.is_dir() else capture.with_name(f"{STORE_NAME}.{capture.name}")
+    # Not with the suffix of the trace: other tools take every `*.json.gz` of a folder for one, also a folder.
+    beside = capture / STORE_NAME if capture.is_dir() else capture.with_name(f"{STORE_NAME}.{capture.name}.store")
     if _writable(beside.parent):
         return beside
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

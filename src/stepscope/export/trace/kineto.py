@@ -7,11 +7,11 @@ same form, with the categories that Kineto has for devices of other makers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
 from stepscope.analysis.statistics import is_work
@@ -44,7 +44,8 @@ def write_kineto(tables: Tables, path: Path) -> Path:
     base = _base_ns(tables)
     header = {"schemaVersion": 1, **_header(tables, base), "traceName": path.name}
     with replacing(path) as handle, packed(handle, path.suffix == ".gz") as sink:
-        sink.write(memoryview(orjson.dumps(header)[:-1] + b', "traceEvents": '))
+        # As PyTorch writes it, with spaces: HolisticTraceAnalysis finds the rank by the text `"rank": `.
+        sink.write(memoryview(json.dumps(header, ensure_ascii=False).encode("utf-8", "replace")[:-1] + b', "traceEvents": '))
         write_array(_Trace(tables, base).events(), sink)
         sink.write(memoryview(b"}"))
     return path
@@ -144,16 +145,14 @@ class _Trace:
         return self._spans(self._on_host(self._tables.python_calls), "python_function", known)
 
     def _calls(self) -> Iterator[Lines]:
-        calls = self._on_host(self._tables.api_calls)
-        for level in calls["level"].unique().drop_nulls().cast(pl.String).sort().to_list():
-            category = "privateuse1_runtime" if self._is_npu else level
-            rows = calls.filter(pl.col("level") == level)
-            yield self._spans(
-                rows, category, {names.EXTERNAL_ID: pl.col("external_id"), names.CORRELATION: pl.col("connection_id")}
-            )
+        calls = self._on_host(self._tables.api_calls).drop_nulls("level").sort("start_ns", maintain_order=True)
+        category = pl.lit("privateuse1_runtime") if self._is_npu else pl.col("level").cast(pl.String)
+        known = {names.EXTERNAL_ID: pl.col("external_id"), names.CORRELATION: pl.col("connection_id")}
+        yield self._spans(calls, category, known)
 
     def _device_tasks(self) -> Iterator[Lines]:
-        tasks = _on_device(self._tasks)
+        # In one order whatever their kind, as Kineto writes them: tools sort by time and leave equal times as they stand.
+        tasks = _on_device(self._tasks).sort("start_ns", maintain_order=True)
         tasks = tasks.with_columns(grid=list_text(tasks["grid"]), block=list_text(tasks["block"]))
         length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
         common = {
@@ -171,14 +170,12 @@ class _Trace:
             names.BLOCK: pl.col("block"),
             names.OCCUPANCY: _number(pl.col("occupancy")),
         }
-        described = self._described(tasks)
         kind = pl.col("kind").cast(pl.String)
-        for category, chosen, known in (
-            ("gpu_memcpy", kind == "memcpy", {**common, **copied}),
-            ("gpu_memset", kind == "memset", {**common, **copied}),
-            ("kernel", ~kind.is_in(["memcpy", "memset"]), {**common, **shaped, **_COLLECTIVE_ARGS}),
-        ):
-            yield self._spans(described.filter(chosen.fill_null(category == "kernel")), category, known)
+        category = kind.replace_strict({"memcpy": "gpu_memcpy", "memset": "gpu_memset"}, default="kernel")
+        copies = kind.is_in(["memcpy", "memset"]).fill_null(False)
+        known = {name: pl.when(copies).then(value) for name, value in copied.items()}
+        known |= {name: pl.when(~copies).then(value) for name, value in {**shaped, **_COLLECTIVE_ARGS}.items()}
+        yield self._spans(self._described(tasks), category, {**common, **known})
 
     def _described(self, tasks: pl.DataFrame) -> pl.DataFrame:
         """Kernels with what is recorded of the collective that they are."""
@@ -280,10 +277,11 @@ class _Trace:
     def _lasting(self) -> pl.Expr:
         return thousandths(pl.col("end_ns") - pl.col("start_ns"))
 
-    def _spans(self, frame: pl.DataFrame, category: str, known: Mapping[str, pl.Expr]) -> Lines:
-        head = f', {{"ph": "X", "cat": "{escaped(category)}", "name": "'
+    def _spans(self, frame: pl.DataFrame, category: str | pl.Expr, known: Mapping[str, pl.Expr]) -> Lines:
+        word = escaped(category) if isinstance(category, str) else category
+        head: list[Part] = [', {"ph": "X", "cat": "', word, '", "name": "']
         place: list[Part] = ['", "pid": ', Whole("pid"), ', "tid": ', Whole("tid"), ', "ts": ', self._at("start_ns")]
-        return Lines(frame, [head, Text("name"), *place, ', "dur": ', self._lasting(), *_args(known)])
+        return Lines(frame, [*head, Text("name"), *place, ', "dur": ', self._lasting(), *_args(known)])
 
     def _ends(self, frame: pl.DataFrame, phase: str, kind: str) -> Lines:
         bound = ', "bp": "e"' if phase == "f" else ""
