@@ -14,6 +14,7 @@ from stepscope.analysis.step_time import DeviceTime, device_time
 from stepscope.analysis_queue import AnalysisState, describe, state_of
 from stepscope.capture import Capture
 from stepscope.tables import Facts
+from stepscope.tables.facts import evidence_text
 from stepscope.verdict import Verdict, verdict
 
 SWITCHES = (
@@ -54,6 +55,8 @@ class Overview:
         yield "rank", str(facts.rank) if facts.rank >= 0 else "none"
         yield "read from", self.source
         yield "device", " ".join(part for part in (facts.device_kind, devices) if part) or "none"
+        if facts.evidence:
+            yield "reader", evidence_text(facts.evidence)
         if facts.modelled:
             yield "modelled", f"{', '.join(facts.modelled)}; all other times are measured"
         if self.analysis is not None and (said := describe(self.analysis)):
@@ -85,6 +88,7 @@ class Overview:
             "device_kind": facts.device_kind,
             "devices": list(facts.device_ids),
             "modelled": list(facts.modelled),
+            "evidence": dict(facts.evidence),
             "level": facts.level or None,
             "switches": switches(facts),
             "steps": self.steps.select("step", "start_ns", "end_ns", "inflated").to_dicts(),

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.statistics import kernel_rows, waits, with_details
+from stepscope.export.chip_files import chip_file
 from stepscope.formats.ascend import kernel_details
 from stepscope.render.csv_file import whole_ns
 from stepscope.tables import TEXT, Tables
@@ -38,6 +39,7 @@ def _write(tables: Tables, folder: Path, *, level: str, mindspore: bool = False)
         level=level,
         with_steps=has_steps(tables, rows),
         mindspore=mindspore,
+        chip=chip_file(tables.facts),
     )
 
 
@@ -60,6 +62,7 @@ def has_steps(tables: Tables, rows: pl.DataFrame) -> bool:
 
 def write_op_summary(tables: Tables, path: Path) -> list[Path]:
     """Write op_summary; none without rows."""
+    chip = chip_file(tables.facts)
     # msprof sorts by the device's number as text: 0, 1, 10, 2.
     listed = kernel_rows(tables).sort(pl.col("device").cast(pl.String), "start_ns", maintain_order=True)
     if not listed.height:
@@ -67,14 +70,22 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
     rows = with_details(tables, listed)
     if tables.facts.level == "Level0":  # names of collectives are known there, types are not
         rows = rows.with_columns(op_type=pl.lit(None, TEXT))
+    spans = pl.col("end_ns") - pl.col("start_ns")
     # No blocks are counted as 0, but a communication operator has no second core to count them on.
     of_kernel = pl.col("kernel").is_not_null() if "kernel" in rows.columns else pl.lit(False)
     rows = rows.with_columns(
-        waited(rows),
-        duration_ns=pl.col("end_ns") - pl.col("start_ns"),
+        exact_wait(rows) if chip.shortest else waited(rows),
+        # The half of msprof that writes shortest numbers rounds a duration, the other one cuts both ends.
+        duration_ns=pl.coalesce(pl.col("duration_ns").round().cast(pl.Int64), spans) if chip.shortest else spans,
         mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num"),
     )
-    return kernel_details.write_op_summary(path, rows, tables.kernel_metrics, aic_metrics=tables.facts.aic_metrics)
+    return kernel_details.write_op_summary(path, rows, tables.kernel_metrics, aic_metrics=tables.facts.aic_metrics, chip=chip)
+
+
+def exact_wait(rows: pl.DataFrame) -> pl.Series:
+    """Time since the row before had ended, in nanoseconds as the older half of msprof counts them; null in the first row."""
+    gap: pl.Series = rows["start_ns"] - rows["end_ns"].shift(1)
+    return gap.clip(0).alias("wait_ns")
 
 
 def waited(rows: pl.DataFrame) -> pl.Series:

@@ -8,9 +8,12 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.analysis.sub_tasks import HOLDERS
+from stepscope.export.chip_files import chip_file
 from stepscope.formats.ascend import task_time
+from stepscope.formats.cann.device.timeline import TYPE_WORDS
 from stepscope.tables import Tables
 
+_TYPE_ORDER = {word: number for number, word in reversed(TYPE_WORDS.items())}
 _TASK = ["device", "stream", "task_id", "batch_id"]
 
 
@@ -21,7 +24,38 @@ def write(tables: Tables, folder: Path) -> list[Path]:
 
 def write_of_msprof(tables: Tables, path: Path) -> list[Path]:
     """Write msprof's own file; none without rows."""
-    return task_time.write(path, shown_tasks(tables.kernels), line_end="\n")
+    if tables.task_states.height:
+        return task_time.write_states(path, state_rows(tables))
+    shortest = chip_file(tables.facts).shortest
+    kernels = tables.kernels
+    if shortest:  # the half of msprof that writes these rounds what the other one cuts off
+        kernels = kernels.with_columns(pl.col("duration_ns").round())
+    return task_time.write(path, shown_tasks(kernels), line_end="\n", shortest=shortest)
+
+
+def state_rows(tables: Tables) -> pl.DataFrame:
+    """The rows of the 310's file: tasks with the same number together, those that ran longest first (docs/formats/cann.md 6.8)."""
+    named = pl.when(pl.col("kind") == "compute").then("name").alias("name")
+    tasks = tables.kernels.select("device", "stream", "task_id", "batch_id", "duration_ns", named)
+    states = tables.task_states
+    rows = tasks[states["kernel"]].hstack(states.drop("kernel"))
+    key = ["device", "scheduled_type", "task_id", "stream", "batch_id"]
+    lasted = pl.col("duration_ns")
+    found = rows.group_by(key, maintain_order=True).agg(
+        pl.col("running_ns").sum(),
+        pl.len().cast(pl.Int64).alias("count"),
+        *(value.alias(name) for name, value in (("avg_ns", lasted.mean()), ("min_ns", lasted.min()), ("max_ns", lasted.max()))),
+        pl.col("waiting_ns", "pending_ns").sum(),
+        pl.col("name").first(),
+    )
+    total = found["running_ns"].sum()
+    if not total:
+        return found.clear()
+    found = found.with_columns(share=(pl.col("running_ns") / total * 100_000).round(), ran_ns="running_ns", api=pl.lit(""))
+    number = pl.col("share", "running_ns", "avg_ns", "min_ns", "max_ns", "waiting_ns", "ran_ns", "pending_ns")
+    kind = pl.col("scheduled_type").cast(pl.String).replace_strict(_TYPE_ORDER, default=len(_TYPE_ORDER))
+    in_order = found.sort(kind, "task_id", "stream", "batch_id").sort("share", descending=True, maintain_order=True)
+    return in_order.with_columns(number.round().cast(pl.Int64))
 
 
 def shown_tasks(kernels: pl.DataFrame) -> pl.DataFrame:

@@ -103,6 +103,19 @@ KERNEL_METRICS = Table(
     extra=pl.Float64(),
 )
 
+TASK_STATES = Table(
+    name="task_states",
+    doc="How long a task was in each state, on chips whose scheduler reports states (Ascend310).",
+    sorted_by=("kernel",),
+    columns=(
+        Column("kernel", pl.Int64(), "Row of `kernels`."),
+        Column("scheduled_type", TEXT, "What the scheduler calls the task, such as `kernel AI core task`."),
+        Column("waiting_ns", pl.Float64(), "From queued to running.", "ns"),
+        Column("running_ns", pl.Float64(), "From running to complete.", "ns"),
+        Column("pending_ns", pl.Float64(), "From pending to complete.", "ns"),
+    ),
+)
+
 COLLECTIVES = Table(
     name="collectives",
     doc="One row per communication operator.",
@@ -287,6 +300,6 @@ AICPU_TASKS = Table(
 )
 
 DEVICE_TABLES = (
-    KERNELS, WAITS, KERNEL_METRICS, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS, COLLECTIVE_LINKS,
-    OVERLAP, COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
+    KERNELS, WAITS, KERNEL_METRICS, TASK_STATES, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS,
+    COLLECTIVE_LINKS, OVERLAP, COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
 )  # fmt: skip

@@ -12,6 +12,20 @@ import polars as pl
 
 from stepscope.tables.capture_facts import META
 
+# How sure the reader of a kind of raw record is, best first.
+EVIDENCE = {
+    "bytes": "checked on real bytes",
+    "output": "checked on the vendor's output of a real run",
+    "reference": "checked against the reference parser",
+    "source": "from public source code, not checked",
+}
+
+
+def evidence_text(evidence: Mapping[str, str]) -> str:
+    """One line: kinds of records by how sure their reader is, the surest first."""
+    groups = [(words, [kind for kind, found in evidence.items() if found == mark]) for mark, words in EVIDENCE.items()]
+    return "; ".join(f"{', '.join(kinds)} {words}" for words, kinds in groups if kinds)
+
 
 def device_word(kind: str) -> str:
     """What devices of a kind are called."""
@@ -32,6 +46,8 @@ class Facts:
     host_uid: str = ""
     device_ids: tuple[int, ...] = ()
     device_names: Mapping[str, str] = field(default_factory=dict)  # device id -> chip name
+    platform: int | None = None  # number of the chip's generation, as raw data of NPUs give it
+    evidence: Mapping[str, str] = field(default_factory=dict)  # kind of raw record -> how sure its reader is
     device_properties: Mapping[str, Any] = field(default_factory=dict)  # device id -> what the source says about it
     modelled: tuple[str, ...] = ()  # which data of a simulated device are modelled, not measured
     activities: tuple[str, ...] = ()  # CPU, NPU, CUDA

@@ -20,6 +20,7 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("collectives", "op"): "ops",
     ("allocations", "op"): "ops",
     ("kernel_metrics", "kernel"): "kernels",
+    ("task_states", "kernel"): "kernels",
     ("collectives", "kernel"): "kernels",
     ("transfers", "collective"): "collectives",
     ("collective_times", "collective"): "collectives",

@@ -15,7 +15,7 @@ from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, cells, c
 from stepscope.formats.ascend.metric_names import THREE_DIGITS, counter_cells, is_metric, to_canonical
 from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.render.lines import Label, Numbers, Part
-from stepscope.render.number_forms import THOUSANDTHS
+from stepscope.render.number_forms import SHORTEST, THOUSANDTHS
 from stepscope.tables import ALL_TABLES, TEXT
 
 KERNELS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["collectives"]
@@ -56,6 +56,18 @@ TITLES = titles(COLUMNS)
 _READ = without(COLUMNS, "wait_ns")
 _SHORT = select(COLUMNS, ("name", "op_type", "core", "start_ns", "duration_ns", "wait_ns", "block_num"))
 _METRIC_COLUMNS = Further(is_metric, to_canonical)
+
+
+@dataclass(frozen=True)
+class ChipFile:
+    """What differs in the files of chips other than A2 (docs/formats/cann.md 6.10)."""
+
+    without: tuple[str, ...] = ()  # columns that the chip's files do not have
+    own_counters: bool = False  # its counters are not those of an A2
+    shortest: bool = False  # msprof writes numbers as short as possible, not with three digits
+
+
+A2_FILE = ChipFile()
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,7 @@ def write(
     level: str,
     with_steps: bool,
     mindspore: bool = False,
+    chip: ChipFile = A2_FILE,
 ) -> list[Path]:
     """Write the file; none without rows.
 
@@ -121,13 +134,14 @@ def write(
         level: as the capture says it. Level 0, or rows of which no type is known, have fewer columns.
         with_steps: the first column is the step.
         mindspore: MindSpore's file has another title for the step and does not name the device.
+        chip: what the chip's file has otherwise.
     """
     short = is_short(rows, level)
-    columns = file_columns(rows, short=short, with_steps=with_steps, mindspore=mindspore)
+    columns = file_columns(rows, short=short, with_steps=with_steps, mindspore=mindspore, chip=chip)
     if short:
         # Level 0 knows no types; that of a communication operator, which its name tells, is left out with the others.
         return write_csv(path, rows, cells(columns, rows, op_type=[NOT_KNOWN]))
-    return write_csv(path, rows, [*cells(columns, rows), *counter_cells(metrics, rows, aic_metrics)])
+    return write_csv(path, rows, [*cells(columns, rows), *counter_cells(metrics, rows, aic_metrics, as_recorded=chip.own_counters)])
 
 
 def is_short(rows: pl.DataFrame, level: str) -> bool:
@@ -136,7 +150,7 @@ def is_short(rows: pl.DataFrame, level: str) -> bool:
 
 
 def file_columns(
-    rows: pl.DataFrame, *, short: bool, with_steps: bool, mindspore: bool = False, generation: str = ""
+    rows: pl.DataFrame, *, short: bool, with_steps: bool, mindspore: bool = False, generation: str = "", chip: ChipFile = A2_FILE
 ) -> tuple[Column, ...]:
     """The columns before the counters, as a file of these rows has them.
 
@@ -146,11 +160,12 @@ def file_columns(
         with_steps: as in `write`.
         mindspore: as in `write`.
         generation: G1 and G2 have other titles for the blocks, G1 does not name the device.
+        chip: as in `write`.
     """
     first = select(COLUMNS, [*(["step"] if with_steps else []), *([] if mindspore or generation == "G1" else ["device"])])
     if mindspore:
         first = tuple(map(_older, first))
-    others = without(COLUMNS, "step", "device")
+    others = without(COLUMNS, "step", "device", *chip.without)
     if short:
         others = (*_SHORT, *TENSORS) if rows["input_shapes"].count() else _SHORT
     if generation in ("G1", "G2"):
@@ -162,12 +177,18 @@ def _older(item: Column) -> Column:
     return replace(item, title=next(iter(item.others)))
 
 
-def write_op_summary(path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, aic_metrics: str) -> list[Path]:
+def write_op_summary(
+    path: Path, rows: pl.DataFrame, metrics: pl.DataFrame, *, aic_metrics: str, chip: ChipFile = A2_FILE
+) -> list[Path]:
     """Write msprof's own file (docs/formats/cann.md 7.2); none without rows. Times of `rows` are whole nanoseconds."""
     special: dict[str, list[Part]] = {
         "duration_ns": [Numbers(rows["duration_ns"], THOUSANDTHS)],
         # The first row, which waits for none, is `0`; the others have six digits.
         "wait_ns": [Numbers(rows["wait_ns"], THOUSANDTHS, "0"), Label("wait_ns", "000")],
     }
-    columns = cells(in_msprof(without(COLUMNS, "step")), rows, **special)
-    return write_csv(path, rows, [*columns, *counter_cells(metrics, rows, aic_metrics, THREE_DIGITS)], line_end="\n")
+    if chip.shortest:
+        special = {"duration_ns": [Numbers(rows["duration_ns"], SHORTEST)], "wait_ns": [Numbers(rows["wait_ns"], SHORTEST, "0")]}
+    columns = cells(in_msprof(without(COLUMNS, "step", *chip.without)), rows, **special)
+    fixed, plain_zero = ((), THREE_DIGITS) if chip.shortest else (THREE_DIGITS, ())
+    counted = counter_cells(metrics, rows, aic_metrics, fixed, plain_zero, as_recorded=chip.own_counters)
+    return write_csv(path, rows, [*columns, *counted], line_end="\n")

@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.render.csv_file import NOT_KNOWN, Cells, thousandths
 from stepscope.render.lines import Numbers
 from stepscope.render.microseconds import microseconds
-from stepscope.render.number_forms import SHORTEST, THOUSANDTHS, WHOLE, Form
+from stepscope.render.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS, WHOLE, Form
 
 # Two totals have another stem in the csv than in the database (docs/formats/outputs.md 4, docs/formats/enums.md 5).
 _CSV_STEM = {"aic_total_time": "aicore_time", "aiv_total_time": "aiv_time"}
@@ -103,7 +103,7 @@ def to_csv(name: str) -> tuple[str, float]:
     stem = _CSV_STEM.get(name, name)
     if stem.endswith("_time"):
         return f"{stem}(us)", 1000.0
-    if re.search(r"_bw(_cube|_vector|_scalar)?$", stem):
+    if re.search(r"_bw(_cube|_vector|_scalar|_mte)?$", stem):
         return f"{stem}(GB/s)", 1.0
     if stem.endswith("_datas"):
         return f"{stem}(KB)", 1.0
@@ -130,7 +130,15 @@ def csv_columns(aic_metrics: str, metrics: Collection[str] = ()) -> tuple[str, .
     return chosen if shared(chosen) * 2 >= len(known) else tuple(to_csv(name)[0] for name in metrics)
 
 
-def counter_cells(metrics: pl.DataFrame, rows: pl.DataFrame, aic_metrics: str, fixed: Collection[str] = ()) -> list[Cells]:
+def counter_cells(
+    metrics: pl.DataFrame,
+    rows: pl.DataFrame,
+    aic_metrics: str,
+    fixed: Collection[str] = (),
+    plain_zero: Collection[str] = (),
+    *,
+    as_recorded: bool = False,
+) -> list[Cells]:
     """One column per hardware counter of the chosen set, also where the source lacks it (databases have no cube_utilization).
 
     Args:
@@ -138,17 +146,25 @@ def counter_cells(metrics: pl.DataFrame, rows: pl.DataFrame, aic_metrics: str, f
         rows: of the file, with `kernel`: the row of `kernels`, null for what is none.
         aic_metrics: the chosen set.
         fixed: titles of columns that always have three digits after the point.
+        plain_zero: titles of columns whose 0 has no point.
+        as_recorded: see `counter_titles`.
     """
     place = counter_places(metrics, rows)
     return [
-        (title, [Numbers(counter_values(title, metrics, place), _form(title, fixed), NOT_KNOWN)])
-        for title in counter_titles(metrics, aic_metrics)
+        (title, [Numbers(counter_values(title, metrics, place), _form(title, fixed, plain_zero), NOT_KNOWN)])
+        for title in counter_titles(metrics, aic_metrics, as_recorded=as_recorded)
     ]
 
 
-def counter_titles(metrics: pl.DataFrame, aic_metrics: str) -> tuple[str, ...]:
-    """Titles of the hardware counters of a capture; none where nothing was counted."""
-    return csv_columns(aic_metrics, [name for name in metrics.columns if name != "kernel"]) if metrics.height else ()
+def counter_titles(metrics: pl.DataFrame, aic_metrics: str, *, as_recorded: bool = False) -> tuple[str, ...]:
+    """Titles of the hardware counters of a capture; none where nothing was counted.
+
+    `as_recorded`: the chip's files have exactly the metrics of the table, in its order, not those of an A2.
+    """
+    names = [name for name in metrics.columns if name != "kernel"] if metrics.height else []
+    if as_recorded or not names:
+        return tuple(to_csv(name)[0] for name in names)
+    return csv_columns(aic_metrics, names)
 
 
 def counter_places(metrics: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
@@ -174,7 +190,9 @@ def counter_values(title: str, metrics: pl.DataFrame, place: pl.Series) -> pl.Se
     return thousandths(values if factor == 1.0 else microseconds(values))
 
 
-def _form(title: str, fixed: Collection[str]) -> Form:
+def _form(title: str, fixed: Collection[str], plain_zero: Collection[str]) -> Form:
     if is_whole(title):
         return WHOLE
+    if title in plain_zero:
+        return SHORTEST_PLAIN_ZERO
     return THOUSANDTHS if title in fixed else SHORTEST

@@ -12,7 +12,7 @@ from stepscope.formats.ascend.cells import Quality, read_cells
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, cells, column, without
 from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.render.lines import Numbers
-from stepscope.render.number_forms import THOUSANDTHS
+from stepscope.render.number_forms import SHORTEST, THOUSANDTHS
 from stepscope.tables import ALL_TABLES, TEXT
 from stepscope.tables.task_kinds import task_kind
 
@@ -28,6 +28,24 @@ COLUMNS = (
     column("duration_ns", "number", "task_time(us)", unit=NS_PER_US, needed=True),
     column("start_ns", "time", "task_start(us)", needed=True),
     column("end_ns", "time", "task_stop(us)"),
+)
+# The 310's file has one line per task, and no times of day (docs/formats/cann.md 6.8).
+STATE_COLUMNS = (
+    DEVICE,
+    column("share", "number", "Time(%)"),
+    column("running_ns", "number", "Time(us)", unit=NS_PER_US),
+    column("count", "count", "Count"),
+    column("avg_ns", "number", "Avg(us)", unit=NS_PER_US),
+    column("min_ns", "number", "Min(us)", unit=NS_PER_US),
+    column("max_ns", "number", "Max(us)", unit=NS_PER_US),
+    column("waiting_ns", "number", "Waiting(us)", unit=NS_PER_US),
+    column("ran_ns", "number", "Running(us)", unit=NS_PER_US),
+    column("pending_ns", "number", "Pending(us)", unit=NS_PER_US),
+    column("scheduled_type", "text", "Type"),
+    column("api", "text", "API"),
+    column("task_id", "count", "Task ID"),
+    column("name", "text", "Op Name", missing=NOT_KNOWN),
+    column("stream", "count", "Stream ID"),
 )
 _SAME_TASK = ("stream", "task_id")
 _NEAR_NS = 100
@@ -82,7 +100,23 @@ def with_functions(tasks: pl.DataFrame, paths: Iterable[Path], *, quality: Quali
     return tasks.with_columns(functions.cast(TEXT).alias("kernel_name"))
 
 
-def write(path: Path, rows: pl.DataFrame, *, line_end: str = "\r\n") -> list[Path]:
-    """Write the file; none without rows. They have a column for each of `COLUMNS`, times in whole nanoseconds."""
-    lasted = [Numbers(rows["duration_ns"], THOUSANDTHS)]
+def write(path: Path, rows: pl.DataFrame, *, line_end: str = "\r\n", shortest: bool = False) -> list[Path]:
+    """Write the file; none without rows.
+
+    Args:
+        path: final name.
+        rows: a column for each of `COLUMNS`, times in whole nanoseconds.
+        line_end: msprof's own file has another one.
+        shortest: durations as short as possible, as msprof writes them for some chips.
+    """
+    lasted = [Numbers(rows["duration_ns"], SHORTEST if shortest else THOUSANDTHS)]
     return write_csv(path, rows, cells(COLUMNS, rows, duration_ns=lasted), line_end)
+
+
+def write_states(path: Path, rows: pl.DataFrame) -> list[Path]:
+    """Write the 310's file of msprof; none without rows.
+
+    They have a column for each of `STATE_COLUMNS`, times and shares in whole thousandths of what the file shows.
+    """
+    special = {item.key: [Numbers(rows[item.key], SHORTEST)] for item in STATE_COLUMNS if item.kind == "number"}
+    return write_csv(path, rows, cells(STATE_COLUMNS, rows, **special), "\n")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stepscope.formats.cann.chips import CHIPS
+from stepscope.formats.cann.chips import CHIPS, evidence_of
 from stepscope.formats.cann.folder import Part, Prof
 from stepscope.tables import Facts
 
@@ -32,6 +32,8 @@ def read_prof_facts(prof: Prof) -> Facts:
         device_ids=tuple(part.device for part in prof.devices if part.device is not None),
         device_names={str(part.device): name for part in prof.devices if (name := _name(part))},
         device_properties={str(part.device): known for part in prof.devices if (known := _properties(part))},
+        platform=prof.chip,
+        evidence={kind: mark for part in prof.devices for kind, mark in evidence_of(part.chip, part.groups).items()},
         level=_level(settings.setting("prof_level", "profLevel")),
         aic_metrics=settings.setting("ai_core_metrics"),
         session_start_ns=_ns(first.start, "collectionTimeBegin"),
@@ -42,7 +44,7 @@ def read_prof_facts(prof: Prof) -> Facts:
 def _name(part: Part) -> str:
     """What the device is called; a simulated one has a name of its own."""
     name = part.device_info.get("name")
-    return name if isinstance(name, str) and name else CHIPS.get(part.chip, "") if part.chip is not None else ""
+    return name if isinstance(name, str) and name else getattr(CHIPS.get(-1 if part.chip is None else part.chip), "name", "")
 
 
 def _properties(part: Part) -> dict[str, Any]:

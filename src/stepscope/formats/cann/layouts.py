@@ -104,11 +104,20 @@ TASK_TRACK = _compact(
     device=(24, "<u2"), stream=(26, "<u2"), task=(28, "<u2"), flip=(30, "<u2"), task_type=(32, "<u8"), kernel=(40, "<u8"),
     extension=(48, "u1", 16),
 )  # fmt: skip
+# Chips with task numbers that are unique on the device: 32 bits, no flips (docs/formats/cann.md 6.9).
+TASK_TRACK_UNIQUE = _compact(
+    "task_track", "S",
+    device=(24, "<u2"), stream=(26, "<u2"), task=(28, "<u4"), task_type=(32, "<u8"), kernel=(40, "<u8"), extension=(48, "u1", 16),
+)  # fmt: skip
 # Newer runtimes write this one instead: stream numbers of 32 bits.
 TASK_TRACK_V2 = _compact(
     "task_track_v2", "P",
     device=(24, "<u2"), stream=(28, "<u4"), task=(32, "<u2"), flip=(34, "<u2"), task_type=(36, "<u4"), kernel=(40, "<u8"),
     extension=(48, "u1", 16),
+)  # fmt: skip
+TASK_TRACK_V2_UNIQUE = _compact(
+    "task_track_v2", "P",
+    device=(24, "<u2"), stream=(28, "<u4"), task=(32, "<u4"), task_type=(36, "<u4"), kernel=(40, "<u8"), extension=(48, "u1", 16),
 )  # fmt: skip
 # Two layouts of one record: `maximum` and `direction` of the older, `direction_new` of the newer (docs/formats/cann.md 3.4).
 MEMCPY_INFO = _compact(
@@ -181,6 +190,54 @@ TS_TRACK = _device(
     index=(16, "<u8"), model=(24, "<u8"), step_stream=(32, "<u2"), step_task=(34, "<u2"), step_tag=(36, "<u2"),
     task=(18, "<u2"), blocks=(20, "<u4"), status=(22, "u1"), copy_status=(20, "u1"),
 )  # fmt: skip
+# Chips of the next generation write two of these kinds otherwise (docs/formats/cann.md 6.9).
+TS_TRACK_NEXT = _device(
+    "ts_track.data", 40, "P",
+    **_TS, index=(16, "<u8"), model=(24, "<u8"), step_tag=(32, "<u2"), step_stream=(34, "<u2"), step_task=(36, "<u4"),
+    task=(16, "<u4"), blocks=(20, "<u4"),
+)  # fmt: skip
+# Device records of other chips (docs/formats/cann.md 6.7 to 6.9).
+HWTS = _device(
+    "hwts.data", 64, "R", STARS_MAGIC,
+    head=(0, "u1"), type=(1, "u1"), magic=(2, "<u2"), block=(4, "<u2"), task=(6, "<u2"), counter=(8, "<u8"), stream=(16, "<u4"),
+)  # fmt: skip
+HWTS_VECTOR = Layout("hwts.aiv_data", HWTS.dtype, "P", STARS_MAGIC)
+AICORE = _device(
+    "aicore.data", 128, "R", STARS_MAGIC,
+    head=(0, "u1"), magic=(2, "<u2"), task=(6, "<u2"), cycles=(16, "<u8"), overflow_cycles=(24, "<u8"), counters=(32, "<u8", 8),
+    stream=(96, "<u4"),
+)  # fmt: skip
+AI_VECTOR_CORE = Layout("aiVectorCore.data", AICORE.dtype, "P", STARS_MAGIC)
+TS_TRACK_VECTOR = Layout("ts_track.aiv_data", TS_TRACK.dtype, "P")
+# Records with their own size at the head; several kinds lie in one file.
+TIMELINE = _device(
+    "ts_track.data", 32, "S",
+    mode=(0, "u1"), kind=(1, "u1"), size=(2, "<u2"), task_type=(8, "<u2"), state=(10, "<u2"), stream=(12, "<u2"), task=(14, "<u2"),
+    counter=(16, "<u8"), thread=(24, "<u4"), device=(28, "<u4"),
+)  # fmt: skip
+EVENT_COUNTER = _device(
+    "aicore.data", 112, "S",
+    mode=(0, "u1"), kind=(1, "u1"), size=(2, "<u2"), task_type=(8, "<u2"), stream=(10, "<u2"), task=(12, "<u2"),
+    overflow=(14, "<u2"), overflow_cycles=(16, "<u8"), counters=(24, "<u8", 8), cycles=(88, "<u8"), counter=(96, "<u8"),
+    block_num=(104, "<u2"),
+)  # fmt: skip
+STARS_32 = _device(
+    "stars_soc.data", 32, "S", STARS_MAGIC,
+    head=(0, "<u2"), magic=(2, "<u2"), task=(4, "<u4"), counter=(8, "<u8"), fusion=(16, "<u2"), accelerator=(18, "<u2"),
+)  # fmt: skip
+STARS_BLOCK = _device(
+    "stars_block.data", 32, "S", STARS_MAGIC,
+    head=(0, "<u2"), magic=(2, "<u2"), task=(4, "<u4"), counter=(8, "<u8"), context_type=(16, "u1"), flags=(17, "u1"),
+    core=(20, "u1"), core_id=(21, "u1"), block=(26, "<u2"),
+)  # fmt: skip
+PMU_128 = _device(
+    "ffts_profile.data", 128, "S", STARS_MAGIC,
+    head=(0, "<u2"), magic=(2, "<u2"), task=(4, "<u4"), cycles=(8, "<u8"), context_type=(16, "u1"), flags=(17, "u1"),
+    context=(18, "<u2"), core=(20, "u1"), core_id=(21, "u1"), thread=(22, "<u2"), sub_block=(24, "<u2"), block=(26, "<u2"),
+    counters=(32, "<u8", 10), start=(112, "<u8"), end=(120, "<u8"),
+)  # fmt: skip
+TRAINING_TRACE = _device("training_trace", 20, "R", tag=(0, "<u8"), task=(8, "<u2"), stream=(10, "<u2"), counter=(12, "<u8"))
+
 LPM_INFO = _device("lpmInfoConv.data", 888, "R", count=(0, "<u4"), kind=(4, "<u4"), points=(8, LPM_POINT, 55))
 LPM_FREQ = _device("lpmFreqConv.data", 888, "S", count=(0, "<u4"), kind=(4, "<u4"), points=(8, LPM_POINT, 55))
 AICPU = Layout("aicpu.data", _struct(256, **_HEAD, stream=(24, "<u2"), task=(26, "<u2"), **_AICPU_TIMES), "S", HOST_MAGIC)
@@ -228,11 +285,17 @@ STARS_SOC_PROFILE = _device(
 )  # fmt: skip
 PCIE = _device("pcie.data", 96, "P", counter=(0, "<u8"), device=(8, "<u4"), values=(12, "<u4", 21))
 
+# Layouts of files that other chips fill otherwise (docs/formats/cann.md 6).
+LAYOUTS_OF_OTHER_CHIPS: tuple[Layout, ...] = (
+    TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,
+)  # fmt: skip
+
 LAYOUTS: tuple[Layout, ...] = (
     API_EVENT, NODE_BASIC_INFO, NODE_ATTR_INFO, TASK_TRACK, TASK_TRACK_V2, MEMCPY_INFO, EXPAND_STREAM_SPEC, CAPTURE_STREAM_INFO,
     HCCL_OP_INFO,
     TENSOR_INFO, CONTEXT_ID_INFO, FUSION_OP_INFO, TASK_MEMORY_INFO, STATIC_OP_MEM, HCCL_INFO, MC2_COMM_INFO, MULTI_THREAD,
     GRAPH_ID_MAP, LOGIC_STREAM_INFO, MSPROFTX, STARS, PMU, TS_TRACK, LPM_INFO, LPM_FREQ, AICPU, AICPU_DP, AICPU_MODEL,
     AICPU_MIND_DATA, AICPU_OLD, HBM, HBM_2, LLC, LLC_2, DDR, NPU_MEM, NPU_MEM_APP, NPU_MEM_2, NPU_MEM_APP_2, NPU_MODULE_MEM,
-    L2_CACHE, SOC_PMU, QOS, STARS_SOC_PROFILE, PCIE,
+    L2_CACHE, SOC_PMU, QOS, STARS_SOC_PROFILE, PCIE, HWTS, HWTS_VECTOR, AICORE, AI_VECTOR_CORE, TS_TRACK_VECTOR, STARS_BLOCK,
+    TRAINING_TRACE,
 )  # fmt: skip

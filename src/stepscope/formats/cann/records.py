@@ -46,10 +46,10 @@ def read_records(part: Part | None, layout: Layout) -> Records:
         arrays.append(rows)
         losses += bad
         aging += len(rows) if slices.aging else 0
-    return Records(_concatenate(arrays, layout), aging, tuple(losses))
+    return Records(concatenate(arrays, layout), aging, tuple(losses))
 
 
-def _concatenate(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
+def concatenate(arrays: list[npt.NDArray[Any]], layout: Layout) -> npt.NDArray[Any]:
     """As bytes: joining structs would let numpy move their fields."""
     if len(arrays) == 1:
         return arrays[0]
@@ -89,7 +89,7 @@ def _group(slices: Slices, layout: Layout) -> tuple[npt.NDArray[Any], list[pl.Da
     rows = data.view(layout.dtype)
     broken = len(rows) - int(np.count_nonzero(sound))
     if broken:
-        rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see _concatenate
+        rows = rows.view(f"V{layout.size}")[sound].view(layout.dtype)  # as bytes, see concatenate
         losses.append(lost(issues.DAMAGED_RECORD, slices.name, broken, f"magic is not {layout.magic:#06x}"))
     return rows, losses
 

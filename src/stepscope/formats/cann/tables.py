@@ -19,11 +19,10 @@ from stepscope.formats.cann.folder import Prof, open_prof
 from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.sampled import tables as sampled
-from stepscope.formats.cann.tasks import join, kernel_metrics, kernels
+from stepscope.formats.cann.tasks import join, kernel_metrics, kernels, task_states
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _FREQUENCY = "AI Core Freq"
-_DEVICE_FILES = ("stars_soc.data", "ffts_profile.data", "ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")
 
 
 def read(path: Path) -> Tables:
@@ -36,14 +35,15 @@ def read(path: Path) -> Tables:
     """
     prof = open_prof(path)
     obstacle = chips.obstacle_of(prof)
-    readable = prof.chip is None or prof.chip in chips.READABLE
+    chip = chips.chip_of(prof.chip)
+    readable = chip is not None and chip.readable
     host = read_host(prof)
-    devices = [read_device(part, host.wide) for part in prof.devices] if readable else []
+    devices = [read_device(part, host.wide, _queued(host, part.device)) for part in prof.devices] if readable else []
     facts = read_prof_facts(prof)
     joined = join(host, devices)
     begin_ns = recording_start(host.apis, joined.rows, facts.session_start_ns)
     joined = without_early_tasks(joined, begin_ns)
-    one_core = [side.device for side in devices if side.settings.one_core]
+    one_core = [side.device for side in devices] if chip is not None and chip.shows_device_core else []
     table = kernels(joined, host, prof.host.pid if prof.host else None, one_core=one_core)
     collectives, transfers, comm_lost = communication(joined, host, facts.session_start_ns)
     table = _without_parts_of(collectives, table)
@@ -53,6 +53,7 @@ def read(path: Path) -> Tables:
         "early_calls": calls.early,
         "kernels": table,
         "kernel_metrics": kernel_metrics(joined, table, devices),
+        "task_states": task_states(joined),
         "collectives": collectives,
         "transfers": transfers,
         "marks": _marks(host, devices),
@@ -86,6 +87,14 @@ def read(path: Path) -> Tables:
             fix="parse it with the vendor's msprof, then analyse again" if not readable else "capture again",
         )
     return tables
+
+
+def _queued(host: HostSide, device: int | None) -> pl.DataFrame:
+    """What the host queued on a device, as device readers ask for it."""
+    cores = host.descriptions["core"].cast(pl.String).gather(host.tasks["description"])
+    operator = pl.col("description").is_not_null().alias("is_operator")
+    tasks = host.tasks.select("device", "stream", "task_id", "batch_id", operator).with_columns(cores.alias("core"))
+    return tasks.filter(pl.col("device") == device).drop("device")
 
 
 def _unfinished(prof: Prof) -> pl.DataFrame:
@@ -152,5 +161,5 @@ def _not_read(prof: Prof) -> list[pl.DataFrame]:
     if prof.host is not None:
         rows += unknown_files(prof.host, [*HOST_FILES, *sampled.HOST_FILES])
     for part in prof.devices:
-        rows += unknown_files(part, [*_DEVICE_FILES, *sampled.DEVICE_FILES])
+        rows += unknown_files(part, [*chips.device_files(chips.chip_of(part.chip) or chips.UNSAID), *sampled.DEVICE_FILES])
     return rows

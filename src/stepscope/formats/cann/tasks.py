@@ -28,6 +28,7 @@ _FROM_DESCRIPTION = (
     "op_name", "op_type", "core", "op_state", "hf32", "input_shapes", "input_dtypes",
     "input_formats", "output_shapes", "output_dtypes", "output_formats", "attrs",
 )  # fmt: skip
+_STATES = ("scheduled_type", "waiting_ns", "running_ns", "pending_ns")
 _NO_ROWS = pl.DataFrame(
     schema={
         **dict.fromkeys((*KEY, "start_ns", "end_ns"), pl.Int64()),
@@ -62,14 +63,15 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
     )
     for side in devices:
         found = _match(queued.filter(pl.col("device") == side.device), side.tasks.select(KEY))
-        rows = side.tasks.select(*KEY, "start_ns", "end_ns", "duration_ns", "device_type", "pmu")
+        states = [name for name in _STATES if name in side.tasks.columns]
+        rows = side.tasks.select(*KEY, "start_ns", "end_ns", "duration_ns", "device_type", "pmu", *states)
         frames.append(rows.with_columns(pl.lit(side.device, pl.Int32).alias("device"), found.rows.alias("host")))
         place = f"device_{side.device}"
         quality += [
             lost(issues.OPERATOR_UNKNOWN, place, found.ambiguous, "several host tasks for several device tasks"),
             lost(issues.OPERATOR_UNKNOWN, place, found.unknown, "no host task"),
         ]
-    rows = pl.concat([_NO_ROWS, *frames]).sort("device", "start_ns", maintain_order=True)
+    rows = pl.concat([_NO_ROWS, *frames], how="diagonal").sort("device", "start_ns", maintain_order=True)
     return JoinedTasks(rows, tuple(row for row in quality if row.height))
 
 
@@ -100,7 +102,7 @@ def kernels(joined: JoinedTasks, host: HostSide, pid: int | None, *, one_core: C
         joined: the tasks of all devices.
         host: what queued them.
         pid: the process.
-        one_core: devices with one kind of core.
+        one_core: devices with one kind of core whose timeline shows it.
     """
     queued = gather_rows(host.tasks.select(_FROM_HOST), joined.rows["host"])
     described = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
@@ -137,6 +139,14 @@ def kernel_metrics(joined: JoinedTasks, kernels: pl.DataFrame, devices: Sequence
     return (
         ALL_TABLES["kernel_metrics"].conform(pl.concat(frames, how="diagonal")) if frames else ALL_TABLES["kernel_metrics"].empty()
     )
+
+
+def task_states(joined: JoinedTasks) -> pl.DataFrame:
+    """Table `task_states`; empty where no scheduler reports states."""
+    table = ALL_TABLES["task_states"]
+    if "waiting_ns" not in joined.rows.columns:
+        return table.empty()
+    return table.conform(joined.rows.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("kernel"), *_STATES))
 
 
 def gather_rows(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:

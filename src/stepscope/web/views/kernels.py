@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.kernels.groups import histogram, kernel_groups, operators_of, time_by
+from stepscope.export.chip_files import chip_file
 from stepscope.export.kernel_details import has_steps, shown_rows
 from stepscope.formats.ascend.columns import NS_PER_US, Column
 from stepscope.formats.ascend.kernel_details import COMMUNICATION, TITLES, file_columns, is_short
@@ -74,16 +75,18 @@ def _kernel_table(capture: LoadedCapture) -> KernelTable:
     generation = facts.generation if facts.source == "ascend_text" else ""
     # Where the capture does not say its level, its file was short when it types no kernel; names tell those of operators.
     short = is_short(rows.filter(pl.col("table") == "kernels"), facts.level)
+    chip = chip_file(facts)
     columns = file_columns(
         rows,
         short=short,
         with_steps=has_steps(capture.tables, rows),
         mindspore=facts.framework == "mindspore",
         generation=generation,
+        chip=chip,
     )
     counters: tuple[str, ...] = ()
     if not short:
-        counters = counter_titles(capture.tables.kernel_metrics, facts.aic_metrics)
+        counters = counter_titles(capture.tables.kernel_metrics, facts.aic_metrics, as_recorded=chip.own_counters)
     else:  # the type of a communication operator, which its name tells, is left out with the others
         rows = rows.with_columns(op_type=pl.lit(None, rows.schema["op_type"]))
     if generation == "G1":

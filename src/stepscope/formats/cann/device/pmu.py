@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ CORES = ("AIC", "AIV", "MIX_AIC", "MIX_AIV")
 PMU_ROWS = {
     "task": pl.Int64(), "stream": pl.Int64(), "task_id": pl.Int64(), "batch_id": pl.Int64(), "context_id": pl.Int64(),
     "core": pl.Enum(CORES), "start_ticks": pl.UInt64(), "end_ticks": pl.UInt64(), "cycles": pl.UInt64(), "overflow": pl.Boolean(),
+    "block_num": pl.Int64(),
 }  # fmt: skip
 
 
@@ -34,15 +35,19 @@ PMU_ROWS = {
 class Counters:
     """Records of function 40 that belong to a task, one per task, and the blocks of the other half of MIX kernels.
 
-    `rows` is frame PMU_ROWS in the order of the tasks; `values` has its eight counters row by row. A block
-    belongs to row `block_row`; blocks lie in the order of these rows and of the file.
+    `rows` is frame PMU_ROWS in the order of the tasks; `values` has its counters row by row. A block belongs to row
+    `block_row`; blocks lie in the order of these rows and of the file. On chips that record the other half of a MIX
+    kernel as a whole, that is its only block.
     """
 
     rows: pl.DataFrame
-    values: npt.NDArray[np.uint64]  # (rows, 8)
+    values: npt.NDArray[np.uint64]  # (rows, 8 or 10)
     block_row: npt.NDArray[np.int64]
     block_cycles: npt.NDArray[np.uint64]
-    block_values: npt.NDArray[np.uint64]  # (blocks, 8)
+    block_values: npt.NDArray[np.uint64]  # (blocks, 8 or 10)
+    block_ticks: npt.NDArray[np.uint64] = field(
+        default_factory=lambda: np.empty((0, 2), np.uint64)
+    )  # start and end, where recorded
 
     @property
     def core(self) -> npt.NDArray[Any]:
@@ -58,12 +63,12 @@ def core_kind(sub_type: Column, ffts: Column) -> npt.NDArray[np.uint8]:
 
 
 def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple[Counters, list[pl.DataFrame]]:
-    """Counters of the tasks in frame TASKS of module stars; records without a task there are counted and left out."""
+    """Counters of the tasks in frame TASKS; records without a task there are counted and left out."""
     records = read_records(part, PMU)
     rows = records.rows
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
-    losses = [*records.lost, counter_gaps(head, PMU.file), *unread_functions(function, (OF_TASK, OF_BLOCK), PMU.file)]
+    losses = [*records.lost, counter_gaps(head, PMU.file), *unread_functions(function, (OF_TASK, OF_BLOCK), PMU.file, PMU.size)]
     if not np.all((function == OF_TASK) | (function == OF_BLOCK)):
         rows = _select_records(rows, (function == OF_TASK) | (function == OF_BLOCK))
         function = rows["head"] & 63
@@ -94,6 +99,7 @@ def read_pmu(part: Part, wide: bool, flips: Flips, tasks: pl.DataFrame) -> tuple
             "end_ticks": end[chosen],
             "cycles": rows["cycles"][chosen],
             "overflow": rows["sub_type"][chosen] & 0x400 != 0,
+            "block_num": pl.repeat(None, len(chosen), dtype=pl.Int64, eager=True),
         },
         schema=PMU_ROWS,
     ).with_columns(pl.when(pl.col("context_id") >= 0).then("context_id").alias("context_id"))

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.formats.cann.device import pmu_metrics
+from stepscope.formats.cann.chips import UNSAID, Chip, chip_of
+from stepscope.formats.cann.device import aicore, hwts, pmu_metrics, stars_32, timeline
 from stepscope.formats.cann.device.frequency import Frequency, read_frequency
 from stepscope.formats.cann.device.pmu import Counters, read_pmu
 from stepscope.formats.cann.device.stars import read_tasks
-from stepscope.formats.cann.device.ts_track import Track, read_track
+from stepscope.formats.cann.device.ts_track import Track, empty_track, read_track
 from stepscope.formats.cann.folder import Part
 from stepscope.tables import ALL_TABLES
 
@@ -22,9 +24,11 @@ class DeviceSide:
 
     tasks: one row per run of a task or of a sub task, in the order of start:
         stream, task_id, batch_id Int64; context_id Int64 (null: the whole task); start_ns, end_ns Int64;
-        start_ticks, end_ticks UInt64; device_type TEXT (sqe type, or FFTS+ type of a sub task); pmu Int64 (row of `pmu`).
+        start_ticks, end_ticks UInt64; device_type TEXT (sqe type, or FFTS+ type of a sub task); pmu Int64 (row of `pmu`);
+        of some chips the columns of table `task_states`.
     pmu: one row per task that has counters, in the order of tasks: task Int64 (row of `tasks`), stream, task_id, batch_id,
-        context_id, core Enum (AIC, AIV, MIX_AIC, MIX_AIV), start_ticks, end_ticks, cycles UInt64, overflow Boolean.
+        context_id, core Enum (AIC, AIV, MIX_AIC, MIX_AIV), start_ticks, end_ticks, cycles UInt64, overflow Boolean,
+        block_num Int64 (where the record has it).
     points: core frequency and voltages: kind String (frequency in MHz, aic_voltage, bus_voltage in mV), time_ns, value Int64.
     marks: see `ts_track.Track`.
     quality: what was lost, as table `quality`.
@@ -58,11 +62,34 @@ class DeviceSide:
         return pmu_metrics.kernel_metrics(self.counters, self.settings, self.frequency, kernels)
 
 
-def read_device(part: Part, wide: bool) -> DeviceSide:
-    """Read a device folder; `wide` says how stream and task numbers are coded (record expand_stream_spec of the host)."""
-    track, track_lost = read_track(part, wide)
-    tasks, tasks_lost = read_tasks(part, wide, track.flips)
-    counters, pmu_lost = read_pmu(part, wide, track.flips, tasks)
+TaskReader = Callable[[Part, Chip, Track, pl.DataFrame | None], tuple[pl.DataFrame, list[pl.DataFrame]]]
+CounterReader = Callable[[Part, Chip, pl.DataFrame, pl.DataFrame | None], tuple[Counters, list[pl.DataFrame]]]
+
+# Readers of chips whose records are not those of A2, by the names in the table of chips.
+TASK_READERS: dict[str, TaskReader] = {"hwts": hwts.read_tasks, "timeline": timeline.read_tasks, "stars_32": stars_32.read_tasks}
+COUNTER_READERS: dict[str, CounterReader] = {
+    "aicore": aicore.read_aicore, "event_counter": aicore.read_event_counters, "ffts_128": stars_32.read_pmu,
+}  # fmt: skip
+
+
+def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> DeviceSide:
+    """Read a device folder.
+
+    Args:
+        part: the folder.
+        wide: how stream and task numbers are coded on A2 (record expand_stream_spec of the host).
+        queued: tasks that the host queued on the device, in order: stream, task_id, batch_id, is_operator, core. Some chips
+            leave to the host what a task is; without the host all of its tasks count.
+    """
+    chip = chip_of(part.chip) or UNSAID
+    # The scheduler of the 310 has records of its own in this file.
+    track, track_lost = (empty_track(), []) if chip.tasks == "timeline" else read_track(part, wide, chip)
+    if chip.tasks in TASK_READERS:
+        tasks, tasks_lost = TASK_READERS[chip.tasks](part, chip, track, queued)
+        counters, pmu_lost = COUNTER_READERS[chip.counters](part, chip, tasks, queued)
+    else:
+        tasks, tasks_lost = read_tasks(part, wide, track.flips)
+        counters, pmu_lost = read_pmu(part, wide, track.flips, tasks)
     frequency, frequency_lost = read_frequency(part)
     row = pl.Series("pmu", [None] * tasks.height, pl.Int64).scatter(
         counters.rows["task"], pl.Series(range(counters.rows.height), dtype=pl.Int64)

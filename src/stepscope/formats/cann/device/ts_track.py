@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the task scheduler reports: flips of task numbers, and marks (docs/formats/cann.md 4.5)."""
+"""What the task scheduler reports: flips of task numbers, states of tasks, blocks, and marks (docs/formats/cann.md 4.5, 6)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.formats.cann.chips import UNSAID, Chip
 from stepscope.formats.cann.device.flips import Flips
 from stepscope.formats.cann.folder import Part
-from stepscope.formats.cann.layouts import TS_TRACK
-from stepscope.formats.cann.records import read_records
+from stepscope.formats.cann.layouts import TS_TRACK, TS_TRACK_NEXT, TS_TRACK_VECTOR
+from stepscope.formats.cann.records import concatenate, read_records
 from stepscope.tables import issues, lost
 
 STEP_TRACE, MEMCPY, TASK_TYPE, OLD_FLIP, FLIP, BLOCK_NUM = 10, 11, 12, 13, 14, 15
@@ -28,19 +29,30 @@ MARK_ROWS = {
 
 @dataclass(frozen=True)
 class Track:
-    """Flips, and marks in the order of time: mark_id, start_ns, end_ns, stream, task_id, is_range; one row per mark id."""
+    """What one device's scheduler reported, each in the order of time.
+
+    marks: mark_id, start_ns, end_ns, stream, task_id, is_range; one row per mark id.
+    states: records of kind 12, when a task was received, began and ended.
+    blocks: records of kind 15, the blocks of tasks whose sizes the device itself chose.
+    """
 
     flips: Flips
     marks: pl.DataFrame
+    states: npt.NDArray[Any]
+    blocks: npt.NDArray[Any]
 
 
-def read_track(part: Part, wide: bool) -> tuple[Track, list[pl.DataFrame]]:
-    records = read_records(part, TS_TRACK)
-    rows = records.rows
+NO_FLIPS = Flips(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+
+
+def read_track(part: Part, wide: bool, chip: Chip = UNSAID) -> tuple[Track, list[pl.DataFrame]]:
+    layout = TS_TRACK_NEXT if chip.unique_ids else TS_TRACK
+    found = [read_records(part, layout), *([read_records(part, TS_TRACK_VECTOR)] if chip.tasks == "hwts" else [])]
+    rows = concatenate([records.rows for records in found if len(records)] or [found[0].rows], layout)
     kinds = np.bincount(rows["kind"], minlength=256)
-    losses = [*records.lost]
+    losses = [row for records in found for row in records.lost]
     losses += [
-        lost(issues.UNKNOWN_KIND, TS_TRACK.file, int(count), f"kind {kind}")
+        lost(issues.UNKNOWN_KIND, TS_TRACK.file, int(count), f"kind {kind}, {layout.size} B each")
         for kind, count in enumerate(kinds)
         if count and kind not in (STEP_TRACE, MEMCPY, TASK_TYPE, OLD_FLIP, FLIP, BLOCK_NUM)
     ]
@@ -48,12 +60,20 @@ def read_track(part: Part, wide: bool) -> tuple[Track, list[pl.DataFrame]]:
     def of(kind: int) -> npt.NDArray[Any]:
         places = np.flatnonzero(rows["kind"] == kind)
         places = places[np.argsort(rows["counter"][places], kind="stable")]
-        return rows.view(f"V{TS_TRACK.size}")[places].view(TS_TRACK.dtype)  # as bytes: fields overlap
+        return rows.view(f"V{layout.size}")[places].view(layout.dtype)  # as bytes: fields overlap
 
-    flips = of(FLIP)
-    stream = flips["stream"].astype(np.int64) & (0x7FFF if wide else _NARROW)
-    times = Flips(stream, flips["counter"].copy(), flips["flip_task"].astype(np.int64))
-    return Track(times, _marks(part, of(STEP_TRACE))), losses
+    times = NO_FLIPS
+    if chip.has_batches:
+        flips = of(FLIP)
+        stream = flips["stream"].astype(np.int64) & (0x7FFF if wide else _NARROW)
+        times = Flips(stream, flips["counter"].copy(), flips["flip_task"].astype(np.int64))
+    return Track(times, _marks(part, of(STEP_TRACE)), of(TASK_TYPE), of(BLOCK_NUM)), losses
+
+
+def empty_track() -> Track:
+    """What a scheduler reports that writes other records."""
+    rows = np.empty(0, TS_TRACK.dtype)
+    return Track(NO_FLIPS, pl.DataFrame(schema=MARK_ROWS), rows, rows)
 
 
 def _marks(part: Part, rows: npt.NDArray[Any]) -> pl.DataFrame:

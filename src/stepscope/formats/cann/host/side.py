@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from stepscope.formats.cann.chips import UNSAID, chip_of
 from stepscope.formats.cann.folder import Part, Prof
 from stepscope.formats.cann.host.api_events import api_frame, read_apis
 from stepscope.formats.cann.host.dictionaries import read_dictionaries
@@ -80,9 +81,10 @@ def read_host(prof: Prof) -> HostSide:
     tree = HostTree(apis)
     level0 = is_level0(host)
     operators = read_operators(host, tree, words, names_only=level0)
-    tracks = read_tracks(host, words)
+    chip = chip_of(prof.chip) or UNSAID
+    tracks = read_tracks(host, words, chip)
     small = read_small_tasks(host, tree)
-    joined = join_tasks(host, tree, apis, words, tracks, operators, small, names_only=level0)
+    joined = join_tasks(host, tree, apis, words, tracks, operators, small, names_only=level0, contexts=chip.has_contexts)
     calls = api_frame(apis, host, words)
     big_ops, big_lost = read_big_ops(host, tree, apis, operators, joined.small, words)
     columns = small_task_columns(small, joined.small["info"].to_numpy(), words)

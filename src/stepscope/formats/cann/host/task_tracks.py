@@ -11,11 +11,19 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats import NONE32
+from stepscope.formats.cann.chips import UNSAID, Chip
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.host.api_events import RUNTIME, Ints
 from stepscope.formats.cann.host.codes import COPY_DIRECTIONS, code_names
 from stepscope.formats.cann.host.dictionaries import Dictionaries
-from stepscope.formats.cann.layouts import CAPTURE_STREAM_INFO, MEMCPY_INFO, TASK_TRACK, TASK_TRACK_V2
+from stepscope.formats.cann.layouts import (
+    CAPTURE_STREAM_INFO,
+    MEMCPY_INFO,
+    TASK_TRACK,
+    TASK_TRACK_UNIQUE,
+    TASK_TRACK_V2,
+    TASK_TRACK_V2_UNIQUE,
+)
 from stepscope.formats.cann.records import read_records
 from stepscope.tables import issues, lost
 
@@ -44,11 +52,11 @@ class Tracks:
         return len(self.rows)
 
 
-def read_tracks(host: Part | None, words: Dictionaries) -> Tracks:
-    records = read_records(host, TASK_TRACK)
+def read_tracks(host: Part | None, words: Dictionaries, chip: Chip = UNSAID) -> Tracks:
+    records = read_records(host, TASK_TRACK_UNIQUE if chip.unique_ids else TASK_TRACK)
     losses = list(records.lost)
     if not len(records):
-        records = read_records(host, TASK_TRACK_V2)
+        records = read_records(host, TASK_TRACK_V2_UNIQUE if chip.unique_ids else TASK_TRACK_V2)
         losses += records.lost
     rows = records.rows
     if len(rows) > 1 and (rows["stamp"][1:] < rows["stamp"][:-1]).any():
@@ -62,7 +70,11 @@ def read_tracks(host: Part | None, words: Dictionaries) -> Tracks:
     device = (rows["device"] & _DEVICE_BITS).astype(np.int64)
     stream, task = rows["stream"].astype(np.int64), rows["task"].astype(np.int64)
     old = host is not None and isinstance(driver := host.info.get("drvVersion"), int) and driver < _OLD_DRIVER
-    batch = np.zeros(len(rows), np.int64) if old else _batches(device, stream, task, np.ascontiguousarray(rows["stamp"]), flips)
+    batch = (
+        np.zeros(len(rows), np.int64)
+        if old or not chip.has_batches
+        else _batches(device, stream, task, np.ascontiguousarray(rows["stamp"]), flips)
+    )
     level = np.full(len(rows), RUNTIME)
     types = words.type_names(level, np.minimum(rows["task_type"], NONE32))
     return Tracks(rows, device, stream, task, batch, types, tuple(losses))

@@ -81,16 +81,18 @@ def join_tasks(
     small: SmallTasks,
     *,
     names_only: bool,
+    contexts: bool = True,
 ) -> HostTasks:
+    """What each queued task is; `contexts` says whether the device's tasks may have parts."""
     calls = _calls(tree, tracks)
     compute, communication = _roles(apis, words, tracks, calls)
     kinds = tracks.type
-    computing = _computing(kinds, calls, operators, compute)
+    computing = _computing(kinds, calls, operators, compute, contexts)
     excess = int(operators.with_contexts.exceeds_limit(calls.node[compute]).sum())
     small_rows = _expand(small.by_call, calls.communication, np.flatnonzero(communication))
     only_small = ~compute[small_rows.track]
     others = np.flatnonzero(~compute & ~communication)
-    is_mix = kinds.is_in(_MIX).to_numpy()
+    is_mix = kinds.is_in(_MIX).to_numpy() & contexts
     absent = np.full(len(others), -1, np.int64)
     parts = (
         computing,
@@ -140,8 +142,8 @@ def _roles(apis: Apis, words: Dictionaries, tracks: Tracks, calls: _Calls) -> tu
     return counting & (kernel | graph), has_node & (calls.communication >= 0)
 
 
-def _computing(kinds: pl.Series, calls: _Calls, operators: Operators, compute: Bools) -> _Rows:
-    with_contexts = kinds.is_in(_WITH_CONTEXTS).to_numpy()
+def _computing(kinds: pl.Series, calls: _Calls, operators: Operators, compute: Bools, contexts: bool) -> _Rows:
+    with_contexts = kinds.is_in(_WITH_CONTEXTS).to_numpy() & contexts
     one = _expand(operators.with_contexts, calls.node, np.flatnonzero(compute & with_contexts))
     two = _expand(operators.without_contexts, calls.node, np.flatnonzero(compute & ~with_contexts))
     return _Rows.concat((one, two))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from stepscope.formats.cann.device.flips import Flips, batch_ids
 from stepscope.formats.cann.device.side import DeviceSide, read_device
-from stepscope.formats.cann.device.stars import pair, task_ids
+from stepscope.formats.cann.device.stars import task_ids
+from stepscope.formats.cann.device.task_frame import pair
 from stepscope.formats.cann.layouts import LPM_INFO, PMU, STARS, TS_TRACK
 
 START, END, SUB_START, SUB_END = 0, 1, 34, 35
@@ -129,13 +130,13 @@ def test_what_is_lost_is_counted(tmp_path: Path) -> None:
     side = read_device(device_part(tmp_path, (STARS, rows), (PMU, counters), (TS_TRACK, track)), wide=True)
     assert side.tasks.height == 0
     assert side.quality.select("source", pl.col("issue").cast(pl.String), "count", "detail").rows() == [
-        ("ts_track.data", "unknown-kind", 1, "kind 99"),
+        ("ts_track.data", "unknown-kind", 1, "kind 99, 40 B each"),
         ("stars_soc.data", "dropped-by-device", 1, ""),
         ("stars_soc.data", "unsupported-kind", 1, "function 25: SIO"),
-        ("stars_soc.data", "unknown-kind", 1, "function 63"),
+        ("stars_soc.data", "unknown-kind", 1, "function 63, 64 B each"),
         ("stars_soc.data", "start-without-end", 2, "device tasks"),
         ("stars_soc.data", "end-without-start", 1, "device tasks"),
-        ("ffts_profile.data", "unknown-kind", 1, "function 7"),
+        ("ffts_profile.data", "unknown-kind", 1, "function 7, 128 B each"),
         ("ffts_profile.data", "unmatched-counters", 1, "of tasks"),
         ("ffts_profile.data", "unmatched-counters", 1, "of blocks"),
     ]
