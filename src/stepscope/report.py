@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from stepscope.analysis import quality
-from stepscope.analysis.step_time import DeviceTime, device_time
 from stepscope.analysis_queue import AnalysisState, describe, state_of
 from stepscope.capture import Capture
-from stepscope.tables import Facts
+from stepscope.tables import Facts, Tables
 from stepscope.tables.facts import evidence_text
-from stepscope.verdict import Verdict, verdict
 
 SWITCHES = (
     "record_shapes",
@@ -42,8 +40,7 @@ class Overview:
     source_bytes: int
     source_files: int
     quality: pl.DataFrame
-    device_time: DeviceTime
-    verdict: Verdict
+    tables: Tables = field(repr=False)
     analysis: AnalysisState | None = None  # in the background
 
     def lines(self) -> Iterable[tuple[str, str]]:
@@ -78,6 +75,10 @@ class Overview:
         return f"{self.steps.height} ({numbers}), host {spans.mean():.3f} ms on average, {spans.min():.3f} to {spans.max():.3f}"
 
     def as_dict(self) -> dict[str, Any]:
+        # Only here: the few lines of `info` need neither.
+        from stepscope.analysis.step_time import device_time
+        from stepscope.verdict.engine import verdict
+
         facts = self.facts
         return {
             "path": self.path,
@@ -95,8 +96,8 @@ class Overview:
             "rows": self.rows,
             "source_bytes": self.source_bytes,
             "source_files": self.source_files,
-            "device_time": self.device_time.as_dict(),
-            "verdict": self.verdict.as_dict(),
+            "device_time": device_time(self.tables).as_dict(),
+            "verdict": verdict(self.tables).as_dict(),
             "quality": quality.as_dict(self.quality),
         }
 
@@ -113,8 +114,7 @@ def overview(capture: Capture) -> Overview:
         source_bytes=sum(path.stat().st_size for path in files),
         source_files=len(files),
         quality=tables.quality,
-        device_time=device_time(tables),
-        verdict=verdict(tables),
+        tables=tables,
         analysis=state_of(capture.path),
     )
 

@@ -6,35 +6,86 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from stepscope import __version__
-from stepscope.cli.allocation import keep_freed_memory
 from stepscope.errors import CaptureError
 
-COMMANDS = ("analyse", "ctl", "doctor", "info", "query", "report", "run", "top", "verdict", "view", "whatif")
+# Here, so that `stepscope -h` loads no command.
+COMMANDS = {
+    "analyse": "write every documented file of one or more captures",
+    "completion": "print the completion script of a shell",
+    "ctl": "start or stop profiling in a running job, or show each rank's status",
+    "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",
+    "info": "show what a capture contains: steps, switches, sizes, data quality",
+    "query": "ask a question in SQL about the tables of one or more captures",
+    "report": "write a run as one HTML file that opens anywhere, offline",
+    "run": "run a training script on simulated NPUs, optionally with profiling",
+    "top": "show where the time goes, by operator, kernel, module, step, mark or rank",
+    "verdict": "say what costs time, what would be saved, where, and what to do",
+    "view": "open captures in the browser",
+    "whatif": "say how long a step would be if something took more or less time",
+}
 SHORT_COMMANDS = ("analyse", "info", "report", "top", "verdict", "whatif")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
+_EXAMPLES = """\
+examples:
+  stepscope run --profile steps=3:5 train.py     record three steps on simulated NPUs
+  stepscope verdict runs/                        what costs time, and what to do
+  stepscope top runs/ --by kernel                the longest kernels
+  stepscope view runs/                           the timeline and everything else, in the browser
+
+exit codes: 0 done, 1 a finding or a problem, 2 wrong usage, 3 a capture cannot be used, 70 a bug in stepscope
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="stepscope", description="Show where the time of an AI training or inference run goes.")
-    parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] and words[0] in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
+    # Only the command to run is loaded; the others are names with a line of help.
+    name = words[0] if words and words[0] in COMMANDS else ""
+    module = import_module(f"stepscope.cli.{name}") if name else None
+    args = parser({name: module} if module else {}).parse_args(words)
+    if module is None:  # `stepscope -- top …`
+        return main(words[words.index(args.command) :])
+    if name in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
+        from stepscope.cli.allocation import keep_freed_memory
+
         keep_freed_memory()
-    modules = {name: import_module(f"stepscope.cli.{name}") for name in _commands_to_import(words)}
-    for name, module in modules.items():
-        doc = (module.__doc__ or "").split(": ", 1)[1].strip()
-        module.configure(commands.add_parser(name, help=doc.split("\n")[0], description=doc))
-    args = parser.parse_args(words)
+    return _run(module, args)
+
+
+def parser(modules: dict[str, Any]) -> argparse.ArgumentParser:
+    """The parser of all commands; those that were loaded know their options."""
+    made = argparse.ArgumentParser(
+        prog="stepscope",
+        description="Show where the time of an AI training or inference run goes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, line in COMMANDS.items():
+        if modules and name not in modules:
+            continue
+        module = modules.get(name)
+        description = module.__doc__.split(": ", 1)[1].strip() if module else line
+        epilog = f"examples:\n{module.EXAMPLES}" if module else None
+        sub = commands.add_parser(
+            name, help=line, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if module:
+            module.configure(sub)
+    return made
+
+
+def _run(module: Any, args: argparse.Namespace) -> int:
+    import warnings
+
     warnings.showwarning = lambda message, *_rest: print(f"warning: {message}", file=sys.stderr)
     try:
-        return int(modules[args.command].run(args))
+        return int(module.run(args))
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return BAD_CAPTURE
@@ -48,16 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001 - the process border; a panic of the columnar engine is not an Exception
+        import traceback
+
         traceback.print_exc()
         print(
             "error: this is a bug in stepscope, not a fault of your data\n  do this: report it with the lines above",
             file=sys.stderr,
         )
         return OUR_BUG
-
-
-def _commands_to_import(words: Sequence[str]) -> Sequence[str]:
-    """The command to run, the only one imported; all commands where help lists them."""
-    if words[:1] == ["--version"]:
-        return ()
-    return [word for word in words[:1] if word in COMMANDS] or COMMANDS

@@ -6,36 +6,35 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stepscope.analyser import EXPORTS, Request, Result, analyse_captures, jobs_within
-from stepscope.capture import SOURCES, open_all
+from stepscope.cli.options import EXPORTS, add_captures, add_source, positive
 from stepscope.cli.show import Stages, note, size_text
+
+if TYPE_CHECKING:
+    from stepscope.analyser import Result
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _NOTES_SHOWN = 3
+EXAMPLES = """\
+  stepscope analyse runs/                          every capture in the folder, results inside each
+  stepscope analyse runs/ --export text,parquet    other files
+  stepscope analyse runs/rank_0 --out results      results elsewhere
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "captures",
-        type=Path,
-        nargs="+",
-        metavar="PATH",
-        help="capture folder, PROF_* folder, folder of captures, trace or database",
-    )
+    add_captures(parser, text="capture folder, PROF_* folder, folder of captures, trace or database")
     parser.add_argument(
         "--export", type=_words, help=f"comma-separated list of {', '.join(EXPORTS)} (default: as the capture was configured)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write results below this folder instead of into the captures")
     parser.add_argument(
-        "--jobs", type=_positive, metavar="N", help="number of captures to analyse in parallel (default: half the cores)"
+        "--jobs", type=positive, metavar="N", help="number of captures to analyse in parallel (default: half the cores)"
     )
     parser.add_argument("--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g")
-    parser.add_argument(
-        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
-    )
+    add_source(parser)
     parser.add_argument(
         "--safe-csv",
         action="store_true",
@@ -44,6 +43,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from stepscope.analyser import Request, analyse_captures, jobs_within
+    from stepscope.capture import open_all
+
     captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
     jobs = jobs_within(captures, args.jobs or max(1, (os.cpu_count() or 1) // 2), args.max_memory)
     request = Request(
@@ -80,12 +84,6 @@ def _words(text: str) -> tuple[str, ...]:
     if unknown or not words:
         raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(EXPORTS)}")
     return words
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
 
 
 def _bytes(text: str) -> int:

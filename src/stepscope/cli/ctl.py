@@ -7,18 +7,16 @@ The job must watch CONFIG_DIR: start it with PROF_CONFIG_PATH=CONFIG_DIR, or cal
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from stepscope.analysis_queue import state_of
+from stepscope.cli.options import ACTIVITIES
 from stepscope.cli.show import note, show
-from stepscope.control import board, config, requests
-from stepscope.control.board import AgedAnswer
-from stepscope.control.requests import Outcome, Patience
 from stepscope.errors import CaptureError
+
+if TYPE_CHECKING:
+    from stepscope.control.board import AgedAnswer
+    from stepscope.control.requests import Outcome
 
 NOT_ALL_RANKS = 1
 LEVELS = {"none": "Level_none", "0": "Level0", "1": "Level1", "2": "Level2"}
@@ -44,6 +42,12 @@ _EXPERIMENTAL = {
     "sys-interconnection": ("sys_interconnection", "sample HCCS and PCIe"),
 }
 
+EXAMPLES = """\
+  stepscope ctl config/ start --steps 3 --level 1 --wait    three steps on all ranks, from the next one
+  stepscope ctl config/ start --ranks 0,3 --memory --stack
+  stepscope ctl config/ status
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="CONFIG_DIR", help="folder that the job watches")
@@ -57,11 +61,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from stepscope.control import board, requests
+
     folder = requests.watched_folder(args.folder)
     if args.do == "start":
         return _start(folder, args)
     if args.do == "stop":
-        outcome = requests.stop(folder, Patience(args.timeout))
+        outcome = requests.stop(folder, requests.Patience(args.timeout))
         _show(list(outcome.ranks), as_json=args.json)
         return _report_silent(outcome)
     answers = board.read(folder)
@@ -89,7 +95,7 @@ def _configure_start(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=_numbers, metavar="0,3", help="ranks to record (default: all)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for captures (default: the job's current folder)")
     parser.add_argument(
-        "--activities", type=_list_of(config.ACTIVITIES, upper=True), metavar="cpu,npu", help="activities to record (default: all)"
+        "--activities", type=_list_of(ACTIVITIES, upper=True), metavar="cpu,npu", help="activities to record (default: all)"
     )
     parser.add_argument("--level", choices=list(LEVELS), default="0", help="profiler level of the device (default: 0)")
     parser.add_argument("--aic-metrics", choices=METRICS, metavar="NAME", help=f"AI Core metrics: {', '.join(METRICS)}")
@@ -122,11 +128,13 @@ def _configure_waiting(parser: argparse.ArgumentParser) -> None:
 
 
 def _start(folder: Path, args: argparse.Namespace) -> int:
-    patience = Patience(args.timeout)
+    from stepscope.control import config, requests
+
+    patience = requests.Patience(args.timeout)
     outcome = requests.start(folder, _config_keys(args), ranks=args.ranks, start_step=args.start_step, patience=patience)
     agreed = outcome.all_accepted()
     if args.wait and agreed:
-        outcome = requests.wait_until_done(folder, outcome, Patience(args.timeout or float("inf")))
+        outcome = requests.wait_until_done(folder, outcome, requests.Patience(args.timeout or float("inf")))
         agreed = outcome.all_accepted()
     _show(list(outcome.ranks), as_json=args.json)
     if not agreed:
@@ -144,6 +152,8 @@ def _start(folder: Path, args: argparse.Namespace) -> int:
 
 def _config_keys(args: argparse.Namespace) -> dict[str, Any]:
     """Keys of profiler_config.json from the command line."""
+    from stepscope.control import config
+
     options = vars(args)
     keys: dict[str, Any] = {"active": args.steps, "warmup": args.warmup}
     keys |= {key: True for option, (key, _) in _SWITCHES.items() if options[option]}
@@ -166,6 +176,8 @@ def _config_keys(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _put(keys: dict[str, Any], path: list[str], value: Any) -> None:
+    from stepscope.control import config
+
     if path[0] not in config.KEYS:
         raise CaptureError(f"{path[0]} is not a key of {config.CONFIG_FILE}", fix=f"use one of {', '.join(config.KEYS)}")
     place = keys
@@ -177,13 +189,15 @@ def _put(keys: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _show(answers: list[AgedAnswer], *, as_json: bool) -> None:
+    import polars as pl
+
     rows = [
         {
             "rank": aged.answer.rank, "state": aged.answer.state, "what": aged.answer.text, "step": aged.answer.step,
             "capture": aged.answer.capture,
             "analysis": _analysis(aged.answer.capture), "problem": aged.answer.problem,
             "host": aged.answer.host, "pid": aged.answer.pid,
-            "seconds ago": round(aged.age_seconds, 1),
+            "age_s": round(aged.age_seconds, 1),
         }
         for aged in answers
     ]  # fmt: skip
@@ -193,7 +207,11 @@ def _show(answers: list[AgedAnswer], *, as_json: bool) -> None:
 
 def _analysis(capture: str | None) -> str | None:
     """The state of the capture's analysis in the background: waiting, running, failed, …"""
-    found = state_of(Path(capture)) if capture else None
+    if not capture:
+        return None
+    from stepscope.analysis_queue import state_of
+
+    found = state_of(Path(capture))
     return found.state if found else None
 
 
@@ -210,6 +228,8 @@ def _report_silent(outcome: Outcome) -> int:
 
 
 def _report_refused(outcome: Outcome) -> int:
+    from stepscope.control import config
+
     when = "the next step" if outcome.start_step == config.NEXT_STEP else f"step {outcome.start_step}"
     note(f"not every rank records from {when} on; see the reasons above")
     return NOT_ALL_RANKS
@@ -259,6 +279,8 @@ def _assignment(text: str) -> tuple[list[str], Any]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=JSON")
     try:
+        import json
+
         return key.split("."), json.loads(value)
     except ValueError:
         return key.split("."), value  # a plain word is a string

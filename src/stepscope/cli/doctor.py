@@ -7,11 +7,14 @@ Takes about two minutes on an NPU; without one the simulated NPU is tested. Exit
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 from pathlib import Path
 
 from stepscope.cli.show import note
+
+EXAMPLES = """\
+  stepscope doctor --npu                      about two minutes, one report in this folder
+  stepscope doctor --npu --keep /tmp/check    keep captures and results too
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import shutil
+    import tempfile
+
     from stepscope.doctor import npu
 
     folder = args.keep or Path(tempfile.mkdtemp(prefix="stepscope-doctor-"))

@@ -4,33 +4,40 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import orjson
-
-from stepscope.analysis import quality
-from stepscope.capture import SOURCES, open_all
+from stepscope.cli.options import LANGUAGES, add_captures, add_json, add_source
 from stepscope.cli.show import note, size_text
-from stepscope.errors import CaptureError
-from stepscope.native.codec import describe_codec
-from stepscope.report import Overview, overview, same_ranks
-from stepscope.tables.issues import Language
+
+if TYPE_CHECKING:
+    from stepscope.report import Overview
+    from stepscope.tables.issues import Language
 
 _SEVERITIES = {"loss": ("loss", "丢失"), "warning": ("warning", "警告"), "note": ("note", "说明")}
 
+EXAMPLES = """\
+  stepscope info runs/                   every capture in the folder: ranks, steps, what was recorded, what was lost
+  stepscope info runs/rank_0 --json      one JSON object per capture
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("capture", type=Path, metavar="PATH", help="capture folder, folder of captures, trace or database")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
-    parser.add_argument(
-        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
-    )
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the lines about data quality (default: en)")
+    add_captures(parser, text="capture folder, folder of captures, trace or database")
+    add_json(parser, "text")
+    add_source(parser)
+    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the lines about data quality (default: en)")
 
 
 def run(args: argparse.Namespace) -> int:
+    import orjson
+
+    from stepscope.capture import open_all
+    from stepscope.errors import CaptureError
+    from stepscope.native.codec import describe_codec
+    from stepscope.report import overview, same_ranks
+
     overviews, failed = [], 0
-    for capture in open_all(args.capture, source=args.source):
+    for capture in [capture for path in args.captures for capture in open_all(path, source=args.source)]:
         try:
             overviews.append(overview(capture))
         except CaptureError as problem:  # the others are shown all the same
@@ -47,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(item: Overview, language: Language) -> None:
+    from stepscope.analysis import quality
+    from stepscope.native.codec import describe_codec
+
     first = quality.headline(item.quality, language)
     print(f"{item.path}: {first}" if first else item.path)
     for label, text in item.lines():

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.options import add_rank
+
 if TYPE_CHECKING:
     import subprocess
-
-    from stepscope.capture import Capture
 
 FORMATS = ("table", "csv", "json", "parquet", "md")
 _BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".md": "md"}
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, help="how to print the rows (default: table, or by the ending of --out)")
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="print JSON lines: --format json")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of printing")
-    parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank; repeat for more")
+    add_rank(parser)
     parser.add_argument("--limit", type=_limit, default=1000, metavar="N", help="rows to give, at most 10000 (default: 1000)")
     parser.add_argument("--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="give the question up then (default: 10)")
     parser.add_argument("--explain", action="store_true", help="show how the question would be answered")
@@ -55,15 +55,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answer(args: argparse.Namespace, process: subprocess.Popen[bytes], paths: list[str], sql: str, form: str) -> int:
-    from stepscope.capture import open_all
+    from stepscope.cli.chosen import chosen_captures
     from stepscope.cli.show import note
     from stepscope.query import QueryError
     from stepscope.query.ask import answer_about, engine
     from stepscope.query.text import rendered
 
-    captures = [capture for path in paths for capture in open_all(path)]
-    if args.rank:
-        captures = _of_ranks(captures, args.rank)
+    args.captures = paths
+    captures = chosen_captures(args)
     engine(args.timeout).adopt(process)
     try:
         answer = answer_about(captures, f"EXPLAIN {sql}" if args.explain else sql, limit=args.limit, timeout=args.timeout)
@@ -94,16 +93,6 @@ def _question(args: argparse.Namespace) -> tuple[list[str], str]:
     if len(args.words) < 2:
         sys.exit(_usage("a path and a question are needed", 'write: stepscope query PATH "SELECT …"'))
     return args.words[:-1], args.words[-1]
-
-
-def _of_ranks(captures: list[Capture], ranks: list[int]) -> list[Capture]:
-    from stepscope.errors import CaptureError
-
-    kept = [capture for capture in captures if capture.facts.rank in ranks]
-    if not kept:
-        known = ", ".join(str(capture.facts.rank) for capture in captures)
-        raise CaptureError(f"no capture of rank {', '.join(map(str, ranks))}", where=f"ranks here: {known}", fix="name one of them")
-    return kept
 
 
 def _usage(what: str, fix: str) -> int:

@@ -8,6 +8,11 @@ from pathlib import Path
 
 from stepscope.cli.show import note, size_text
 
+EXAMPLES = """\
+  stepscope report runs/                       report.html with all runs in the folder
+  stepscope report runs/today --out today.html
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="folder of runs, capture folder, trace or database")

@@ -10,6 +10,12 @@ import argparse
 
 # stepscope.compat changes what a process imports, so only `run` itself imports it.
 
+EXAMPLES = """\
+  stepscope run train.py --epochs 1
+  stepscope run --profile steps=3:5,level=1,memory train.py
+  stepscope run --devices 4 --nproc 4 train.py
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] (SCRIPT | -m MODULE) [ARGUMENTS]"

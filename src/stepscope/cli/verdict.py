@@ -4,42 +4,45 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import orjson
-
-from stepscope.capture import SOURCES, open_all
+from stepscope.cli.options import LANGUAGES, SEVERITIES, add_captures, add_rank, add_source
 from stepscope.cli.show import note
-from stepscope.verdict import Verdict, verdict, words
-from stepscope.verdict.catalogue import BY_NAME
-from stepscope.verdict.finding import SEVERITIES
-from stepscope.verdict.html import page
-from stepscope.verdict.settings import limits
-from stepscope.verdict.text import lines, markdown
+
+if TYPE_CHECKING:
+    from stepscope.verdict import Verdict
 
 FORMATS = ("text", "md", "html", "json")
+EXAMPLES = """\
+  stepscope verdict runs/                                  the answer in one line, then findings
+  stepscope verdict runs/ --format md --out verdict.md     for a merge request
+  stepscope verdict runs/ --fail-on medium --lang zh       exit code 1 for findings of medium or more, in Chinese
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("captures", type=Path, nargs="+", metavar="PATH", help="capture, or folder with the captures of all ranks")
+    add_captures(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="how to print it (default: text)")
-    parser.add_argument("--lang", choices=words.LANGUAGES, help="language (default: that of the locale)")
+    parser.add_argument("--json", action="store_const", dest="format", const="json", help="print JSON: --format json")
+    add_rank(parser)
+    parser.add_argument("--lang", choices=LANGUAGES, help="language (default: that of the locale)")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="number of findings to show (default: 5)")
     parser.add_argument("--rules", type=_rules, metavar="A,B", help="ask these rules only")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with limits of rules that replace the default ones")
-    parser.add_argument("--fail-on", choices=SEVERITIES[:3], help="exit with 1 when a finding is this severe or more")
+    parser.add_argument("--fail-on", choices=SEVERITIES, help="exit with 1 when a finding is this severe or more")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of printing")
-    parser.add_argument(
-        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
-    )
+    add_source(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from stepscope.cli.chosen import chosen_captures
+    from stepscope.verdict import verdict
+    from stepscope.verdict.settings import limits
+
     given = limits(args.config)
-    captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
-    found = verdict([capture.tables for capture in captures], rules=args.rules, given=given)
+    found = verdict([capture.tables for capture in chosen_captures(args)], rules=args.rules, given=given)
     text = _text(found, args)
     if args.out:
         args.out.write_text(text, encoding="utf-8")
@@ -48,11 +51,19 @@ def run(args: argparse.Namespace) -> int:
         print(text, end="")
     if args.format == "text" and sys.stdout.isatty():
         note(f"next: stepscope view {args.captures[0]}")
-    failed = args.fail_on and SEVERITIES.index(found.worst()) <= SEVERITIES.index(args.fail_on)
+    failed = args.fail_on and found.worst() in SEVERITIES[: SEVERITIES.index(args.fail_on) + 1]
     return 1 if failed else 0
 
 
 def _text(found: Verdict, args: argparse.Namespace) -> str:
+    import shutil
+
+    import orjson
+
+    from stepscope.verdict import words
+    from stepscope.verdict.html import page
+    from stepscope.verdict.text import lines, markdown
+
     lang = words.language(args.lang)
     if args.format == "json":
         return orjson.dumps(found.as_dict(), option=orjson.OPT_INDENT_2).decode() + "\n"
@@ -65,6 +76,8 @@ def _text(found: Verdict, args: argparse.Namespace) -> str:
 
 
 def _rules(text: str) -> tuple[str, ...]:
+    from stepscope.verdict.catalogue import BY_NAME
+
     chosen = tuple(word.strip() for word in text.split(",") if word.strip())
     unknown = [word for word in chosen if word not in BY_NAME]
     if unknown or not chosen:

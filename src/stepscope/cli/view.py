@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import webbrowser
 from pathlib import Path
-from threading import Timer
 
 from stepscope.cli.show import note
+
+EXAMPLES = """\
+  stepscope view runs/                                the page in the browser; new captures appear by themselves
+  stepscope view runs/ --host 0.0.0.0 --port 8080 --no-browser
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, because other commands start faster without a web server.
+    import webbrowser
+    from threading import Timer
+
     from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 

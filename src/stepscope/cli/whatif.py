@@ -4,29 +4,34 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-import orjson
+from stepscope.cli.options import WITHOUT, add_captures, add_json, add_rank, add_source
 
-from stepscope.capture import SOURCES, open_all
-from stepscope.verdict.what_if import WITHOUT, what_if
+EXAMPLES = """\
+  stepscope whatif runs/ --scale "kernel~MatMul=0.5"       matrix products twice as fast
+  stepscope whatif runs/ --without sync,gc                 no waits of the host, no garbage collection
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("capture", type=Path, metavar="PATH", help="capture, or folder with the captures of all ranks")
+    add_captures(parser)
     parser.add_argument(
         "--scale", action="append", default=[], metavar="CHANGE",
         help="kernel~PATTERN=FACTOR, op~PATTERN=FACTOR, collective=FACTOR or copy=FACTOR; repeat for more",
     )  # fmt: skip
     parser.add_argument("--without", type=_words, default=(), metavar="A,B", help=f"leave out some of {', '.join(WITHOUT)}")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
-    parser.add_argument(
-        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
-    )
+    add_rank(parser)
+    add_json(parser, "text")
+    add_source(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    for capture in open_all(args.capture, source=args.source):
+    import orjson
+
+    from stepscope.cli.chosen import chosen_captures
+    from stepscope.verdict.what_if import what_if
+
+    for capture in chosen_captures(args):
         tables = capture.tables
         found = what_if(tables, scale=args.scale, without=args.without)
         rank = tables.facts.rank

@@ -115,7 +115,7 @@ def job(tmp_path, monkeypatch):
 
     made = Job()
     made.say()
-    monkeypatch.setattr("stepscope.cli.ctl.Patience", partial(Patience, sleep=made.look))
+    monkeypatch.setattr("stepscope.control.requests.Patience", partial(Patience, sleep=made.look))
     return made
 
 

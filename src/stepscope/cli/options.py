@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that mean the same in every command, and the words that they take.
+
+The words are repeated here, and compared by a test, so that `-h` answers without loading what owns them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+ACTIVITIES = ("CPU", "NPU", "CUDA")  # control/config.py
+SOURCES = ("auto", "raw", "parsed", "text", "db")  # formats/reader.py
+EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")  # analyser.py
+LANGUAGES = ("en", "zh")  # verdict/words.py
+SEVERITIES = ("high", "medium", "low")  # verdict/finding.py
+GROUPINGS = ("op", "kernel", "api", "module", "step", "mark", "rank")  # top.py
+WITHOUT = ("sync", "gc", "alloc", "compile", "checkpoint", "data", "api", "operator", "python", "other")  # verdict/what_if.py
+
+
+def add_captures(parser: argparse.ArgumentParser, *, text: str = "capture, or folder with the captures of all ranks") -> None:
+    parser.add_argument("captures", type=Path, nargs="+", metavar="PATH", help=text)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--source", choices=SOURCES, default="auto", help="which data to read if a capture has several kinds (default: auto)"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, instead_of: str = "a table") -> None:
+    parser.add_argument("--json", action="store_true", help=f"print JSON lines instead of {instead_of}")
+
+
+def add_rank(parser: argparse.ArgumentParser, default: str = "all") -> None:
+    parser.add_argument(
+        "--rank", type=int, action="append", metavar="N", help=f"only this rank; repeat for more (default: {default})"
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
