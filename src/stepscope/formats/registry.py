@@ -17,6 +17,7 @@ from stepscope.formats.ascend_capture.text_files import READER as ASCEND_TEXT
 from stepscope.formats.kineto.reader import READER as KINETO
 from stepscope.formats.memory_snapshot.reader import READER as MEMORY_SNAPSHOT
 from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
+from stepscope.formats.mindspore_2020.reader import READER as MINDSPORE_2020
 from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
 from stepscope.formats.rocprof.reader import READER as ROCPROF
@@ -26,6 +27,7 @@ READERS: tuple[Reader, ...] = (
     CAPTURE_FOLDER,
     ASCEND_TEXT,
     MINDSPORE_RUNTIME,
+    MINDSPORE_2020,
     ASCEND_TIMELINE,
     ROCPROF,
     KINETO,
