@@ -168,8 +168,8 @@ class Loop:
     at_end: Hook | None = None
     held: Callable[[int], int] = _steady
 
-    def run(self) -> Machine:
-        machine = Machine(self.seed, jitter=self.jitter)
+    def run(self, machine: Machine | None = None) -> Machine:
+        machine = machine or Machine(self.seed, jitter=self.jitter)
         random = np.random.default_rng(self.seed + 7)
         for step in range(self.steps):
             began = machine.now
