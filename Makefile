@@ -10,7 +10,7 @@ MINDSPORE      := 2.10.0
 PEERS_VENV := .venv-peers
 PEERS      := HolisticTraceAnalysis==0.5.0 torch-tb-profiler==0.4.3
 PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard 'setuptools<81'
-CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp)
+CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp tests/fuzz/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
@@ -98,7 +98,8 @@ test: check ## style, types and the whole test suite, with coverage
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120
-fuzz: $(VENV)/core ## fuzz all readers with coverage guidance for two minutes
+fuzz: $(VENV)/core ## fuzz all readers with coverage guidance for two minutes, and the C++ reader of events with a million inputs
+	$(BIN)/python tests/fuzz/run_codec.py
 	@$(BIN)/python -c "import atheris" 2> /dev/null || $(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) $(ARGS)
 

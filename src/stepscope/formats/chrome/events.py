@@ -23,6 +23,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError
 from stepscope.formats.chrome.borders import Events, by_brackets, by_pattern, events_of, flat, separator
+from stepscope.formats.chrome.codec_events import event_kernel
 from stepscope.formats.chrome.columns import text_columns
 from stepscope.formats.chrome.inflate import blocks
 from stepscope.formats.chrome.repair import repair_lines
@@ -107,6 +108,7 @@ class _Reading:
         self._similar = "*" not in args  # events repeat a few templates
         self._templates = Templates()
         self._absent = absent_columns(args)
+        self._kernel = event_kernel(args, self._absent)
 
     def note(self, issue: Issue, count: int, detail: str = "") -> None:
         if count:
@@ -121,7 +123,8 @@ class _Reading:
         data = self._skip_to_events(stream)
         border: bytes | None = None
         for block in chain(stream, [None]):
-            border = border or separator(data[:_HEAD_BYTES])
+            if border is None or border not in data:
+                border = separator(data[:_HEAD_BYTES]) or border  # merged traces: another program wrote this part
             frame, rest = self._by_pattern(data, border)
             if frame is not None:
                 yield frame
@@ -151,7 +154,7 @@ class _Reading:
         stretches, rest = by_pattern(data, pattern, _part_bytes(data))
         if not stretches:
             return None, data
-        frame = self._together(lambda stretch: self._part(events_of(stretch, pattern)), stretches)
+        frame = self._together(lambda stretch: self._by_kernel(stretch) or self._part(events_of(stretch, pattern)), stretches)
         self._pattern_failures += frame is None
         return frame, rest
 
@@ -233,7 +236,7 @@ class _Reading:
 
     def _strict(self, lines: bytes) -> pl.DataFrame | None:
         """The frame of these lines; None when one of them is not an event."""
-        return self._together(lambda part: self._part(Events.of_lines(part)), _parts(lines))
+        return self._together(lambda part: self._by_kernel(part, by_lines=True) or self._part(Events.of_lines(part)), _parts(lines))
 
     def _together(self, work: Callable[[bytes], _Part], pieces: list[bytes]) -> pl.DataFrame | None:
         """One frame of all pieces, each worked on by a core of its own; None when the parser refuses one."""
@@ -245,6 +248,10 @@ class _Reading:
             unread = sum(part.text_counts[name] - part.frame[read].count() for part in parts)
             self.note(issues.UNREADABLE_VALUE, unread, f"{name} is not a number in range")
         return pl.concat(part.frame for part in parts)
+
+    def _by_kernel(self, text: bytes, *, by_lines: bool = False) -> _Part | None:
+        found = self._kernel.read(text, by_lines=by_lines) if self._kernel else None
+        return _Part(*found) if found else None
 
     def _part(self, events: Events) -> _Part:
         texts = self._as_text(events)
