@@ -109,7 +109,9 @@ def said(arguments: list[str], folder: Path) -> str:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(arguments)
-    text = f"{out.getvalue()}{err.getvalue()}".replace(f"{folder}{os.sep}", "")
+    # The engine depends on the machine, and must not change anything else.
+    remarks = "".join(line for line in err.getvalue().splitlines(keepends=True) if not line.startswith("engine: "))
+    text = f"{out.getvalue()}{remarks}".replace(f"{folder}{os.sep}", "")
     return text.rstrip("\n") if code == 0 else f"exit code {code}\n{text}"
 
 

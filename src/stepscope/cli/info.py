@@ -50,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
             _print(item, args.lang)
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
+    note(f"engine: {describe_codec()}")
     return 3 if failed else 0
 
 
 def _print(item: Overview, language: Language) -> None:
     from stepscope.analysis import quality
-    from stepscope.native.codec import describe_codec
 
     first = quality.headline(item.quality, language)
     print(f"{item.path}: {first}" if first else item.path)
@@ -63,7 +63,6 @@ def _print(item: Overview, language: Language) -> None:
         print(f"  {label:<10} {text}")
     print(f"  {'size':<10} {size_text(item.source_bytes)} in {item.source_files} files")
     print(f"  {'rows':<10} {', '.join(f'{name} {rows:,}' for name, rows in item.rows.items())}")
-    print(f"  {'engine':<10} {describe_codec()}")
     print(f"  {'quality':<10} {quality.summary(item.quality, language)}")
     for found in quality.occurrences(item.quality):
         severity = _SEVERITIES[found.issue.severity][language == "zh"]
