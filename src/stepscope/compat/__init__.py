@@ -20,6 +20,8 @@ STAND_IN_FOLDER = str(Path(__file__).parent / "path")
 HOOK_FOLDER = str(Path(__file__).parent / "hooks")
 # Holds a `mindspore` that imports the real one and redirects its profiler.
 MINDSPORE_FOLDER = str(Path(__file__).parent / "mindspore_path")
+# Holds the `sitecustomize` of scripts under `--profile`.
+END_FOLDER = str(Path(__file__).parent / "end_of_script")
 
 
 def vendor_spec() -> ModuleSpec | None:

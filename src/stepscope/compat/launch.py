@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from stepscope.compat import install_in_children
+from stepscope.compat import END_FOLDER, install_in_children
 
 MAIN_PROCESS = "STEPSCOPE_PROFILE_PID"  # the process that `stepscope run` became
 
@@ -47,6 +47,7 @@ class Launch:
             variables["STEPSCOPE_SIM_DEVICES"] = str(self.devices)
         if self.profile is not None:
             variables["STEPSCOPE_PROFILE"] = self.profile
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables.get("PYTHONPATH"), END_FOLDER)))
             variables[MAIN_PROCESS] = str(os.getpid())  # which this process keeps when it becomes that Python
         if self.processes > 1:
             variables.setdefault("OMP_NUM_THREADS", "1")  # as torchrun sets it, without its five-line notice

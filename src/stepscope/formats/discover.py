@@ -18,6 +18,7 @@ _MINDINSIGHT = re.compile(
     r"(aicore_intermediate|framework_raw|output_op_compute_time|output_timeline_data|step_trace_raw|min_cycle_counter|"
     r"minddata_pipeline_raw|device_queue_profiling|aicpu_intermediate)_\d+"
 )
+_RANK = re.compile(r"rank_\d{1,9}")
 
 
 def find(path: Path) -> list[CaptureFiles]:
@@ -47,7 +48,9 @@ def find(path: Path) -> list[CaptureFiles]:
             cause="stepscope reads the records of a run (PROF_*), not the tables that MindSpore made of them for MindInsight",
             fix="open them with MindInsight, or give the PROF_* folders that lay beside them when they were recorded",
         )
-    children = [item for item in map(registry.claim, _listing(path)) if item] if path.is_dir() else []
+    children = _claimed(path) if path.is_dir() else []
+    if not children:  # MindSpore's runtime puts what each rank wrote into a folder of its own
+        children = [item for folder in _listing(path) if _RANK.fullmatch(folder.name) for item in _claimed(folder)]
     # Databases and traces beside PROF folders are other forms of the same.
     if any(item.is_prof for item in children):
         children = [item for item in children if item.file is None]
@@ -59,6 +62,10 @@ def find(path: Path) -> list[CaptureFiles]:
         cause=_cause(path),
         fix=f"give a folder of captures, or {_accepted_inputs()}",
     )
+
+
+def _claimed(folder: Path) -> list[CaptureFiles]:
+    return [item for item in map(registry.claim, _listing(folder)) if item]
 
 
 def _is_mindinsight_run(path: Path) -> bool:

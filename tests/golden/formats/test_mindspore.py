@@ -13,6 +13,7 @@ from stepscope.analyser import export
 from stepscope.analysis.views import module_view
 from stepscope.capture import open_all, open_capture
 from stepscope.export.text_files import write_text
+from stepscope.formats.discover import find
 from stepscope.formats.mindspore import ranges
 from stepscope.formats.mindspore.clock import read_tick_clock
 from stepscope.tables import Tables
@@ -232,3 +233,10 @@ def test_arrows_with_ids_used_again_join_the_same_operator(samples, name, again)
             assert name[0] == called[-1]
             checked += 1
     assert checked > 5
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_run_folder_that_holds_only_ranks(golden, mode):
+    """The runtime writes to rank_N of the folder that the user named; that folder opens."""
+    (found,) = find(golden / "mindspore" / f"runtime-profiler-{mode}")
+    assert found.root.name.startswith("RuntimeProfilerJson")

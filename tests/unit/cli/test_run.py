@@ -158,6 +158,31 @@ with torch.no_grad():
 
 
 @pytest.mark.slow  # a process with torch and an analysis
+def test_a_script_without_torch_is_told_once(tmp_path):
+    path = script(
+        tmp_path,
+        """
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        print("done")
+        """,
+    )
+    done = started(*RUN, "--profile", "steps=1:2", path, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.count("recorded nothing: the script never imported torch") == 1
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_sitecustomize_of_the_machine_still_runs(tmp_path):
+    """Python imports the first one that it finds; ours imports the next."""
+    from stepscope.compat import END_FOLDER
+
+    (tmp_path / "sitecustomize.py").write_text("print('of the machine')")
+    path = os.pathsep.join([END_FOLDER, str(tmp_path)])
+    done = subprocess.run([sys.executable, "-c", ""], capture_output=True, text=True, check=True, env={"PYTHONPATH": path})
+    assert (done.stdout, done.stderr) == ("of the machine\n", "")
+
+
 def test_inference_on_the_cpu_is_profiled_by_calls_and_without_the_simulated_device(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     name = script(tmp_path, INFERENCE)
