@@ -69,6 +69,7 @@ class Request:
     steps: tuple[int, ...] = ()  # only these, counted from 1 at the first recorded one
     pretty: bool = False  # JSON over several lines
     safe_csv: bool = False  # mark cells that a spreadsheet would take for formulas
+    max_memory: int | None = None  # bytes; a packed file that gives more is refused
 
 
 def analyse(
@@ -135,6 +136,7 @@ def analyse_path(wanted: Mapping[str, Any]) -> dict[str, Any]:
         steps=tuple(wanted["steps"]),
         pretty=wanted["pretty"],
         safe_csv=wanted["safe_csv"],
+        max_memory=wanted["max_memory"],
     )
     try:
         capture = open_all(wanted["path"], source=request.source)[0]
@@ -298,7 +300,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
     databases_only = request.exports is not None and set(request.exports) <= {"db"}
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
     # With --out the capture stays untouched, and the store would lie inside it.
-    tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel)
+    tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel, max_memory=request.max_memory)
     unmet = missing_steps(tables, request.steps)
     tables = only_steps(tables, request.steps) if request.steps else tables
     exports = request.exports or tables.facts.export_type or ("text",)

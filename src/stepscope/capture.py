@@ -74,7 +74,7 @@ class Capture:
 
     def source_files(self) -> list[Path]:
         """The files the tables are read from."""
-        return reader_of(self.files).source_files(self.files, self._options())
+        return reader_of(self.files).source_files(self.files, Options(self.source, self.databases_first))
 
     def stored(self) -> Path | None:
         """The folder of the store, built when it is absent or stale; None when it cannot be written."""
@@ -85,7 +85,9 @@ class Capture:
         self.__dict__["tables"] = self.load()
         return folder if is_fresh(folder, sources) else None
 
-    def load(self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True) -> Tables:
+    def load(
+        self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True, max_memory: int | None = None
+    ) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
         _require_utf8(self.path)
         sources = fingerprint(self.source_files(), self.path)
@@ -97,16 +99,13 @@ class Capture:
         from stepscope.analysis.link.capture import link  # a fresh store is opened without it
 
         with gc_paused():
-            tables = self._read(self._options(progress, parallel=parallel))
+            tables = self._read(Options(self.source, self.databases_first, parallel, progress, max_memory))
             progress("linking operators and kernels")
             tables = link(tables, parallel=parallel)
             if keep:
                 progress("writing the store")
                 tables = _kept(folder, tables, sources)
         return tables
-
-    def _options(self, progress: Progress = quiet, *, parallel: bool = True) -> Options:
-        return Options(self.source, self.databases_first, parallel, progress)
 
     def _read(self, options: Options) -> Tables:
         files = self.files

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.capture import open_capture
+from stepscope.cli import main
 from stepscope.errors import CaptureError
 from stepscope.formats.chrome.inflate import blocks
 
@@ -41,3 +42,15 @@ def test_a_trace_that_packs_well_is_read(tmp_path: Path):
     path = tmp_path / "w.pt.trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()))
     assert open_capture(path).load(keep=False).ops.height == 2000
+
+
+@pytest.mark.parametrize("head", ['{"schemaVersion": 1, "traceEvents": [', "["], ids=["kineto", "array"])
+def test_max_memory_bounds_what_is_unpacked(tmp_path: Path, capsys, head):
+    """Below the ratio that is refused always: an honest trace, which is too large for the memory that was allowed."""
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::%d", "pid": 1, "tid": 1, "ts": %d, "dur": 1, "args": {}}'
+    text = head + ",\n".join(event % (at % 97, at) for at in range(40_000)) + ("]}" if head[0] == "{" else "]")
+    path = tmp_path / "w.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert main(["analyse", str(path), "--export", "perfetto", "--max-memory", "1m", "--out", str(tmp_path / "out")]) == 3
+    assert "unpacks to more than --max-memory allows" in capsys.readouterr().err
+    assert main(["analyse", str(path), "--export", "perfetto", "--max-memory", "1g", "--out", str(tmp_path / "out")]) == 0

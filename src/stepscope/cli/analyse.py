@@ -33,7 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=positive, metavar="N", help="number of captures to analyse in parallel (default: half the cores)"
     )
-    parser.add_argument("--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g")
+    parser.add_argument(
+        "--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g; packed files that give more are refused"
+    )
     add_source(parser)
     parser.add_argument(
         "--safe-csv",
@@ -51,7 +53,12 @@ def run(args: argparse.Namespace) -> int:
     captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
     jobs = jobs_within(captures, args.jobs or max(1, (os.cpu_count() or 1) // 2), args.max_memory)
     request = Request(
-        exports=args.export, out=args.out, source=args.source, parallel=args.max_memory is None, safe_csv=args.safe_csv
+        exports=args.export,
+        out=args.out,
+        source=args.source,
+        parallel=args.max_memory is None,
+        safe_csv=args.safe_csv,
+        max_memory=args.max_memory,
     )
     with Stages(len(captures)) as stages:
         request = replace(request, progress=stages.stage)

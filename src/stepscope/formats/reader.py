@@ -60,6 +60,7 @@ class Options:
     databases_first: bool = False  # only databases are wanted: a vendor's database is read before its JSON
     parallel: bool = True
     progress: Progress = quiet
+    max_memory: int | None = None  # bytes; what unpacks to more is refused
 
 
 def never(path: Path) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -38,6 +39,7 @@ class ParsedFiles:
     matrix: Path | None = None  # links of single operators
     extremes: Path | None = None  # links of the fastest, middle and slowest operators
     device: int | None = None  # the only device of the capture, where the files need not say it
+    most_bytes: int | None = None  # that a packed timeline may unpack to
 
     def any(self) -> bool:
         return bool(self.timeline or self.communication or self.extremes or any(self.csv.values()))
@@ -65,7 +67,7 @@ def read_parsed(files: ParsedFiles) -> Parsed:
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(kernel_details.read, files.of("op_summary"), quality=of_kernels)
         communication = beside.submit(recorded, files.communication, files.matrix)
-        frames, devices, generation = _timeline(files.timeline, quality)
+        frames, devices, generation = _timeline(files.timeline, quality, files.most_bytes)
     has_events = any(_table(frames, name).height for name in ("ops", "kernels", "collectives"))
     device = files.device if files.device is not None else _single(devices)
     frames = _with_memory(frames, files, device, quality)
@@ -81,18 +83,20 @@ def read_parsed(files: ParsedFiles) -> Parsed:
         raise CaptureError(
             "the parsed files of this capture hold no rows",
             where=", ".join(str(path) for path in _all_paths(files)[:3]),
-            cause="; ".join(f"{source}: {issue}" for source, issue in losses.select("source", "issue").head(3).iter_rows()) or None,
+            cause="; ".join(_said(row) for row in losses.head(3).iter_rows(named=True)) or None,
             fix="parse the raw data of the capture again",
         )
     ids = sorted({*devices, *_devices_of(found)})
     return Parsed(Tables({**found, "quality": losses}), tuple(ids), generation)
 
 
-def _timeline(paths: tuple[Path, ...], quality: Quality) -> tuple[dict[str, pl.DataFrame], tuple[int, ...], str]:
+def _timeline(
+    paths: tuple[Path, ...], quality: Quality, most_bytes: int | None
+) -> tuple[dict[str, pl.DataFrame], tuple[int, ...], str]:
     if not paths:
         return {}, (), ""
     try:
-        timeline = read_timeline(list(paths), quality=quality)
+        timeline = read_timeline(list(paths), quality=quality, most_bytes=most_bytes)
     except CaptureError as error:  # the csv files may still be good
         quality.append(lost(issues.UNREADABLE_FILE, paths[0].name, 1, f"{error.what}: {error.cause or error.where}"))
         return {}, (), ""
@@ -187,6 +191,10 @@ def _with_figures(
         "api_times": statistics.read_api(calls, quality=quality),
         "link_extremes": read_extremes(None if has_links else files.extremes, quality=quality),
     }
+
+
+def _said(loss: Mapping[str, Any]) -> str:
+    return f"{loss['source']}: {loss['issue']}" + (f" ({loss['detail']})" if loss["detail"] else "")
 
 
 def _table(frames: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:

@@ -53,9 +53,9 @@ def read(output: Path, facts: Facts) -> Tables:
     return _tables(files, facts)
 
 
-def read_trace(trace: Path) -> Tables:
-    """Tables of a timeline that lies by itself, without the folder it came from."""
-    return _tables(ParsedFiles(timeline=(trace,)), Facts())
+def read_trace(trace: Path, *, most_bytes: int | None = None) -> Tables:
+    """Tables of a timeline that lies by itself, without the folder it came from; packed, it may unpack to `most_bytes`."""
+    return _tables(ParsedFiles(timeline=(trace,), most_bytes=most_bytes), Facts())
 
 
 def read_csv(path: Path) -> Tables:

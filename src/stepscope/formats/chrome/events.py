@@ -55,6 +55,7 @@ def read_events(
     header: dict[str, Any] | None = None,
     guards: Mapping[str, str] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
+    most_bytes: int | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Yield the events of a trace in file order, some tens of megabytes of JSON at a time.
 
@@ -70,10 +71,11 @@ def read_events(
         guards: for some keys of `args`, a text that every event with the key contains; a key costs time only where
             its guard is found.
         chunk_bytes: bytes of JSON read at a time.
+        most_bytes: bytes that a packed trace may unpack to; None: as many as a trace would.
     """
     events = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reading = _Reading(path, args, guards or {}, chunk_bytes, pool)
+        reading = _Reading(path, args, guards or {}, chunk_bytes, pool, most_bytes)
         for frame in reading.frames():
             events += frame.height
             yield frame
@@ -97,8 +99,15 @@ class _Reading:
     """One pass over one trace: what is left of the bytes, and what was lost so far."""
 
     def __init__(
-        self, path: Path, args: Mapping[str, pl.DataType], guards: Mapping[str, str], chunk_bytes: int, pool: ThreadPoolExecutor
+        self,
+        path: Path,
+        args: Mapping[str, pl.DataType],
+        guards: Mapping[str, str],
+        chunk_bytes: int,
+        pool: ThreadPoolExecutor,
+        most_bytes: int | None,
     ):
+        self._most_bytes = most_bytes
         self.path, self.args, self.guards, self.chunk_bytes, self._pool = path, args, guards, chunk_bytes, pool
         self.lost: dict[tuple[Issue, str], int] = {}
         self.header: dict[str, Any] = {}
@@ -119,7 +128,7 @@ class _Reading:
         self.note(issues.TRUNCATED_RECORD, int(left > 0), f"{left:,} bytes of an event")
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        stream = blocks(self.path, self.chunk_bytes, self.note)
+        stream = blocks(self.path, self.chunk_bytes, self.note, self._most_bytes)
         data = self._skip_to_events(stream)
         border: bytes | None = None
         for block in chain(stream, [None]):

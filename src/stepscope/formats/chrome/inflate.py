@@ -23,19 +23,30 @@ _MOST_BYTES = 64 << 30
 _TRUSTED_BYTES = 64 << 20  # unpacked without looking at the ratio
 
 
-def blocks(path: Path, size: int, note: Note) -> Iterator[bytes]:
-    """Yield blocks of about `size` bytes; `note(issue, count, detail)` is called for bytes that could not be unpacked."""
+def blocks(path: Path, size: int, note: Note, most_bytes: int | None = None) -> Iterator[bytes]:
+    """Yield blocks of about `size` bytes; `note(issue, count, detail)` is called for bytes that could not be unpacked.
+
+    Raises:
+        CaptureError: it unpacks to more than `most_bytes`, or to far more than a trace would.
+    """
     with path.open("rb") as file:
         magic = file.read(2)
         file.seek(0)
         if magic == _GZIP_MAGIC:
-            yield from _inflate(file, path, size, note)
+            yield from _inflate(file, path, size, note, most_bytes)
         else:
             while block := file.read(size):
                 yield block
 
 
-def _refuse_bomb(path: Path, total: int, packed: int) -> None:
+def _refuse_bomb(path: Path, total: int, packed: int, most_bytes: int | None) -> None:
+    if most_bytes is not None and total > most_bytes:
+        raise CaptureError(
+            "the file unpacks to more than --max-memory allows",
+            where=str(path),
+            cause=f"its first {packed:,} bytes gave {total:,}; the limit is {most_bytes:,}",
+            fix="allow more with --max-memory, or leave the option out",
+        )
     if total <= _TRUSTED_BYTES or (total <= _MOST_BYTES and total <= _MOST_RATIO * packed):
         return
     raise CaptureError(
@@ -46,7 +57,7 @@ def _refuse_bomb(path: Path, total: int, packed: int) -> None:
     )
 
 
-def _inflate(file: BinaryIO, path: Path, size: int, note: Note) -> Iterator[bytes]:
+def _inflate(file: BinaryIO, path: Path, size: int, note: Note, most_bytes: int | None) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP_FORMAT)
     waiting, packed = b"", b""
     ready: list[bytes] = []
@@ -65,7 +76,7 @@ def _inflate(file: BinaryIO, path: Path, size: int, note: Note) -> Iterator[byte
         ready.append(part)
         amount += len(part)
         total += len(part)
-        _refuse_bomb(path, total, file.tell() - len(waiting))
+        _refuse_bomb(path, total, file.tell() - len(waiting), most_bytes)
         if amount >= size:
             yield b"".join(ready)
             ready, amount = [], 0

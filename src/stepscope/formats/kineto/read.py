@@ -37,15 +37,20 @@ _READERS: dict[str, tuple[str, Rows]] = {
 }
 
 
-def read(path: Path) -> Tables:
-    """Read a trace of the PyTorch profiler (`.json` or `.json.gz`); times become epoch time where the trace knows it."""
+def read(path: Path, *, most_bytes: int | None = None) -> Tables:
+    """Read a trace of the PyTorch profiler (`.json` or `.json.gz`); times become epoch time where the trace knows it.
+
+    Args:
+        path: the trace.
+        most_bytes: bytes that it may unpack to.
+    """
     quality: list[pl.DataFrame] = []
     header: dict[str, Any] = {}
     parts: defaultdict[str, list[pl.DataFrame]] = defaultdict(list)
     found: Counter[tuple[Issue, str]] = Counter()
     # One chunk is sorted into tables while the next is read.
     with ThreadPoolExecutor(1) as worker:
-        chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS)
+        chunks = read_events(path, ARGS, quality=quality, header=header, guards=GUARDS, most_bytes=most_bytes)
         for future in [worker.submit(_add_chunk, events, parts, found) for events in chunks]:
             future.result()
     labels = _labels(parts)

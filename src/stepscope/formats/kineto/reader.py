@@ -24,9 +24,9 @@ def _read(files: CaptureFiles, options: Options) -> Tables:
 
     options.progress(f"reading {files.root.name}")
     try:
-        return read(files.root)
+        return read(files.root, most_bytes=options.max_memory)
     except CaptureError as problem:
-        return read_foreign(files.root, problem)
+        return read_foreign(files.root, problem, most_bytes=options.max_memory)
 
 
 READER = Reader(

@@ -25,8 +25,8 @@ _NESTED, _MARK = ("roctxThreadRangeA", "roctxRangePushA"), "roctxMarkA"
 _RANGES = ("roctxProcessRangeA", "roctxRangeStartA")
 
 
-def read(path: Path) -> Tables:
-    """Read the JSON of `rocprofv3 --output-format json`, plain or gzip.
+def read(path: Path, *, most_bytes: int | None = None) -> Tables:
+    """Read the JSON of `rocprofv3 --output-format json`, plain or gzip; packed, it may unpack to `most_bytes`.
 
     Raises:
         CaptureError: the file is not such a result, or has no record.
@@ -38,7 +38,7 @@ def read(path: Path) -> Tables:
             found[issue, detail] = found.get((issue, detail), 0) + count
 
     try:
-        data = b"".join(blocks(path, _BLOCK_BYTES, note))
+        data = b"".join(blocks(path, _BLOCK_BYTES, note, most_bytes))
     except OSError as error:
         raise CaptureError(
             "cannot be read", where=str(path), cause=error.strerror, fix="check the path and its permissions"

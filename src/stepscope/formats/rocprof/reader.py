@@ -28,7 +28,7 @@ def _read(files: CaptureFiles, options: Options) -> Tables:
     from stepscope.formats.rocprof.read import read
 
     options.progress(f"reading {files.root.name}")
-    return read(files.root)
+    return read(files.root, most_bytes=options.max_memory)
 
 
 READER = Reader(

@@ -23,8 +23,8 @@ _LATEST_NS = 1 << 61
 _FUNCTION_SCOPE = 0
 
 
-def read(path: Path) -> Tables:
-    """Read a trace of any program.
+def read(path: Path, *, most_bytes: int | None = None) -> Tables:
+    """Read a trace of any program; packed, it may unpack to `most_bytes`.
 
     Raises:
         CaptureError: nothing in it has a place and a time.
@@ -32,7 +32,7 @@ def read(path: Path) -> Tables:
     quality: list[pl.DataFrame] = []
     chunks = [
         events.select("ph", "name", "cat", "id", "pid", "tid", "pid_text", "tid_text", "ts_ns", "dur_ns")
-        for events in read_events(path, {}, quality=quality)
+        for events in read_events(path, {}, quality=quality, most_bytes=most_bytes)
     ]
     events = _numbered(pl.concat(chunks)) if chunks else pl.DataFrame()
     found: Counter[tuple[Issue, str]] = Counter()
@@ -60,10 +60,10 @@ def read(path: Path) -> Tables:
     return tables.with_quality(*quality)
 
 
-def read_foreign(path: Path, problem: CaptureError) -> Tables:
+def read_foreign(path: Path, problem: CaptureError, *, most_bytes: int | None = None) -> Tables:
     """Read a trace that another reader refused with `problem`; when nothing in it can be shown either, that is the error."""
     try:
-        return read(path)
+        return read(path, most_bytes=most_bytes)
     except CaptureError:
         raise problem from None
 

@@ -112,12 +112,13 @@ _FRAMEWORK = {
 _NUMBERS = {kind: number for number, kind in enumerate([*_KEPT, "derived"])}
 
 
-def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Timeline:
+def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame], most_bytes: int | None = None) -> Timeline:
     """Read one timeline, which may be cut into several files.
 
     Args:
         paths: trace_view.json, or msprof_*.json with all its slices.
         quality: what cannot be read or placed is appended here.
+        most_bytes: bytes that a packed file may unpack to.
     """
     parts: dict[str, list[pl.DataFrame]] = defaultdict(list)
     unknown_counters = 0
@@ -125,7 +126,7 @@ def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame]) -> Time
     with ThreadPoolExecutor(1) as worker:
         sorting: Future[int] | None = None
         for path in paths:
-            for events in read_events(path, ARGS, quality=quality, guards=_GUARDS):
+            for events in read_events(path, ARGS, quality=quality, guards=_GUARDS, most_bytes=most_bytes):
                 unknown_counters += sorting.result() if sorting else 0
                 sorting = worker.submit(_collect, events, parts, finished=False)
         unknown_counters += sorting.result() if sorting else 0
