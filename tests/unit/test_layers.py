@@ -51,9 +51,11 @@ ALLOWED = {
     "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "query": {"analysis", "capture", "child_process", "tables", "verdict"},
+    "agents": {"analysis", "capture", "query", "tables", "verdict"},
     "web": {"analysis", "capture", "diff", "export", "formats", "query", "render", "report", "tables", "verdict"},
     "doctor": {"analyser", "analysis", "capture", "profiler"},
     "cli": {
+        "agents",
         "analysis_queue",
         "analyser",
         "analysis",

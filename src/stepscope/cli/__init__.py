@@ -20,6 +20,7 @@ COMMANDS = {
     "ctl": "start or stop profiling in a running job, or show each rank's status",
     "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",
     "info": "show what a capture contains: steps, switches, sizes, data quality",
+    "mcp": "answer an agent's questions about captures (Model Context Protocol)",
     "query": "ask a question in SQL about the tables of one or more captures",
     "report": "write a run as one HTML file that opens anywhere, offline",
     "run": "run a training script on simulated NPUs, optionally with profiling",
