@@ -10,6 +10,9 @@ MINDSPORE      := 2.10.0
 PEERS_VENV := .venv-peers
 PEERS      := HolisticTraceAnalysis==0.5.0 torch-tb-profiler==0.4.3
 PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard 'setuptools<81'
+# Trainers bring many packages; theirs lie in an environment of their own, on top of the torch in the first one.
+FRAMEWORKS_VENV := .venv-frameworks
+FRAMEWORKS      := transformers==5.22.* accelerate==1.15.* lightning==2.6.* 'ray[train]==2.60.*'
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp tests/fuzz/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
@@ -87,8 +90,16 @@ hooks: $(VENV)/core ## check style and types of changed files before each commit
 quick: check ## style, types and the fast unit tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
+$(FRAMEWORKS_VENV)/ready: $(VENV)/torch
+	@echo "setting up $(FRAMEWORKS_VENV) (once) ..."
+	@test -x $(FRAMEWORKS_VENV)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS_VENV)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(FRAMEWORKS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@if $(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH) $(FRAMEWORKS); then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must run the tests of trainers; $(FRAMEWORKS) could not be installed" >&2; exit 1; \
+	else rm -rf $(FRAMEWORKS_VENV); echo "$(FRAMEWORKS) could not be installed; skipping their tests"; fi
+
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -168,4 +179,4 @@ news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next
 
 clean: ## remove environments and generated data
-	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) demo-run bench-data web/node_modules

@@ -47,7 +47,8 @@ ALLOWED = {
     "control": {"collect"},
     "dynamic_profile": {"collect", "control", "profiler"},
     "mstx": {"collect"},
-    "compat": {"collect", "dynamic_profile", "frameworks", "mstx", "profiler", "simnpu"},
+    "integrations": {"collect", "dynamic_profile", "profiler"},
+    "compat": {"autoload", "collect", "dynamic_profile", "frameworks", "integrations", "mstx", "profiler", "simnpu"},
     "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "query": {"analysis", "capture", "child_process", "tables", "verdict"},
@@ -64,6 +65,7 @@ ALLOWED = {
         "control",
         "doctor",
         "export",
+        "integrations",
         "native",
         "query",
         "render",
@@ -73,7 +75,7 @@ ALLOWED = {
         "verdict",
         "web",
     },
-    "autoload": {"collect", "dynamic_profile"},
+    "autoload": {"collect", "dynamic_profile", "integrations"},
     "__init__": {"analyser", "capture", "query", "verdict"},
     "__main__": {"cli"},
 }
@@ -81,7 +83,18 @@ MOST_FILES = 20  # in a folder
 FOREIGN = {"torch", "torch_npu", "mindspore", "tensorflow"}
 # What runs inside the training process uses the framework, but only when it is used itself.
 _FUSED = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "compat" / "fused").glob("*.py")}
-INSIDE_TRAINING = {"doctor", "native", "simnpu", "collect", "profiler", "autoload", "dynamic_profile", "compat", "frameworks"}
+INSIDE_TRAINING = {
+    "doctor",
+    "native",
+    "simnpu",
+    "collect",
+    "profiler",
+    "autoload",
+    "dynamic_profile",
+    "compat",
+    "frameworks",
+    "integrations",
+}
 # Imported by its neighbours only, once the framework is there.
 AFTER_TORCH = {"frameworks/mindspore/dynamic.py", "simnpu/amp.py", "simnpu/hccl.py", "simnpu/npu.py", *_FUSED}
 

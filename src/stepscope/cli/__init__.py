@@ -22,6 +22,7 @@ COMMANDS = {
     "info": "show what a capture contains: steps, switches, sizes, data quality",
     "mcp": "answer an agent's questions about captures (Model Context Protocol)",
     "query": "ask a question in SQL about the tables of one or more captures",
+    "record": "run any command, such as torchrun, and record steps of the training scripts below it",
     "report": "write a run as one HTML file that opens anywhere, offline",
     "run": "run a training script on simulated NPUs, optionally with profiling",
     "top": "show where the time goes, by operator, kernel, module, step, mark or rank",

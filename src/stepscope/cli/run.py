@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc", type=_positive, metavar="N", default=1, help="start N processes, as torchrun does")
     parser.add_argument(
         "--profile",
-        type=_plan,
+        type=plan_text,
         metavar="WHAT",
         help="profile steps of a script without profiling code, such as steps=3:5,level=1,memory,stack,out=DIR",
     )
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     Launch(command, devices=args.devices, processes=args.nproc, profile=args.profile).replace_this_process()
 
 
-def _plan(text: str) -> str:
-    from stepscope.compat.automatic import parse
+def plan_text(text: str) -> str:
+    from stepscope.integrations.plan import parse
 
     try:
         parse(text)

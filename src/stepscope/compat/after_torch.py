@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from stepscope import simnpu
+from stepscope import autoload, simnpu
 from stepscope.collect.guard import warn_on_failure
 from stepscope.compat import STAND_IN_FOLDER, vendor_spec
 from stepscope.errors import CaptureError
@@ -26,16 +26,7 @@ def load() -> None:
     _loaded = True
     if STAND_IN_FOLDER in sys.path and vendor_spec() is None:
         warn_on_failure("loading the simulated NPU", npu_module)
-    plan = os.environ.get("STEPSCOPE_PROFILE")
-    if plan:
-        warn_on_failure("preparing the profiler", _prepare, plan)
-
-
-def _prepare(plan: str) -> None:
-    # Not at the top: it imports modules that import torch, whose import ends with a call of `load` above.
-    from stepscope.compat import automatic
-
-    automatic.prepare(plan)
+    autoload.record_script()
 
 
 def npu_module() -> Any:

@@ -12,9 +12,9 @@ import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
+from stepscope.autoload import ANALYSE
 from stepscope.compat import END_FOLDER, install_in_children
-
-MAIN_PROCESS = "STEPSCOPE_PROFILE_PID"  # the process that `stepscope run` became
+from stepscope.integrations.script import MAIN_PROCESS
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Launch:
         if self.profile is not None:
             variables["STEPSCOPE_PROFILE"] = self.profile
             variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables.get("PYTHONPATH"), END_FOLDER)))
+            variables[ANALYSE] = "1"
             variables[MAIN_PROCESS] = str(os.getpid())  # which this process keeps when it becomes that Python
         if self.processes > 1:
             variables.setdefault("OMP_NUM_THREADS", "1")  # as torchrun sets it, without its five-line notice

@@ -356,7 +356,7 @@ class profile(_KinetoProfile):
         why = "no on_trace_ready was given" if self._handler is None else "its analysis is switched off"
         if self._handler is None or (isinstance(self._handler, TraceHandler) and not self._handler.analyse):
             path = self.prof_if.prof_path
-            messages.info(f"the capture stays raw data, because {why}; next: stepscope analyse {path}")
+            messages.info(f"the capture stays raw data, because {why}; next: stepscope verdict {path}")
 
     def _action(self, step: int) -> ProfilerAction:
         given = (self._schedule or always_record)(step)

@@ -76,7 +76,7 @@ PLANS = {
 }
 ASK = """
 import json, sys
-from stepscope.compat.automatic import parse
+from stepscope.integrations.plan import parse
 for text in json.loads(sys.argv[1]):
     try:
         plan = parse(text)
@@ -256,3 +256,47 @@ def test_prof_config_path_works_in_any_order_of_imports(first, tmp_path):
     assert (done.returncode, done.stdout) == (0, "trained stepscope.profiler\n"), done.stderr
     assert "Failed to load" not in done.stderr
     assert (tmp_path / "watched" / "profiler_config.json").exists()
+
+
+LOOP = """
+import sys
+import torch
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+sys.exit(5)
+"""
+
+
+@pytest.mark.slow  # starts scripts with torch
+def test_the_variable_alone_records_and_the_exit_code_stays(tmp_path):
+    name = script(tmp_path, LOOP)
+    done = started(sys.executable, name, cwd=tmp_path, STEPSCOPE_PROFILE="steps=2:3,out=runs")
+    assert done.returncode == 5, done.stderr
+    (capture,) = (tmp_path / "runs").iterdir()
+    assert f"next: stepscope verdict {capture}" in done.stderr
+    top = started(sys.executable, "-m", "stepscope", "top", "runs", "--by", "step", cwd=tmp_path)
+    assert [line.split("\t")[0] for line in top.stdout.splitlines()] == ["step", "2", "3"]
+    wrong = started(sys.executable, name, cwd=tmp_path, STEPSCOPE_PROFILE="stesp=2:3")
+    assert wrong.returncode == 5
+    assert wrong.stderr.count("\n") == 1
+    assert "STEPSCOPE_PROFILE=stesp=2:3 is not understood, so nothing is recorded: unknown word" in wrong.stderr
+
+
+@pytest.mark.slow  # starts scripts with torch
+def test_any_command_is_recorded(tmp_path):
+    name = script(tmp_path, LOOP)
+    record = (sys.executable, "-m", "stepscope", "record", "--profile", "steps=2:3,out=runs", "--")
+    done = started(*record, sys.executable, name, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    (capture,) = (tmp_path / "runs").iterdir()
+    assert f"1 capture in runs; next: stepscope verdict runs/{capture.name}" in done.stderr
+    elsewhere = (*record[:-2], "out=other", "--")
+    none = started(*elsewhere, sys.executable, "-c", "print(7)", cwd=tmp_path)
+    assert (none.returncode, none.stdout) == (0, "7\n")
+    assert none.stderr.startswith("no capture was written to other: either the steps were not reached, or")
+    assert started(*record, "no-such-program", cwd=tmp_path).returncode == 2
+    assert started(*record, cwd=tmp_path).stderr.startswith("error: there is no command to run")

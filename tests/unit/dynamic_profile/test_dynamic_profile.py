@@ -592,7 +592,7 @@ class TestSettings:
         said = []
         captures.Capture(parse(template()), 1, lambda level, text: said.append((level, text))).step()
         ((level, text),) = said
-        assert (level, text.split(";")[1][:25]) == ("INFO", " next: stepscope analyse ")
+        assert (level, text.split(";")[1][:25]) == ("INFO", " next: stepscope verdict ")
 
     def test_a_full_disk_is_the_reason(self, noting_tier, monkeypatch):
         monkeypatch.setenv("STEPSCOPE_MIN_FREE_BYTES", str(1 << 60))

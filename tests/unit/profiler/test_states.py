@@ -140,7 +140,7 @@ def test_a_capture_without_a_handler_names_the_next_command(noting_tier, capsys)
         with noting(on_trace_ready=handler):
             pass
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.endswith("; next: stepscope analyse /capture")
+        assert line.endswith("; next: stepscope verdict /capture")
 
 
 def test_a_capture_that_was_never_exported_is_not_removed_in_silence(noting_tier, tmp_path, capsys):

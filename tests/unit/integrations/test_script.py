@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import gc
 import os
-from dataclasses import dataclass
 
 import pytest
 
 from stepscope.collect import active
-from stepscope.dynamic_profile import module_calls, recorded_script
-from stepscope.dynamic_profile.recorded_script import RecordedScript
-from stepscope.profiler import ProfilerActivity, profile, schedule
+from stepscope.dynamic_profile import module_calls
+from stepscope.integrations import script as recorded_script
+from stepscope.integrations.plan import Plan
+from stepscope.integrations.script import RecordedScript
+from stepscope.profiler import ProfilerActivity
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """As `--profile` makes one; stepscope.compat, where that is, changes the process that imports it."""
-
-    first: int = 2
-    last: int = 3
-    folder: str = "runs"
-
-    def profiler(self, handler, activities, warmup):
-        active = self.last - self.first + 1
-        steps = schedule(wait=0, warmup=warmup, active=active, repeat=1)
-        return profile(activities=activities, schedule=steps, on_trace_ready=handler)
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     yield
-    gc.collect()
+    if active.running() is not None:
+        gc.collect()
     assert active.running() is None
 
 
@@ -45,7 +33,7 @@ def script(noting_tier, monkeypatch):
     monkeypatch.setattr(recorded_script, "_devices_in_use", lambda: [ProfilerActivity.CPU])
 
     def make(first=2, last=3, main_pid=None):
-        made = RecordedScript(Plan(first, last), str(main_pid or os.getpid()))
+        made = RecordedScript(Plan(first, last, "runs"), str(main_pid or os.getpid()))
         made._unwatch_modules = lambda: None
         return made
 
@@ -85,7 +73,7 @@ def test_calls_before_the_first_optimizer_are_another_phase(script, noting_tier,
     assert "WARNING" not in capsys.readouterr().err
 
 
-BEGINS = "--profile recorded nothing: steps=2:3 begins at step 2, counted from 0, but the script"
+BEGINS = "nothing was recorded: steps=2:3 begins at step 2, counted from 0, but the script"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +83,7 @@ BEGINS = "--profile recorded nothing: steps=2:3 begins at step 2, counted from 0
         pytest.param(
             False, 1, f"{BEGINS} created no optimizer, and called its outermost module (Net) 1 times", id="short-inference"
         ),
-        pytest.param(
-            False, 0, "--profile recorded nothing: the script created no torch.optim.Optimizer and called no", id="no-steps"
-        ),
+        pytest.param(False, 0, "nothing was recorded: the script created no torch.optim.Optimizer and called no", id="no-steps"),
     ],
 )
 def test_a_script_that_was_not_recorded_says_why(script, tmp_path, has_optimizer, number, said, capsys):
@@ -112,9 +98,7 @@ def test_a_script_that_was_not_recorded_says_why(script, tmp_path, has_optimizer
     assert list(tmp_path.glob("*/*_ascend_pt")) == []
 
 
-@pytest.mark.parametrize(
-    ("rank", "main_pid"), [(None, 1), ("1", os.getppid()), ("0", os.getpid())], ids=["child", "rank-1", "other"]
-)
+@pytest.mark.parametrize(("rank", "main_pid"), [(None, 1), ("1", os.getppid()), ("0", 1)], ids=["child", "rank-1", "other"])
 def test_other_processes_are_silent(script, rank, main_pid, monkeypatch, capsys):
     made = script(main_pid=main_pid)
     if rank is not None:

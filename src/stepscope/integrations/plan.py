@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles a script without profiling code: `stepscope run --profile steps=3:5,level=1,memory,stack train.py`."""
+"""What to record of a job, as one line of text: `steps=10:12,level=1,memory,stack,ranks=0+4:7,out=runs`."""
 
 from __future__ import annotations
 
-import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.compat.launch import MAIN_PROCESS
-from stepscope.dynamic_profile.recorded_script import RecordedScript
 from stepscope.profiler.constants import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 from stepscope.profiler.experimental import _ExperimentalConfig
-from stepscope.profiler.handlers import TraceHandler
+from stepscope.profiler.handlers import TraceHandler, tensorboard_trace_handler
 from stepscope.profiler.profiler import profile
 from stepscope.profiler.scheduling import schedule
 
@@ -27,38 +24,61 @@ _LEVELS = {
 }  # fmt: skip
 _METRICS = {name: value for name, value in vars(AiCMetrics).items() if not name.startswith("_")}
 _EXPORTS = (ExportType.Text, ExportType.Db)
+_ANALYSES = {"after": True, "no": False}
+_MOST_RANKS = 8  # of which all are recorded unless the plan names some
 DEFAULT_FOLDER = "stepscope-profile"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to record of a training script, and where to put it."""
+    """What to record of a training script, and where to put it.
+
+    Args:
+        first: number of the first recorded step, counted from 0.
+        last: number of the last recorded step.
+        folder: where captures are put.
+        ranks: which ranks record; None for all of a small job, and one of each host of a larger one.
+        analyse: analyse each capture in the background; otherwise raw data are kept, which every command reads.
+    """
 
     first: int = 3
     last: int = 5
     folder: str = DEFAULT_FOLDER
-    ranks: frozenset[int] | None = None  # None: all
+    ranks: frozenset[int] | None = None
     switches: frozenset[str] = frozenset()
     experimental: dict[str, Any] = field(default_factory=dict)
+    analyse: bool = False
 
-    def profiler(self, handler: TraceHandler, activities: list[ProfilerActivity], warmup: int) -> profile:
-        """For the steps after the next `warmup` ones."""
+    def records(self, rank: int, environment: Mapping[str, str] = os.environ) -> bool:
+        """Whether a rank is one of those to record."""
+        if self.ranks is not None:
+            return rank in self.ranks
+        return _number(environment, "WORLD_SIZE", 1) <= _MOST_RANKS or _number(environment, "LOCAL_RANK", 0) == 0
+
+    def handler(self) -> TraceHandler:
+        return tensorboard_trace_handler(self.folder, analyse_flag=self.analyse, async_mode=True)
+
+    def profiler(self, handler: TraceHandler, activities: list[ProfilerActivity] | None, steps: schedule) -> profile:
         return profile(
             activities=activities,
-            schedule=schedule(wait=0, warmup=warmup, active=self.last - self.first + 1, repeat=1),
+            schedule=steps,
             on_trace_ready=handler,
             experimental_config=_ExperimentalConfig(**self.experimental),
             **dict.fromkeys(self.switches, True),
         )
 
 
-def parse(text: str) -> Plan:
+def parse(text: str, *, analyse: bool = False) -> Plan:
     """The plan that a text such as `steps=3:5,level=1,memory,stack,out=runs` describes.
+
+    Args:
+        text: words with commas between them.
+        analyse: what to do where the text does not say it.
 
     Raises:
         ValueError: the text is invalid; the message is meant for the user.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"analyse": analyse}
     switches: set[str] = set()
     experimental: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -75,6 +95,8 @@ def parse(text: str) -> Plan:
             values["ranks"] = frozenset(_numbers(key, value))
         elif key == "level":
             experimental["profiler_level"] = _choice(key, value, _LEVELS)
+        elif key == "analyse":
+            values["analyse"] = _choice(key, value, _ANALYSES)
         elif key == "metrics":
             experimental["aic_metrics"] = _choice(key, value, _METRICS)
         elif key == "export":
@@ -82,16 +104,6 @@ def parse(text: str) -> Plan:
         else:
             raise ValueError(f"unknown word {word!r}; known words are {_known()}")
     return Plan(**values, switches=frozenset(switches), experimental=experimental)
-
-
-def prepare(text: str) -> None:
-    """Wait for steps of this process and profile them; at its end say why, if there were none."""
-    plan = parse(text)
-    rank = os.environ.get("RANK", "0")
-    if plan.ranks is None or (rank.isdigit() and int(rank) in plan.ranks):
-        script = RecordedScript(plan, os.environ.get(MAIN_PROCESS))
-        script.watch()
-        atexit.register(script.end)
 
 
 def _range(key: str, text: str) -> tuple[int, int]:
@@ -107,12 +119,18 @@ def _numbers(key: str, text: str) -> Iterable[int]:
         yield from range(first, last + 1)
 
 
-def _choice(key: str, text: str, known: dict[str, str]) -> str:
+def _choice(key: str, text: str, known: Mapping[str, Any]) -> Any:
     if text not in known:
         raise ValueError(f"{key}={text} is not one of {', '.join(known)}")
     return known[text]
 
 
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = environment.get(name, "")
+    return int(value) if value.isdigit() else default
+
+
 def _known() -> str:
     return ", ".join(["steps=FIRST:LAST", "level=0|1|2|none", "out=DIR", "ranks=0+2:3", "metrics=NAME", "export=text+db",
+                      "analyse=after|no",
                       *_SWITCHES, *_EXPERIMENTAL])  # fmt: skip

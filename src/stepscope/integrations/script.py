@@ -3,32 +3,52 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stepscope.collect import active, messages
 from stepscope.dynamic_profile import module_calls, optimizer_steps
+from stepscope.integrations.plan import Plan, parse
 from stepscope.profiler.constants import ProfilerActivity, supported_activities
-from stepscope.profiler.handlers import TraceHandler, tensorboard_trace_handler
 from stepscope.profiler.profiler import profile
+from stepscope.profiler.scheduling import schedule
 
+# The process that speaks for the job: the script, the launcher of its ranks, or what `stepscope run` became.
+MAIN_PROCESS = "STEPSCOPE_PROFILE_PID"
 _CLOCK_SECONDS = 1.0  # file systems stamp with a coarser clock
 
 
-class Window(Protocol):
-    """What to record, and where to put it."""
+_prepared = False
 
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def folder(self) -> str: ...
-    def profiler(self, handler: TraceHandler, activities: list[ProfilerActivity], warmup: int) -> profile: ...
+
+def prepare(text: str, *, analyse: bool = False) -> None:
+    """Wait for steps of this process and profile them; at its end say why, if there were none. Once in a process.
+
+    Args:
+        text: the plan; one that is not understood is a warning, and nothing is recorded.
+        analyse: analyse captures unless the plan says otherwise.
+    """
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    main_pid = os.environ.setdefault(MAIN_PROCESS, str(os.getpid()))
+    try:
+        plan = parse(text, analyse=analyse)
+    except ValueError as problem:
+        if str(os.getpid()) == main_pid:
+            messages.warning(f"STEPSCOPE_PROFILE={text} is not understood, so nothing is recorded: {problem}")
+        return
+    rank = os.environ.get("RANK", "0")
+    if plan.records(int(rank) if rank.isdigit() else 0):
+        script = RecordedScript(plan, main_pid)
+        script.watch()
+        atexit.register(script.end)
 
 
 class RecordedScript:
@@ -36,12 +56,12 @@ class RecordedScript:
 
     Args:
         plan: what to record.
-        main_pid: the process that `stepscope run` became, as text; it, or rank 0 below it, speaks for the script.
+        main_pid: the process that speaks for the job, as text; or rank 0 below it does.
     """
 
-    def __init__(self, plan: Window, main_pid: str | None):
+    def __init__(self, plan: Plan, main_pid: str):
         self._plan, self._main_pid = plan, main_pid
-        self._handler = tensorboard_trace_handler(plan.folder, async_mode=True)
+        self._handler = plan.handler()
         self._profiler: profile | None = None
         self._steps = 0
         self._optimizer_seen = False
@@ -64,7 +84,7 @@ class RecordedScript:
         self._handler.background = False  # too late to start a thread
         self._stop()
         if not self._recorded and self._speaks_for_the_script():
-            messages.warning(f"--profile recorded nothing: {self._why_nothing()}")
+            messages.warning(f"nothing was recorded: {self._why_nothing()}")
 
     def _before_call(self) -> None:
         if self._steps == 0:
@@ -91,7 +111,8 @@ class RecordedScript:
     def _begin_in_time(self) -> None:
         warmup = min(self._plan.first, 1)
         if self._profiler is None and self._steps == self._plan.first - warmup:
-            self._profiler = self._plan.profiler(self._handler, _devices_in_use(), warmup)
+            steps = schedule(wait=0, warmup=warmup, active=self._plan.last - self._plan.first + 1, repeat=1)
+            self._profiler = self._plan.profiler(self._handler, _devices_in_use(), steps)
             self._profiler.first_step = self._steps
             self._profiler.start()
 
@@ -120,8 +141,9 @@ class RecordedScript:
         """Whether silence would leave the user without an answer: not in launchers, children, and other ranks."""
         if multiprocessing.parent_process() is not None or _is_launcher():
             return False
-        here = os.getppid() if os.environ.get("RANK") else os.getpid()
-        return str(here) == self._main_pid and os.environ.get("RANK", "0") == "0" and not self._children_recorded()
+        here = {os.getpid(), os.getppid()} if os.environ.get("RANK") else {os.getpid()}
+        speaks = self._main_pid in map(str, here) and os.environ.get("RANK", "0") == "0"
+        return speaks and not self._children_recorded()
 
     def _children_recorded(self) -> bool:
         captures = Path(self._plan.folder).glob("*_ascend_pt")

@@ -1,0 +1,163 @@
+"""The hooks in real trainers: which steps they record, with accumulation, after a resume, and when training fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from stepscope.capture import open_capture
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def interpreter() -> str:
+    """Python with the trainers."""
+    for candidate in (os.environ.get("STEPSCOPE_FRAMEWORKS_PYTHON"), REPOSITORY / ".venv-frameworks" / "bin" / "python"):
+        if candidate and Path(candidate).is_file():
+            return str(candidate)
+    pytest.skip("no environment with trainers: `make test` builds .venv-frameworks, or set STEPSCOPE_FRAMEWORKS_PYTHON")
+
+
+def run(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(textwrap.dedent(code))
+    return subprocess.run(
+        [interpreter(), "train.py", *words],
+        cwd=folder,
+        env={**os.environ, "STEPSCOPE_MIN_FREE_BYTES": "0", "HF_HUB_OFFLINE": "1", "RAY_TRAIN_V2_ENABLED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def recorded(folder: Path) -> list[int]:
+    """Numbers of the recorded steps of the only capture."""
+    (capture,) = (folder / "runs").glob("*_ascend_pt")
+    return open_capture(capture).tables["steps"]["step"].sort().to_list()
+
+
+HUGGING_FACE = """
+    import sys, torch
+    from transformers import Trainer, TrainingArguments
+    from stepscope.integrations.huggingface import StepscopeCallback
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+        def forward(self, x, labels=None):
+            out = self.layer(x)
+            return {"loss": ((out - labels) ** 2).mean(), "logits": out}
+
+    data = [{"x": torch.ones(4), "labels": torch.zeros(1)} for _ in range(64)]
+    options = TrainingArguments(
+        "out", per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=int(sys.argv[1]), save_steps=5,
+        report_to=[], use_cpu=True, disable_tqdm=True,
+    )
+    trainer = Trainer(model=Model(), args=options, train_dataset=data)
+    trainer.add_callback(StepscopeCallback(sys.argv[2]))
+    trainer.train(resume_from_checkpoint="out/checkpoint-5" if sys.argv[3:] else None)
+"""
+
+
+def test_hugging_face(tmp_path):
+    first = run(tmp_path, HUGGING_FACE, "5", "steps=2:3,out=runs")
+    assert first.returncode == 0, first.stderr
+    assert recorded(tmp_path) == [2, 3]
+    resumed = run(tmp_path, HUGGING_FACE, "10", "steps=4:6,out=resumed/runs", "resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert recorded(tmp_path / "resumed") == [5, 6]
+    short = run(tmp_path, HUGGING_FACE, "4", "steps=10:12,out=none")
+    assert short.returncode == 0, short.stderr
+    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 10 to 12, counted from 0" in short.stderr
+
+
+def test_accelerate(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        import torch
+        from accelerate import Accelerator
+        from stepscope.integrations.accelerate import StepscopeProfile
+
+        accelerator = Accelerator(cpu=True)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = accelerator.prepare(model, optimizer)
+        with accelerator.profile(StepscopeProfile("steps=2:3,out=runs")) as prof:
+            for _ in range(6):
+                accelerator.backward(model(torch.ones(2, 4)).sum())
+                optimizer.step()
+                prof.step()
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert recorded(tmp_path) == [2, 3]
+
+
+LIGHTNING = """
+    import sys, torch
+    import lightning.pytorch as L
+    from stepscope.integrations.lightning import StepscopeCallback
+
+    class Model(L.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+        def training_step(self, batch, number):
+            if number == int(sys.argv[1]):
+                raise RuntimeError("of the user")
+            return self.layer(batch).sum()
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    trainer = L.Trainer(
+        max_steps=6, accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, callbacks=[StepscopeCallback("steps=2:3,out=runs")],
+    )
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2))
+"""
+
+
+def test_lightning_with_accumulated_batches(tmp_path):
+    done = run(tmp_path, LIGHTNING, "-1")
+    assert done.returncode == 0, done.stderr
+    assert recorded(tmp_path) == [2, 3]
+
+
+def test_lightning_when_training_fails(tmp_path):
+    done = run(tmp_path, LIGHTNING, "7")  # in step 3, so that step 2 is whole
+    assert done.returncode != 0
+    assert "RuntimeError: of the user" in done.stderr
+    assert recorded(tmp_path)[0] == 2
+
+
+def test_ray_train_records_the_chosen_rank(tmp_path):
+    done = run(
+        tmp_path,
+        f"""
+        import torch, ray.train
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+
+        def loop():
+            from stepscope.integrations.ray import begin
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            session = begin("steps=3:4,ranks=1,out={tmp_path}/runs")
+            for _ in range(8):
+                model(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+                session.step()
+            session.end()
+
+        TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(storage_path="{tmp_path}/ray")).fit()
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert recorded(tmp_path) == [3, 4]
