@@ -17,6 +17,9 @@ from pathlib import Path
 
 from stepscope.cli.run import plan_text
 
+EXAMPLES = """  stepscope record -- python train.py
+  stepscope record --profile steps=10:12,memory,out=runs -- torchrun --nproc-per-node 8 train.py
+"""
 USAGE = 2
 _CLOCK_SECONDS = 1.0  # file systems stamp with a coarser clock
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
