@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from stepscope.errors import CaptureError, printable
 from stepscope.formats.discover import find
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
-from stepscope.tables import Facts, Tables, issues, lost
+from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
 from stepscope.tables.store import fingerprint, is_fresh, read_store, store_folder, write_store
+from stepscope.tables.tableset import absent_table
 
 __all__ = ["SOURCES", "Capture", "gc_paused", "open_all", "open_capture"]
 
@@ -59,7 +61,23 @@ class Capture:
     else:
 
         def __getattr__(self, name):
-            return getattr(self.tables, name)
+            # Whoever looks for special methods (copy, a notebook) must not cause the capture to be read.
+            if name in ALL_TABLES or hasattr(Tables, name):
+                return getattr(self.tables, name)
+            raise AttributeError(absent_table(name, "Capture"))
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *ALL_TABLES]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(ALL_TABLES)
+
+    def _repr_html_(self) -> str:
+        """Path, rank, device and tables, for a notebook."""
+        facts = self.facts
+        rank = f"rank {facts.rank}, " if facts.rank >= 0 else ""
+        line = f"{rank}{self.tables.device_kind}, {self.tables.steps.height} steps, read from {facts.source or self.source}"
+        return f"<div><p><b>{escape(str(self.path))}</b><br>{escape(line)}</p>{self.tables._repr_html_()}</div>"
 
     def __repr__(self) -> str:
         return f"Capture({str(self.path)!r}, source={self.source!r})"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from html import escape
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -45,7 +47,27 @@ class Tables(Mapping[str, pl.DataFrame]):
         def __getattr__(self, name):
             if name in ALL_TABLES:
                 return self[name]
-            raise AttributeError(name)
+            raise AttributeError(absent_table(name, type(self).__name__))
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *ALL_TABLES]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(ALL_TABLES)
+
+    def __repr__(self) -> str:
+        return f"Tables({', '.join(f'{name}: {self[name].height}' for name in self.filled())})"
+
+    def _repr_html_(self) -> str:
+        """The tables that have rows, for a notebook; it takes over the colours of the page, light or dark."""
+        rows = "".join(
+            f"<tr><td><code>{name}</code></td><td style='text-align:right'>{self[name].height:,}</td>"
+            f"<td style='text-align:left'>{escape(ALL_TABLES[name].doc)}</td></tr>"
+            for name in ALL_TABLES
+            if self[name].height
+        )
+        head = "<tr><th>table</th><th>rows</th><th style='text-align:left'>one row is</th></tr>"
+        return f"<div><table style='color:inherit;background:transparent'><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
 
     def __iter__(self) -> Iterator[str]:
         return iter(ALL_TABLES)
@@ -80,6 +102,13 @@ class Tables(Mapping[str, pl.DataFrame]):
         for name, frame in self._frames.items():
             ALL_TABLES[name].check(frame)
         return self
+
+
+def absent_table(name: str, owner: str) -> str:
+    """What to say about an attribute that is neither a table nor anything else."""
+    near = get_close_matches(name, ALL_TABLES, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"tables are {', '.join(ALL_TABLES)}"
+    return f"{owner} has no table or attribute {name!r}; {hint}"
 
 
 def lost(issue: Issue, source: str, count: int, detail: str = "") -> pl.DataFrame:
