@@ -154,6 +154,7 @@ soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many capture
 
 verdict-proof: $(VENV)/core ## how well the rules find simulated problems, and predict what they cost
 	$(BIN)/python tests/verdict/proof.py
+	$(BIN)/python tests/verdict/npu_proof.py
 
 bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)

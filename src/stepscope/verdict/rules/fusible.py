@@ -84,6 +84,8 @@ def _line(names: list[str]) -> tuple[str, dict[int, int]]:
 def repeated_sequence(case: Case) -> Iterator[Draft]:
     """Short sequences of kernels that recur and leave the device idle in between."""
     case.need_device()
+    if case.simulated:
+        raise CannotTell("modelled")  # gaps between its kernels are those of the machine that simulates it
     kernels = case.kernels.sort("stream", "start_ns")
     if kernels.height < 2 * case.limit("repeated-sequence", "times"):
         raise CannotTell("kernels")
