@@ -22,7 +22,7 @@ import numpy.typing as npt
 from stepscope.formats.cann.sampled.l2_cache import SIMULATED
 from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
-from stepscope.formats.cann.write.settings import Chip, Session
+from stepscope.formats.cann.write.settings import A2, Session
 from stepscope.simnpu import framework_records
 from stepscope.simnpu.communication_marks import CommunicationMarks
 from stepscope.simnpu.descriptions import AI_CPU, Descriptions
@@ -31,11 +31,12 @@ from stepscope.simnpu.host_records import HostRecords
 from stepscope.simnpu.launches import Launches, LaunchTimes
 from stepscope.simnpu.link_samples import LinkSamples
 from stepscope.simnpu.memory_samples import MemorySamples
+from stepscope.simnpu.pretended import CHIP, on_chip, pretended_chip
 from stepscope.simnpu.records import AWAITED, MARK, Records
 from stepscope.simnpu.transfers import NO_TRANSFERS, Transfers, with_calls
 
-# A counter of nanoseconds, so that measured times are kept exactly.
-CHIP = Chip(counter_mhz=1000.0, name="Simulated NPU")
+__all__ = ["CHIP", "MODELLED", "CaptureSwitches", "DeviceCapture"]
+
 MODELLED = (
     "kernel names, cores and blocks",
     "counters of cores and caches",
@@ -89,10 +90,11 @@ class DeviceCapture:
     def start(self, raw_ns: int, unix_ns: int, devices: Mapping[int, int]) -> None:
         """Begin recording at a moment given on both clocks; `devices` are those in use, with the memory they hold."""
         switches, self._offset, self._start = self._switches, unix_ns - raw_ns, raw_ns
+        self._chip = pretended_chip()
         session = Session(
             os.getpid(), unix_ns, raw_ns, rank=switches.rank, devices=(), level=max(switches.level, 0),
             metrics=switches.metrics, hostname=socket.gethostname(), system=platform.platform(), cpus=os.cpu_count() or 1,
-            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=CHIP,
+            memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 10, chip=self._chip,
             switches={SIMULATED: "on", **switches.switches},
         )  # fmt: skip
         self._writer = ProfWriter(self._capture, session)
@@ -102,7 +104,8 @@ class DeviceCapture:
         self._times = LaunchTimes(self._offset)
         self._communication = CommunicationMarks(self._records.description, self._offset)
         self._writer.ids("default")  # a folder has a dictionary even if nothing with a name ran
-        self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
+        if self._chip.platform == A2:
+            self._host.wide_streams(tid=os.getpid(), at_ns=unix_ns)
         # The vendor's parser reports an error for a device folder without tasks, so each device joins with its first task.
         self._reserved = dict(devices)
         if len(devices) == 1:
@@ -157,6 +160,7 @@ class DeviceCapture:
         launches = self._times.of(tasks)
         tasks = launches.tasks
         kernels = self._descriptions.rows(tasks["description"], changed=(tasks["flags"] & AWAITED) != 0)
+        kernels = on_chip(kernels, self._chip)
         if self._switches.framework:
             framework_records.write_marks(self._capture / "FRAMEWORK", tasks, self._descriptions.marks)
         self._host_records.launches(launches, kernels)

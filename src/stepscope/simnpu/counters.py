@@ -70,8 +70,11 @@ Count = Callable[[Work], Values]
 
 
 def counts(work: Work, metrics: str, events: str) -> npt.NDArray[np.uint64]:
-    """Counters of a set of metrics, in the order of its list of events; no event counts more often than there are cycles."""
-    formulas = _SETS[metrics]
+    """Counters of a set of metrics, in the order of its list of events; no event counts more often than there are cycles.
+
+    Events of other chips that are not modelled count 0.
+    """
+    formulas = _OTHER_CHIPS.get((metrics, events)) or _SETS[metrics]
     numbers = [int(event, 16) for event in events.split(",") if event]
     columns = [formulas[number](work) if number in formulas else np.zeros(len(work.cycles)) for number in numbers]
     table = np.stack(columns, axis=1) if columns else np.zeros((len(work.cycles), 0))
@@ -177,5 +180,21 @@ _SETS: Mapping[str, Mapping[int, Count]] = {
         0x32: _of_cube(lambda work: work.read / 256), 0x20C: _of_cube(lambda work: work.written / 128),
         0x50C: lambda work: work.written / 128, 0x50D: lambda work: work.read / 128, 0x3E: _of_vector(lambda work: work.read / 128),
         0x3D: _of_vector(lambda work: work.written / 128),
+    },
+}  # fmt: skip
+# Lists of events that other chips have for a set of metrics (docs/formats/cann.md 6.10).
+_OTHER_CHIPS: Mapping[tuple[str, str], Mapping[int, Count]] = {
+    ("PipeUtilization", "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"): {
+        **_PIPES, 0x8: _of_vector(lambda work: work.computing), 0xA: _of_cube(_at_work),
+        0xB: _of_cube(lambda work: 0.6 * work.computing),
+    },
+    ("PipeUtilization", "0x501,0x301,0x1,0x701,0x202,0x203,0x34,0x35,0x714"): {
+        0x501: _of_vector(lambda work: work.computing), 0x301: _of_cube(_at_work), 0x1: _PIPES[0x9],
+        0x701: _of_cube(lambda work: 0.6 * work.computing), 0x202: _PIPES[0xC], 0x203: _of_vector(_PIPES[0xD]),
+        0x714: _of_cube(_PIPES[0x303]), 0x34: _PIPES[0x54], 0x35: _PIPES[0x55],
+    },
+    ("Memory", "0x422,0x423,0x56f,0x571,0x570,0x572,0x707,0x709"): {
+        0x422: _bits(8, 8, _read), 0x423: _bits(8, 8, _written), 0x56F: _of_vector(_bits(256, 4, _both)),
+        0x570: _of_vector(_bits(256, 4, _both)), 0x707: _of_cube(_bits(256, 16, _both)), 0x709: _of_cube(_bits(256, 8, _read)),
     },
 }  # fmt: skip

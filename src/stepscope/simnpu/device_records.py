@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.formats.cann.write import device as device_writer
-from stepscope.formats.cann.write.device import DeviceWriter
 from stepscope.formats.cann.write.folder import ProfWriter
-from stepscope.formats.cann.write.settings import METRIC_EVENTS
+from stepscope.formats.cann.write.other_chips import device_writer as device_writer_of
+from stepscope.formats.cann.write.settings import A2, metric_events
 from stepscope.simnpu import counters
 from stepscope.simnpu.descriptions import AI_CORE, AI_CPU, AI_VECTOR_CORE, MIX_AIC, MIX_AIV
 
@@ -39,11 +39,14 @@ class DeviceRecords:
     """Writes the tasks of one device; counters and cache events as the session's settings request them."""
 
     def __init__(self, writer: ProfWriter, device: int, *, l2_cache: bool, start_ns: int | None) -> None:
-        self.writer = DeviceWriter(writer, device)
+        self.writer = device_writer_of(writer, device)
         session = writer.session
+        self._events = metric_events(session.chip.platform)
         self._chip, self._level, self._l2_cache = session.chip, session.level, l2_cache
-        self._metrics = session.metrics if session.metrics in METRIC_EVENTS and session.level else ""
-        if start_ns is not None:
+        self._metrics = session.metrics if session.metrics in self._events and session.level else ""
+        is_a2 = session.chip.platform == A2
+        self._l2_cache &= is_a2  # other chips count other events for their caches
+        if start_ns is not None and is_a2:
             self.writer.frequency(at_ns=np.array([start_ns]), value=session.chip.core_mhz)
 
     def write(self, tasks: DeviceTasks, task: npt.NDArray[Any], batch: npt.NDArray[Any]) -> None:
@@ -76,7 +79,7 @@ class DeviceRecords:
         if not len(rows):
             return
         name, cube = _CORES[core]
-        kernels, events = tasks.kernels[rows], METRIC_EVENTS[self._metrics]
+        kernels, events = tasks.kernels[rows], self._events[self._metrics]
         # The reader's total time is cycles / frequency / blocks, with at most as many blocks as cores.
         one_core = (tasks.end - tasks.start)[rows] / 1000 * self._chip.core_mhz * counters.BUSY
         cycles = np.floor(one_core * kernels["blocks"])
@@ -99,7 +102,7 @@ class DeviceRecords:
         number = np.arange(len(of)) - (np.cumsum(blocks) - blocks)[of]
         cycles = np.floor(one_core)[of]
         half = counters.work_of(kernels, np.floor(one_core) * blocks, cube=False, other_half=True)
-        of_block = counters.counts(half, self._metrics, METRIC_EVENTS[self._metrics][1]) // blocks[:, None].astype(np.uint64)
+        of_block = counters.counts(half, self._metrics, self._events[self._metrics][1]) // blocks[:, None].astype(np.uint64)
         at = rows[of]
         self.writer.block_counters(
             stream=tasks.stream[at], task=task[at], core="MIX_AIC", vector=1, core_id=self._chip.ai_cores + number,

@@ -11,7 +11,8 @@ import numpy as np
 from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter
 from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
-from stepscope.formats.cann.write.settings import Chip, Session
+from stepscope.formats.cann.write.other_chips import device_writer
+from stepscope.formats.cann.write.settings import A2, Chip, Session
 from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, RUNTIME, RUNTIME_CALLS
 
 T0 = 1_700_000_000_000_000_000  # start of the session
@@ -25,8 +26,9 @@ OPS = 6  # Add, MatMul, FlashAttention (MIX), copy, AI CPU, all-reduce
 def write(parent: Path, session: Session = SESSION, **options: Any) -> Path:
     """Six operators one millisecond apart: host call 100 to 500 us, device 600 to 900 us after it."""
     with ProfWriter(parent, session, **options) as writer:
-        host, device = HostWriter(writer), DeviceWriter(writer, 0)
-        host.wide_streams(tid=TID, at_ns=T0 + 1000)
+        host, device = HostWriter(writer), device_writer(writer, 0)
+        if session.chip.platform == A2:
+            host.wide_streams(tid=TID, at_ns=T0 + 1000)
         begin = T0 + MS * (1 + np.arange(OPS))
         _calls(writer, host, begin)
         _descriptions(host, begin)

@@ -35,7 +35,8 @@ class DeviceWriter:
     """One device's part of a folder; keeps the running counters and flips of its streams."""
 
     def __init__(self, writer: ProfWriter, device: int, *, wide: bool = True) -> None:
-        self._writer, self._device, self._wide = writer, device, wide
+        self._writer, self.device, self._wide = writer, device, wide
+        self.session = writer.session
         self._clock = writer.clock(device)
         self._host_clock = writer.clock()
         self._flip_finder = FlipFinder()
@@ -45,7 +46,7 @@ class DeviceWriter:
         return self._clock.ticks(np.asarray(ns))
 
     def append(self, layout: Layout, records: npt.NDArray[Any]) -> None:
-        self._writer.append(layout, records, device=self._device)
+        self._writer.append(layout, records, device=self.device)
 
     def tasks(self, *, stream: Any, task: Any, start_ns: Any, end_ns: Any, batch: Any = 0, sqe: Any = 0, mix: Any = 0) -> None:
         """Start and end of tasks, with flips where a stream's batch rises; `mix` is MIX_AIC or MIX_AIV for such kernels.
@@ -97,7 +98,7 @@ class DeviceWriter:
         fields = self._pmu(stream, task, core, start_ns, end_ns)
         records = rows(
             layouts.PMU, head=_TASK_PMU, sub_type=sub_type, sub_task=context, ffts=ffts << 13, cycles=cycles,
-            counters=_eight(counters), **fields,
+            counters=padded(counters, 8), **fields,
         )  # fmt: skip
         self._append_numbered(layouts.PMU, [records], "end")
 
@@ -111,7 +112,7 @@ class DeviceWriter:
         where = np.asarray(core_id, np.uint8) << 1 | np.asarray(vector, np.uint8)
         records = rows(
             layouts.PMU, head=_BLOCK_PMU, sub_type=sub_type, sub_task=context, core=where, block_ffts=ffts << 5, block=block,
-            sub_block=sub_block, cycles=cycles, counters=_eight(counters), **fields,
+            sub_block=sub_block, cycles=cycles, counters=padded(counters, 8), **fields,
         )  # fmt: skip
         self._append_numbered(layouts.PMU, [records], "end")
 
@@ -167,17 +168,17 @@ class DeviceWriter:
 
     def pcie(self, *, raw_ns: Any, values: Any) -> None:
         """Samples of PCIe: least, most and mean of seven counters each, stamped by the device's monotonic clock."""
-        records = rows(layouts.PCIE, counter=np.asarray(raw_ns, np.uint64), device=self._device, values=values)
+        records = rows(layouts.PCIE, counter=np.asarray(raw_ns, np.uint64), device=self.device, values=values)
         self.append(layouts.PCIE, records)
 
     def text(self, file: str, lines: str) -> None:
         """Lines of a file that holds text, such as hccs.data."""
-        self._writer.append_text(f"{file}.{self._device}", lines, device=self._device)
+        self._writer.append_text(f"{file}.{self.device}", lines, device=self.device)
 
     def cache_of_tasks(self, *, stream: Any, task: Any, events: Any, task_type: Any = 0) -> None:
         """L2 cache events of tasks, in the order of the session's `l2CacheTaskProfilingEvents`."""
         fields = {"stream": np.atleast_1d(stream), "task": task, "task_type": task_type}
-        self.append(layouts.L2_CACHE, rows(layouts.L2_CACHE, events=_eight(events), **fields))
+        self.append(layouts.L2_CACHE, rows(layouts.L2_CACHE, events=padded(events, 8), **fields))
 
     def ai_cpu(self, *, stream: Any, task: Any, start_ns: Any, end_ns: Any, dispatch_us: Any = 0, thread: int = 0) -> None:
         """Operators that ran on the device's CPU; copies are not separated from computing."""
@@ -185,7 +186,7 @@ class DeviceWriter:
         offset = self._clock.epoch_offset_ns
         begin_us, end_us = (np.atleast_1d(start_ns) - offset) // 1000, (np.atleast_1d(end_ns) - offset) // 1000
         records = rows(
-            layouts.AICPU, level=AICPU, type=0, length=232, tid=thread, stamp=start, stream=stream, task=task, device=self._device,
+            layouts.AICPU, level=AICPU, type=0, length=232, tid=thread, stamp=start, stream=stream, task=task, device=self.device,
             run_start=begin_us, run_start_tick=start, compute_start=begin_us, memcpy_start=end_us, memcpy_end=end_us,
             run_end=end_us, run_end_tick=end, thread=thread, submit_tick=start, schedule_tick=start, before_run_tick=start,
             after_run_tick=end, dispatch_us=dispatch_us, total_us=end_us - begin_us,
@@ -193,7 +194,7 @@ class DeviceWriter:
         self.append(layouts.AICPU, records)
 
 
-def _eight(counters: Any) -> npt.NDArray[np.uint64]:
-    """Up to eight counters per row; the rest are 0."""
+def padded(counters: Any, count: int) -> npt.NDArray[np.uint64]:
+    """Up to `count` counters per row; the rest are 0."""
     values = np.atleast_2d(np.asarray(counters, np.uint64))
-    return np.pad(values, ((0, 0), (0, 8 - values.shape[1])))
+    return np.pad(values, ((0, 0), (0, count - values.shape[1])))

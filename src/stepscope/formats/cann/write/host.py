@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from stepscope.formats import NONE32
 from stepscope.formats.cann import layouts
+from stepscope.formats.cann.chips import chip_of
 from stepscope.formats.cann.layouts import EVENT_END, HOST_MAGIC, Layout
 from stepscope.formats.cann.write.folder import ProfWriter, Texts, reorder, rows
-from stepscope.formats.cann.write.task_ids import TaskIds, TaskNumbers
+from stepscope.formats.cann.write.task_ids import TaskIds, TaskNumbers, UniqueIds
 from stepscope.formats.cann.write.type_names import COMMUNICATION, FLIP_TASK, MODEL, MSPROFTX, NODE, RUNTIME
 
 # Level and type in the head of each kind.
@@ -51,7 +52,7 @@ class HostWriter:
     def __init__(self, writer: ProfWriter) -> None:
         self._writer = writer
         self._clock = writer.clock()
-        self._numbers: dict[int, TaskIds] = {}
+        self._numbers: dict[int, TaskIds | UniqueIds] = {}
 
     def ticks(self, ns: Any) -> npt.NDArray[np.uint64]:
         return self._clock.ticks(np.asarray(ns))
@@ -138,11 +139,12 @@ class HostWriter:
         """Tasks queued on one device, in order of time; their numbers are assigned here, with a flip when they restart."""
         stream, stamp = np.atleast_1d(np.asarray(stream)), np.atleast_1d(self.ticks(at_ns))
         stream, stamp = np.broadcast_arrays(stream, stamp)
-        numbers = self._numbers.setdefault(device, TaskIds()).assign(stream, stamp)
+        layout = layouts.TASK_TRACK_UNIQUE if self._unique_ids else layouts.TASK_TRACK
+        numbers = self._numbers.setdefault(device, UniqueIds() if self._unique_ids else TaskIds()).assign(stream, stamp)
         level, kind = _HEADS[layouts.TASK_TRACK.file]
         head = {"level": level, "type": kind, "length": 24, "device": device}
         records = rows(
-            layouts.TASK_TRACK, **head, stamp=stamp, tid=tid, stream=stream, task=numbers.task, task_type=task_type,
+            layout, **head, stamp=stamp, tid=tid, stream=stream, task=numbers.task, task_type=task_type,
             kernel=self._writer.ids(kernel),
         )  # fmt: skip
         flips = numbers.flips
@@ -154,8 +156,13 @@ class HostWriter:
             )  # fmt: skip
             records = np.concatenate([records.view(np.uint8), flip_records.view(np.uint8)]).view(records.dtype)
             records = reorder(records, np.argsort(records["stamp"], kind="stable"))
-        self._writer.append(layouts.TASK_TRACK, records)
+        self._writer.append(layout, records)
         return numbers
+
+    @property
+    def _unique_ids(self) -> bool:
+        chip = chip_of(self._writer.session.chip.platform)
+        return chip is not None and chip.unique_ids
 
     def copies(self, *, tid: Any, at_ns: Any, bytes: Any, direction: Any, maximum: int = 1 << 30) -> None:
         """memcpy_info, with the stamp of its task; direction 1 is to the device, 2 from it, 3 within.

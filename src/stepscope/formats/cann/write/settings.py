@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from stepscope.formats.cann.chips import CHIPS
 from stepscope.formats.cann.clock import CounterClock, device_clock, host_clock, sampled_zero_ns
 from stepscope.formats.cann.write.hash import text_hash
 
@@ -26,13 +27,42 @@ METRIC_EVENTS: Mapping[str, tuple[str, str]] = {
     "MemoryAccess": ("0x32,0x3e,0x206,0x20c,0x50c,0x50d,0x50e,0x3d",) * 2,
 }
 _AI_CORE_NAMES = {"PipeUtilization": "PipeUtilizationExct"}  # the set that AI cores have instead
+# Chips with one kind of core, and the 950 (docs/formats/cann.md 6.10).
+_OLDER_EVENTS: Mapping[str, tuple[str, str]] = {
+    "PipeUtilization": ("0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55",) * 2,
+    "ArithmeticUtilization": ("0x49,0x4a,0x4b,0x4c,0x4d,0x4e,0x4f",) * 2,
+    "Memory": ("0x15,0x16,0x31,0x32,0xf,0x10,0x12,0x13",) * 2,
+    "MemoryL0": ("0x1b,0x1c,0x21,0x22,0x27,0x28,0x29,0x2a",) * 2,
+    "MemoryUB": ("0x10,0x13,0x37,0x38,0x3d,0x3e,0x43,0x44",) * 2,
+    "ResourceConflictRatio": ("0x64,0x65,0x66",) * 2,
+}
+_NEXT_EVENTS: Mapping[str, tuple[str, str]] = {
+    "PipeUtilization": ("0x501,0x301,0x1,0x701,0x202,0x203,0x34,0x35,0x714",) * 2,
+    "ArithmeticUtilization": ("0x323,0x324",) * 2,
+    "Memory": ("0x422,0x423,0x56f,0x571,0x570,0x572,0x707,0x709",) * 2,
+    "MemoryL0": ("0x304,0x703,0x306,0x705,0x712,0x30a,0x308",) * 2,
+    "MemoryUB": ("0x3,0x5,0x70c,0x206,0x204,0x571,0x572",) * 2,
+    "ResourceConflictRatio": ("0x540,0x556,0x502,0x528",) * 2,
+    "L2Cache": ("0x424,0x425,0x426,0x42a,0x42b,0x42c",) * 2,
+}
+
+
+def metric_events(platform: int) -> Mapping[str, tuple[str, str]]:
+    """Lists of events per set of metrics, of AI cores and of vector cores, that a chip's collector sets."""
+    chip = CHIPS.get(platform)
+    if chip is not None and chip.unique_ids:
+        return _NEXT_EVENTS
+    return _OLDER_EVENTS if chip is not None and chip.counters in ("aicore", "event_counter") else METRIC_EVENTS
+
+
+A2 = 5  # platform of the Atlas A2
 
 
 @dataclass(frozen=True)
 class Chip:
     """What info.json says about a device; the default is an Atlas A2."""
 
-    platform: int = 5
+    platform: int = A2
     counter_mhz: float = 50.0  # of the device counter that stamps its records
     core_mhz: int = 1650
     ai_cores: int = 20
@@ -200,12 +230,13 @@ def _device_info(chip: Chip, device: int) -> dict[str, Any]:
 
 
 def _sample(session: Session, device: int | None) -> dict[str, Any]:
-    cube, vector = METRIC_EVENTS.get(session.metrics, ("", ""))
+    cube, vector = metric_events(session.chip.platform).get(session.metrics, ("", ""))
+    names = _AI_CORE_NAMES if cube != vector else {}
     counted = "on" if cube else "off"
     return {
         "ai_core_profiling": counted,
         "ai_core_profiling_mode": "task-based",
-        "ai_core_metrics": _AI_CORE_NAMES.get(session.metrics, session.metrics) if cube else "",
+        "ai_core_metrics": names.get(session.metrics, session.metrics) if cube else "",
         "ai_core_profiling_events": cube,
         "ai_core_profiling_metrics": "",
         "aiv_profiling": counted,

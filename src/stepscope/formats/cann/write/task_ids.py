@@ -61,6 +61,21 @@ class TaskIds:
         return TaskNumbers(task, batch, flips)
 
 
+class UniqueIds:
+    """Assigns numbers that are unique on the device, as the 950's runtime does: no rounds, no flips."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def assign(self, stream: npt.NDArray[Any], stamp: npt.NDArray[np.uint64]) -> TaskNumbers:
+        del stamp
+        none = np.empty(0, np.int64)
+        numbers = self._count + np.arange(len(stream), dtype=np.int64)
+        self._count += len(stream)
+        ticks = np.empty(0, np.uint64)
+        return TaskNumbers(numbers, np.zeros(len(stream), np.int64), StreamFlips(none, none, ticks, ticks))
+
+
 class FlipFinder:
     """Finds the flips of a device's tasks from the batches that their numbers belong to."""
 

@@ -21,7 +21,7 @@ from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.host.dictionaries import read_dictionaries
 from stepscope.formats.cann.host.side import read_host
-from stepscope.formats.cann.layouts import LAYOUTS, TASK_TRACK, Layout
+from stepscope.formats.cann.layouts import LAYOUTS, LAYOUTS_OF_OTHER_CHIPS, TASK_TRACK, Layout
 from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter, encode_ids
 from stepscope.formats.cann.write.folder import ProfWriter, reorder, rows
@@ -34,7 +34,7 @@ def is_host(layout: Layout) -> bool:
     return layout.file.startswith(("compact", "additional", "api_event"))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout.file} {layout.size}")
+@pytest.mark.parametrize("layout", [*LAYOUTS, *LAYOUTS_OF_OTHER_CHIPS], ids=lambda layout: f"{layout.file} {layout.size}")
 @pytest.mark.parametrize("slice_bytes", [1 << 20, 1000])
 def test_any_records_come_back_byte_for_byte(tmp_path: Path, layout: Layout, slice_bytes: int):
     records = np.random.default_rng(3).integers(0, 256, 25 * layout.size, np.uint8).view(layout.dtype)
