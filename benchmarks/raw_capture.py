@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.formats.cann.layouts import NONE32
-from stepscope.formats.cann.write.device import MIX_AIC, DeviceWriter
+from stepscope.formats import NONE32
+from stepscope.formats.cann.write.device import MIX_AIC
 from stepscope.formats.cann.write.folder import ProfWriter
 from stepscope.formats.cann.write.host import HostWriter
-from stepscope.formats.cann.write.settings import Session
+from stepscope.formats.cann.write.other_chips import device_writer
+from stepscope.formats.cann.write.settings import A2, Chip, Session
 from stepscope.formats.cann.write.type_names import ACL, COMMUNICATION, LAUNCH, MASTER, NODE, SLAVE
 
 PID, TID = 4321, 4321
@@ -58,10 +59,11 @@ class Step:
     length: np.ndarray[Any, Any]  # on the device
 
 
-def write(parent: Path, tasks: int, *, device: int = 0, seed: int = 1) -> Path:
-    """Write at least `tasks` device tasks and return the folder."""
+def write(parent: Path, tasks: int, *, device: int = 0, seed: int = 1, platform: int = A2) -> Path:
+    """Write at least `tasks` device tasks in the records of a chip, and return the folder."""
     rng = np.random.default_rng(seed)
-    session = Session(PID, T0, 82_000_000_000_000, rank=0, devices=(device,), host_mhz=100.0, cpus=64, memory_kib=1 << 28)
+    session = Session(PID, T0, 82_000_000_000_000, rank=0, devices=(device,), host_mhz=100.0, cpus=64, memory_kib=1 << 28,
+                      chip=Chip(platform=platform))  # fmt: skip
     weight = np.array([SHARE[kind] for kind in KIND.tolist()])
     op = rng.choice(len(CATALOGUE), OPS, p=weight / weight.sum())  # every step is alike
     with ProfWriter(parent, session) as writer:
@@ -74,7 +76,7 @@ def write(parent: Path, tasks: int, *, device: int = 0, seed: int = 1) -> Path:
 
 class _Run:
     def __init__(self, writer: ProfWriter, device: int, op: np.ndarray[Any, Any], rng: np.random.Generator) -> None:
-        self.host, self.device, self.number, self.rng, self.op = HostWriter(writer), DeviceWriter(writer, device), device, rng, op
+        self.host, self.device, self.number, self.rng, self.op = HostWriter(writer), device_writer(writer, device), device, rng, op
         self.now = T0 + 100_000_000
         self.free: dict[int, int] = {}  # when a stream becomes idle
         names = np.array([name for name, *_ in CATALOGUE])
@@ -84,7 +86,8 @@ class _Run:
         self.kernels = writer.ids([f"te_{name.lower()}_{at:032x}_high_performance" for at, name in enumerate(names.tolist())])
         self.big, self.small = writer.ids(BIG), writer.ids(SMALL)
         self.group, self.algorithm, self.tag = (writer.ids([text]) for text in ("hccl_world_group", "MESH-RING", "tag_0"))
-        self.host.wide_streams(tid=TID, at_ns=T0 + 1_000_000)
+        if writer.session.chip.platform == A2:
+            self.host.wide_streams(tid=TID, at_ns=T0 + 1_000_000)
         self.device.frequency(at_ns=T0 + np.array([0, 50_000_000]), value=1650)
 
     def step(self, number: int) -> None:

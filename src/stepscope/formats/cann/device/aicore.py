@@ -13,6 +13,7 @@ from stepscope.formats.cann.chips import Chip
 from stepscope.formats.cann.device.hwts import counter_gaps, stream_and_task
 from stepscope.formats.cann.device.pmu import AIC, AIV, CORES, PMU_ROWS, Counters
 from stepscope.formats.cann.device.sized_records import EVENT_COUNTER_KIND, read_sized
+from stepscope.formats.cann.device.task_frame import turns
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import AI_VECTOR_CORE, AICORE, EVENT_COUNTER
 from stepscope.formats.cann.records import read_records
@@ -97,10 +98,9 @@ def _in_order(
 ) -> tuple[Counters, list[pl.DataFrame]]:
     """The n-th record of a task belongs to its n-th run on an AI core; records of tasks that did not run are left over."""
     key = ["stream", "task_id"]
-    turn = pl.int_range(pl.len()).over(key).alias("turn")
     runs = tasks.select(*key, "batch_id", task=pl.int_range(pl.len(), dtype=pl.Int64)).filter(_on_cores(tasks, queued))
-    placed = records.with_columns(turn, at=pl.int_range(pl.len(), dtype=pl.Int64)).join(
-        runs.with_columns(turn), on=[*key, "turn"], how="inner"
+    placed = records.with_columns(_turn(records), at=pl.int_range(pl.len(), dtype=pl.Int64)).join(
+        runs.with_columns(_turn(runs)), on=[*key, "turn"], how="inner"
     )
     losses.append(lost(issues.UNMATCHED_COUNTERS, file, records.height - placed.height, "of tasks"))
     placed = placed.sort("task")
@@ -111,6 +111,10 @@ def _in_order(
     chosen = np.ascontiguousarray(values[placed["at"].to_numpy()])
     counters = Counters(rows, chosen, np.empty(0, np.int64), none, np.empty((0, values.shape[1]), np.uint64))
     return counters, [row for row in losses if row.height]
+
+
+def _turn(rows: pl.DataFrame) -> pl.Series:
+    return pl.Series("turn", turns((rows["stream"] * (1 << 16) + rows["task_id"]).to_numpy()))
 
 
 def _on_cores(tasks: pl.DataFrame, queued: pl.DataFrame | None) -> pl.Series:

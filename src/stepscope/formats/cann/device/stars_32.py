@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.formats.cann.chips import Chip
 from stepscope.formats.cann.device.pmu import AIC, AIV, CORES, MIX_AIC, MIX_AIV, PMU_ROWS, Counters
 from stepscope.formats.cann.device.stars import counter_gaps, unread_functions
-from stepscope.formats.cann.device.task_frame import pair, task_frame, type_texts
+from stepscope.formats.cann.device.task_frame import pair, task_frame, turns, type_texts
 from stepscope.formats.cann.device.ts_track import Track
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import PMU_128, STARS_32
@@ -108,8 +108,8 @@ def read_pmu(part: Part, chip: Chip, tasks: pl.DataFrame, queued: pl.DataFrame |
 
 def _nth_runs(task: Column, main: Column, tasks: pl.DataFrame) -> Column:
     """Row of the run that each record belongs to: the n-th of a task and of a core to its n-th run; -1 where there is none."""
-    key = ["task_id", "turn"]
-    runs = tasks.select("task_id", pl.int_range(pl.len()).over("task_id").alias("turn"), pl.int_range(pl.len()).alias("row"))
-    turn = pl.int_range(pl.len()).over("task_id", "main").alias("turn")
-    records = pl.DataFrame({"task_id": task.astype(np.int64), "main": main}).with_columns(turn)
-    return records.join(runs, on=key, how="left", maintain_order="left")["row"].fill_null(-1).to_numpy()
+    number = task.astype(np.int64)
+    records = pl.DataFrame({"task_id": number, "turn": turns(number << 1 | main)})
+    of_run = tasks["task_id"].to_numpy()
+    runs = pl.DataFrame({"task_id": of_run, "turn": turns(of_run), "row": np.arange(tasks.height)})
+    return records.join(runs, on=["task_id", "turn"], how="left", maintain_order="left")["row"].fill_null(-1).to_numpy()

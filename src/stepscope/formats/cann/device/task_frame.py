@@ -54,6 +54,17 @@ def task_frame(
     return frame.with_columns(pl.when(pl.col("context_id") >= 0).then("context_id").alias("context_id"))
 
 
+def turns(key: Column) -> Column:
+    """How many rows of the same key come before each row."""
+    order = np.argsort(key, kind="stable")
+    first = np.ones(len(key), bool)
+    first[1:] = key[order[1:]] != key[order[:-1]]
+    place = np.arange(len(key))
+    before = np.empty(len(key), np.int64)
+    before[order] = place - np.maximum.accumulate(np.where(first, place, 0)) if len(key) else place
+    return before
+
+
 def type_texts(numbers: Column, words: Mapping[int, str], count: int = 256, unknown: str = "UNKNOWN") -> pl.Series:
     """Names of types below `count`; words are looked up once each."""
     names = pl.Series([words.get(number, unknown) for number in range(count)], dtype=pl.String).cast(TEXT)
