@@ -146,10 +146,13 @@ def _choose(names: list[str], columns: Sequence[Column], further: Further | None
         elif item.needed:
             missing.append(" / ".join(titles))
     if further is not None:
-        used = {item.index for item in chosen}
-        for name, index in place.items():
-            if index not in used and further.wanted(name):
+        used, keys = {item.index for item in chosen}, {item.to for item in chosen}
+        for index, name in enumerate(names):
+            if index not in used and place[name] == index and further.wanted(name):
                 to, factor = further.rename(name)
+                if to in keys:  # two titles that differ in their unit alone: the first one counts, as with equal titles
+                    continue
+                keys.add(to)
                 chosen.append(_Chosen(index, name, to, "number", factor, needed=False))
     return sorted(chosen, key=lambda item: item.index), missing
 

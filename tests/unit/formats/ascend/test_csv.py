@@ -141,6 +141,12 @@ def test_metrics_follow_their_kernel_when_rows_are_sorted(tmp_path):
     assert metrics.rows() == [(1, 250.0), (2, 500.0)]
 
 
+def test_a_metric_with_two_units_is_read_once(tmp_path):
+    text = "Name,Start Time(us),Duration(us),aiv_time(us),aiv_time(ns)\na,9,1,0.5,7\n"
+    _, metrics = join_compute(ALL_TABLES["kernels"].empty(), kernel_details.read([write(tmp_path, "k.csv", text)], quality=[]))
+    assert metrics.rows() == [(0, 500.0)]
+
+
 def test_kernel_that_carries_out_a_collective_is_a_task(tmp_path):
     header = "Name,Accelerator Core,Start Time(us),Duration(us)"
     text = f"{header}\nallreduceAivKernel,COMMUNICATION,1,1\nhcom_allReduce__1_0_1,COMMUNICATION,1,1\n"
