@@ -18,7 +18,6 @@ RECORD_FILES = {
     "task times": ("stars_soc.data", "hwts.data", "hwts.aiv_data", "hwts.log.data"),
     "task states": ("ts_track.data", "ts_track.aiv_data"),
     "hardware counters": ("ffts_profile.data", "aicore.data", "aiVectorCore.data"),
-    "blocks and fusion tasks": ("stars_block.data",),
     "step trace": ("training_trace",),
     "AI CPU text": ("DATA_PREPROCESS.dev.AICPU",),
 }
@@ -90,7 +89,7 @@ _310B = Chip(
 )  # fmt: skip
 _950 = Chip(
     "Ascend950", "", "STARS, 32 bytes", 1000.0, tasks="stars_32", counters="ffts_128", formulas="next", types=NEXT_STARS_TYPES,
-    has_batches=False, unique_ids=True, python_text=True, sure={**_UNCHECKED, "blocks and fusion tasks": "source"},
+    has_batches=False, unique_ids=True, python_text=True, sure=_UNCHECKED,
 )  # fmt: skip
 
 # `platform_version` of info.json -> chip.
@@ -122,7 +121,7 @@ CHIPS: Mapping[int, Chip] = {
     11: replace(_310B, writer="MDC_MINI_V3", has_batches=False),
     12: replace(_UNREAD, writer="MDC_LITE", counter_mhz=38.4),
     15: replace(
-        _950, writer="CLOUD_V3", core_mhz=800, sure={**_REFERENCE, "task states": "source", "blocks and fusion tasks": "reference"}
+        _950, writer="CLOUD_V3", core_mhz=800, sure={**_REFERENCE, "task states": "source"}
     ),
     16: replace(_950, writer="CLOUD_V4", core_mhz=1650),
     17: replace(_UNREAD, writer="MDC_V2", counter_mhz=38.4),

@@ -281,7 +281,7 @@ QOS = _device("qos.data", 64, "P", counter=(16, "<u8"), bandwidth=(24, "<u4", 10
 STARS_SOC_PROFILE = _device(
     "stars_soc_profile.data", 64, "P", STARS_MAGIC, **_STARS, instance=(18, "<u2"), first=(32, "<u8"), second=(40, "<u8"),
     third=(48, "<u8"), fourth=(56, "<u8"), bandwidth=(24, "<u4", 10), levels=(32, "<u2"), sizes=(32, "<u4", 8),
-    low_power=(24, "<u2", 20),
+    low_power=(24, "<u2", 20), die_rx=(28, "<u4", 4), die_tx=(48, "<u4", 4), die_write=(16, "<u8"), die_read=(24, "<u8"),
 )  # fmt: skip
 PCIE = _device("pcie.data", 96, "P", counter=(0, "<u8"), device=(8, "<u4"), values=(12, "<u4", 21))
 

@@ -23,7 +23,7 @@ TASK_START, TASK_END, SUB_START, SUB_END = 0, 1, 34, 35
 # Functions that do not say when a task ran.
 _UNREAD = {
     22: "start of a fusion task", 23: "end of a fusion task", 24: "QoS", 25: "SIO", 26: "accelerator PMU", 27: "chip transfer",
-    28: "inter-SoC", 29: "low power", 36: "start of a block", 37: "end of a block",
+    28: "inter-SoC", 29: "low power", 36: "start of a block", 37: "end of a block", 41: "counters of a block",
 }  # fmt: skip
 
 _PLAIN_IDS = (3, 4)  # place holders and event records never swap their numbers

@@ -21,8 +21,8 @@ from stepscope.tables import issues, lost
 
 Column = npt.NDArray[Any]
 
-TASK_START, TASK_END, FUSION_START, FUSION_END = 0, 1, 22, 23
-OF_TASK, OF_BLOCK = 42, 41
+TASK_START, TASK_END = 0, 1
+OF_TASK = 42
 MAIN_CORE, MIX, OVERFLOW = 1, 2, 4  # bits of a counter record's flags
 NO_STREAM = 0xFFFF  # of a task that the host did not queue
 
@@ -35,7 +35,7 @@ def read_tasks(part: Part, chip: Chip, track: Track, queued: pl.DataFrame | None
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
     losses = [*records.lost, counter_gaps(head, STARS_32.file)]
-    losses += unread_functions(function, (TASK_START, TASK_END, FUSION_START, FUSION_END), STARS_32.file, STARS_32.size)
+    losses += unread_functions(function, (TASK_START, TASK_END), STARS_32.file, STARS_32.size)
     task, counter = rows["task"].astype(np.int64), np.ascontiguousarray(rows["counter"])
     starts, ends = np.flatnonzero(function == TASK_START), np.flatnonzero(function == TASK_END)
     first, last = pair(task[starts], counter[starts], task[ends], counter[ends])
@@ -65,7 +65,7 @@ def read_pmu(part: Part, chip: Chip, tasks: pl.DataFrame, queued: pl.DataFrame |
     rows = records.rows
     function = rows["head"] & 63
     losses = [*records.lost, counter_gaps(np.ascontiguousarray(rows["head"]), PMU_128.file)]
-    losses += unread_functions(function, (OF_TASK, OF_BLOCK), PMU_128.file, PMU_128.size)
+    losses += unread_functions(function, (OF_TASK,), PMU_128.file, PMU_128.size)
     too_large = (function == OF_TASK) & (rows["flags"] & OVERFLOW != 0)
     losses.append(lost(issues.SUPERSEDED_COUNTERS, PMU_128.file, int(np.count_nonzero(too_large)), "overflowed"))
     rows = rows.view(f"V{PMU_128.size}")[(function == OF_TASK) & ~too_large].view(PMU_128.dtype)

@@ -18,6 +18,7 @@ from stepscope.tables import issues, lost
 
 _NEXT_CHIPS = (15, 16)
 _PA_LINK, _PCIE = 0b111111, 0b100010  # what a record of chip transfers is about, in the head's upper bits
+_OVER_PCIE = ("PCIE Write Bandwidth", "PCIE Read Bandwidth")
 _SIO = tuple(f"{part}_{way}" for way in ("rx", "tx") for part in ("req", "rsp", "snp", "dat"))
 _AI_CORE_FREQUENCY = 11  # place among the 20 numbers of a low-power record
 
@@ -44,10 +45,11 @@ def _accelerators(part: Part, rows: Column) -> SampledRows:
 
 def _dies(part: Part, rows: Column) -> SampledRows:
     """Bytes since the die's last sample; its first has no rate."""
-    if part.chip in _NEXT_CHIPS:
-        return _unread(rows, 25, "records of this chip are laid out differently")
-    sizes = {name: rows["sizes"][:, at].astype(np.float64) for at, name in enumerate(_SIO)}
-    samples = columns(rows, "instance", time_ns=part.clock.ns(rows["counter"]), **sizes)
+    next_chip = part.chip in _NEXT_CHIPS  # has the die in its head, and its sums elsewhere
+    received_and_sent = np.concatenate([rows["die_rx"], rows["die_tx"]], axis=1) if next_chip else rows["sizes"]
+    sizes = {name: received_and_sent[:, at].astype(np.float64) for at, name in enumerate(_SIO)}
+    die_number = rows["head"] >> 10 if next_chip else rows["instance"]
+    samples = columns(rows, time_ns=part.clock.ns(rows["counter"]), instance=die_number, **sizes)
     # A sample that is not later than the one before is left out: it has no rate.
     samples = samples.sort("instance", "time_ns", maintain_order=True).unique(
         ["instance", "time_ns"], keep="first", maintain_order=True
@@ -60,10 +62,14 @@ def _dies(part: Part, rows: Column) -> SampledRows:
 
 def _transfers(part: Part, rows: Column) -> SampledRows:
     if part.chip in _NEXT_CHIPS:
-        return _unread(rows, 27, "records of this chip are laid out differently")
+        samples = columns(rows, "die_write", "die_read", time_ns=part.clock.ns(rows["counter"]), die=rows["head"] >> 10)
+        return counters(
+            series(samples, part, "Stars Chip Trans", name, name, at, "die")
+            for name, at in zip(_OVER_PCIE, ("die_write", "die_read"), strict=True)
+        )
     about = rows["head"] >> 10
     frames = []
-    for kind, names in ((_PA_LINK, ("PA Link Rx", "PA Link Tx")), (_PCIE, ("PCIE Write Bandwidth", "PCIE Read Bandwidth"))):
+    for kind, names in ((_PA_LINK, ("PA Link Rx", "PA Link Tx")), (_PCIE, _OVER_PCIE)):
         some = select_records(rows, about == kind)
         samples = columns(some, "first", "second", time_ns=part.clock.ns(some["counter"]), link=some["instance"] & 0x3F)
         frames += [

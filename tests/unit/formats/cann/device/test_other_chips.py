@@ -256,6 +256,18 @@ def test_both_halves_of_a_mix_kernel_on_the_950(tmp_path: Path):
     ]
 
 
+def test_sub_tasks_and_blocks_of_the_950_are_counted(tmp_path: Path):
+    rows = stars_32((START, 1, 1100), (22, 1, 1150), (23, 1, 1160), (END, 1, 1200), (60, 1, 1300))
+    counters = pmu_128({"task": 1, "flags": 1, "counters": [0] * 10}, {"task": 1, "counters": [0] * 10})
+    counters["head"] = [42, 41 | 1 << 6]
+    assert losses(read_device(device_part(tmp_path, (STARS_32, rows), (PMU_128, counters), chip=15), True)) == [
+        ("stars_soc.data", "unsupported-kind", 1, "function 22: start of a fusion task"),
+        ("stars_soc.data", "unsupported-kind", 1, "function 23: end of a fusion task"),
+        ("stars_soc.data", "unknown-kind", 1, "function 60, 32 B each"),
+        ("ffts_profile.data", "unsupported-kind", 1, "function 41: counters of a block"),
+    ]
+
+
 @pytest.mark.parametrize("events", ["0x422,0x423", "0x400,0x401"])
 def test_both_lists_of_main_memory_events_are_understood(tmp_path: Path, events: str):
     rows = stars_32((START, 1, 1100), (END, 1, 1600))

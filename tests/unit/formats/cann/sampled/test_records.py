@@ -253,6 +253,23 @@ def test_next_chips_name_dies(tmp_path):
     assert points(tables, "AI Core Freq") == {("AI Core Freq Die 1", "MHz", None): [(0, 1650.0)]}
 
 
+def test_links_between_dies_of_next_chips(tmp_path):
+    second = 50_000_000  # ticks
+    received, sent = [n << 20 for n in (1, 2, 3, 4)], [n << 20 for n in (5, 6, 7, 8)]
+    data = records(
+        layouts.STARS_SOC_PROFILE,
+        soc(25, second, 1, die_rx=received, die_tx=sent),
+        soc(25, 3 * second, 1, die_rx=received, die_tx=sent),
+        soc(27, second, 2, die_write=11, die_read=22),
+    )
+    tables = sampled(tmp_path, {"stars_soc_profile.data": data}, platform_version="15")
+    names = [f"{what}_{way}" for way in ("rx", "tx") for what in ("req", "rsp", "snp", "dat")]
+    assert points(tables, "SIO") == {(name, "die 1", None): [(3 * 10**9, n / 2)] for n, name in enumerate(names, 1)}
+    assert {key[0]: value[0][1] for key, value in points(tables, "Stars Chip Trans").items()} == {
+        "PCIE Write Bandwidth": 11.0, "PCIE Read Bandwidth": 22.0,
+    }  # fmt: skip
+
+
 def node(ticks, **fields):
     times = {"compute_start": 100, "memcpy_start": 107, "memcpy_end": 110, "dispatch_us": 12}
     ran = {"run_start_tick": DEVICE_TICK_0 + ticks, "run_end_tick": DEVICE_TICK_0 + ticks + 500}
