@@ -32,11 +32,12 @@ _NOT_FOUND = re.compile(r"relation '([^']*)' was not found")
 
 
 def main() -> int:
-    """Answer lines of JSON until standard input ends; the first line holds stores, views and memory."""
+    """Answer lines of JSON until standard input ends; the first line holds stores, views, memory and nice."""
     first = sys.stdin.buffer.readline()
     if not first:
         return 0
     settings = orjson.loads(first)
+    os.nice(settings["nice"])
     answers = sys.stdout.buffer
     ranks = []
     for number, store in enumerate(settings["stores"]):

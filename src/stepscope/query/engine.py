@@ -61,6 +61,8 @@ class Limits:
     at_once: int = 2
     seconds: float = 10.0
     memory: int = 2 << 30  # bytes beyond what is mapped
+    waiting: int | None = None  # questions that may wait for their turn; None: any number
+    nice: int = 0  # how far the processes stand back behind others
 
 
 class Engine:
@@ -73,6 +75,7 @@ class Engine:
         self._idle: list[_Child] = []
         self._started: list[subprocess.Popen[bytes]] = []
         self._closed = False
+        self._waiting = 0
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
         """Use a process that was started (`process.start`) before this engine was there."""
@@ -91,8 +94,7 @@ class Engine:
             StoreChanged: a store holds other tables.
         """
         text = check(query)
-        if not self._turns.acquire(timeout=self.limits.seconds):
-            raise QueryError(f"{self.limits.at_once} queries are running already", fix="ask again in a moment", busy=True)
+        self._wait_for_turn()
         try:
             child = self._child(stores, parse(text).names & set(VIEW_TABLES))
             try:
@@ -105,6 +107,20 @@ class Engine:
             return answer
         finally:
             self._turns.release()
+
+    def _wait_for_turn(self) -> None:
+        """Take a turn. Those who wait hold a thread of a server each, so that only a few may."""
+        if self._turns.acquire(blocking=False):
+            return
+        with self._lock:
+            full = self.limits.waiting is not None and self._waiting >= self.limits.waiting
+            self._waiting += not full
+        try:
+            if full or not self._turns.acquire(timeout=self.limits.seconds):
+                raise QueryError(f"{self.limits.at_once} queries are running already", fix="ask again in a moment", busy=True)
+        finally:
+            with self._lock:
+                self._waiting -= not full
 
     def close(self) -> None:
         """End all processes that wait."""
@@ -191,7 +207,7 @@ class _Child:
         listed = [
             {"folder": str(one.folder), "path": one.path, "rows": None if one.rows is None else dict(one.rows)} for one in stores
         ]
-        settings = {"stores": listed, "views": sorted(views), "memory": limits.memory}
+        settings = {"stores": listed, "views": sorted(views), "memory": limits.memory, "nice": limits.nice}
         self._process = process
         self._left = b""
         try:

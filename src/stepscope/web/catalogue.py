@@ -20,7 +20,7 @@ import orjson
 from stepscope.analysis import quality
 from stepscope.capture import Capture
 from stepscope.errors import CaptureError, printable
-from stepscope.query.engine import Engine
+from stepscope.query.engine import Engine, Limits
 from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import CaptureLocation, discover, layouts, natural, shown_path
 from stepscope.web.loaded import LoadedCapture, load_capture
@@ -114,7 +114,8 @@ class Catalogue:
         self._scanning = RLock()
         self._scanned: float | None = None
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="stepscope-load")
-        self.queries = Engine()
+        # Four of the server's threads at most are busy with queries, and their processes leave the processor to the others.
+        self.queries = Engine(Limits(waiting=2, nice=10))
 
     @property
     def known(self) -> bool:

@@ -112,6 +112,53 @@ def test_many_at_once_all_get_an_answer(store: Store):
     assert made._idle == []
 
 
+HUGE = {
+    "join": f"select string_agg(a.t) as t from (select concat({','.join(['start_ns'] * 200)}) as t from gc_pauses) a "
+    "cross join gc_pauses b cross join gc_pauses c",
+    "doubling": "with recursive n(t, i) as (select 'x' as t, 1 as i union all select concat(t, t), i + 1 from n where i < 60) "
+    "select length(t) as l from n",
+}
+
+
+@pytest.mark.parametrize("kind", list(HUGE))
+def test_huge_strings_are_ended(store: Store, kind: str):
+    made = Engine(Limits(seconds=1.0, memory=256 << 20))
+    with pytest.raises(QueryError, match=r"longer than|more than it may|cannot be run"):
+        made.ask([store], HUGE[kind])
+    made.close()
+
+
+def test_many_runaways_at_once_are_ended_or_refused(store: Store):
+    """Two run, two wait, the others are refused at once; the next question is answered."""
+    made = Engine(Limits(seconds=1.0, waiting=2))
+
+    def ask(_: int) -> str:
+        with pytest.raises(QueryError) as problem:
+            made.ask([store], CROSS)
+        return "busy" if problem.value.busy else "ended"
+
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(ask, range(16)))
+    assert found.count("busy") >= 12
+    assert found.count("ended") >= 2
+    assert made._waiting == 0
+    assert made.ask([store], COUNT).frame.item() == 3000
+    made.close()
+
+
+def test_nothing_is_written(asked: Engine, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "check", lambda text: text)
+    before = sorted(path.stat().st_mtime_ns for path in store.folder.iterdir())
+    for query in (f"copy gc_pauses to '{tmp_path}/x.csv'", "create table t as select * from gc_pauses", "truncate table gc_pauses"):
+        try:
+            asked.ask([store], query)
+        except QueryError:
+            continue
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(path.stat().st_mtime_ns for path in store.folder.iterdir()) == before
+    assert asked.ask([store], COUNT).frame.item() == 3000
+
+
 def test_a_killed_process_costs_one_question(store: Store):
     made = Engine()
     made.ask([store], COUNT)

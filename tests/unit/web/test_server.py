@@ -7,7 +7,9 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 from werkzeug.test import Client
@@ -88,6 +90,43 @@ def test_half_sent_requests_do_not_block_others(samples, sent):
             held.sendall(sent)
         for _ in range(5):
             assert fetch(f"{server.url}api/v1/runs")[0] == 200
+
+
+@pytest.mark.slow  # processes for queries are started
+def test_runaway_queries_leave_the_other_routes_alone(samples):
+    """Sixteen queries that never end on a server of eight threads: each is ended or refused, and the page goes on."""
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select sum(i) as s from n"
+    body = json.dumps({"query": endless}).encode()
+
+    def ask(url):
+        request = urllib.request.Request(f"{url}api/v1/sql", data=body, headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status
+        except urllib.error.HTTPError as problem:
+            with problem:
+                return problem.code
+
+    with running(samples, Address()) as server, ThreadPoolExecutor(16) as pool:
+        server.catalogue.queries.limits = replace(server.catalogue.queries.limits, seconds=3.0)
+        assert fetch(f"{server.url}api/v1/overview?wait=30")[0] == 200  # it is loaded
+        asked = [pool.submit(ask, server.url) for _ in range(16)]
+        answered = 0
+        while not all(one.done() for one in asked):
+            assert fetch(f"{server.url}api/v1/runs")[0] == 200
+            answered += 1
+        found = [one.result() for one in asked]
+        assert set(found) <= {422, 503}
+        assert found.count(422) >= 2
+        assert answered > 0
+        assert ask_once(server.url, "select count(*) as n from ops") == [[1]]
+
+
+def ask_once(url, query):
+    data = json.dumps({"query": query}).encode()
+    request = urllib.request.Request(f"{url}api/v1/sql", data=data, headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.loads(answer.read())["rows"]
 
 
 def test_a_port_that_is_taken(samples):
