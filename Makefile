@@ -152,7 +152,7 @@ sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan a
 soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures; options in ARGS
 	$(BIN)/python tests/soak/run.py $(ARGS)
 
-verdict-proof: $(VENV)/core ## how well the rules find simulated problems, and predict what they cost
+verdict-proof: $(VENV)/torch ## how well the rules find simulated problems, and predict what they cost
 	$(BIN)/python tests/verdict/proof.py
 	$(BIN)/python tests/verdict/npu_proof.py
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from stepscope.verdict.ranks import across_ranks, clocks
 from stepscope.verdict.rules.limits_of_data import lacks, recorded
 from stepscope.verdict.settings import Limits, limits
 
+LEAST_STEPS = 5  # outliers can be told from then on
+_FUNCTION = re.compile(r"(?:void )?([^()<>]+)(?:<.*>)?\(.*\)")  # C++: result, name, template arguments, parameters
 LOWER = {"high": "medium", "medium": "low", "low": "low"}
 
 
@@ -144,10 +148,18 @@ def _finding(case: Case, draft: Draft, number: int) -> Finding:
         evidence=draft.evidence,
         where=draft.where,
         explains=draft.explains,
-        params=draft.params,
+        params={name: _readable(value) for name, value in draft.params.items()},
         variant=draft.variant,
         number=number,
     )
+
+
+def _readable(value: Any) -> Any:
+    """Names of C++ kernels without template arguments and parameters, which are longer than all that tells them apart."""
+    if not isinstance(value, str):
+        return value
+    parts = [(name, _FUNCTION.fullmatch(name)) for name in value.split(" → ")]
+    return " → ".join(found[1] if found else name for name, found in parts)
 
 
 def _rank(case: Case, missing: list[Lack]) -> RankVerdict:
@@ -157,6 +169,7 @@ def _rank(case: Case, missing: list[Lack]) -> RankVerdict:
     known = lacks(case)
     said = {lack.lack for lack in known}
     short_of_steps = "steps" in said or "unsteady" in said
+    missing = [lack for lack in missing if not _beside_the_point(lack, missing)]
     unique = {
         (lack.lack, lack.params.get("what")): lack
         for lack in missing
@@ -172,6 +185,15 @@ def _rank(case: Case, missing: list[Lack]) -> RankVerdict:
         complete=not any(one.issue == RECORDING_UNFINISHED for one in quality.occurrences(case.tables.quality)),
         simulated=case.simulated,
     )
+
+
+def _beside_the_point(lack: Lack, every: list[Lack]) -> bool:
+    """What nobody misses: details of communication where there is none, and steps for trends, which few captures have."""
+    alone = any(one.lack == "communication" for one in every)
+    about = lack.params["what"] if lack.lack == "empty" else lack.lack
+    if about in ("packets", "transfers", "links", "collective-bytes"):
+        return alone
+    return lack.lack == "few-steps" and lack.params["least"] > LEAST_STEPS
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:

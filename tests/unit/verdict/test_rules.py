@@ -279,3 +279,37 @@ def test_an_optimizer_that_loops_is_given_the_fused_one():
     own = ops.filter(pl.col("scope") == 0).sort("start_ns")["row"].cast(pl.Int64)
     tables = tables.replace(ops=ops.drop("row"), kernels=tables.kernels.sort("launch_ns").with_columns(op=own))
     assert "torch_npu.optim.NpuFusedAdamW" in named(tables, "optimizer-loop").next
+
+
+def test_gaps_between_small_kernels_count_only_where_the_device_idles():
+    def small(machine: Machine, layer: int) -> None:
+        for _ in range(40):
+            machine.operator("Mul", 14.0, 3.0)
+
+    tables = Loop(seed=16, steps=4, host=14.0, at_layer=small).run().tables()
+    alone = named(tables, "small-kernels")
+    copy = {"device": 0, "stream": 5, "kind": "memcpy", "name": "MEMCPY_ASYNC"}
+    whole = {"start_ns": int(tables.steps["start_ns"].min()), "end_ns": int(tables.kernels["end_ns"].max())}
+    beside = pl.concat([tables.kernels, ALL_TABLES["kernels"].conform(pl.DataFrame([{**copy, **whole}]))])
+    found = named(tables.replace(kernels=beside), "small-kernels")
+    assert found.saved_ns == pytest.approx(0.8 * 640 * 3000, rel=0.02)  # the copy fills all the gaps
+    assert alone.saved_ns > 1.3 * found.saved_ns
+
+
+def test_names_of_cpp_kernels_are_short():
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::Mul<float> >(int, at::native::Mul<float>)"
+
+    def cast(machine: Machine, layer: int) -> None:
+        machine.operator(name, 12.0, 90.0)
+
+    tables = Loop(seed=17, steps=4, at_layer=cast).run().tables()
+    gpu = tables.replace(kernels=tables.kernels.with_columns(op_type=pl.lit("Cast").cast(pl.Categorical())))
+    assert named(gpu, "cast-overhead") is not None
+    found = verdict(tables.replace(kernels=tables.kernels.with_columns(input_dtypes=pl.lit("FLOAT").cast(pl.Categorical()))))
+    assert all("void " not in str(one.params.get("kernel", "")) for one in found.findings)
+
+
+def test_where_nothing_communicates_no_detail_of_it_is_missed():
+    said = lacks(Loop(seed=18, steps=6).run().tables())
+    assert "communication" in said
+    assert not {"packets", "transfers", "links", "collective-bytes", "few-steps"} & set(said)

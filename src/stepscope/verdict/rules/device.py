@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.analysis.partition import names
 from stepscope.analysis.partition.model import COPY
+from stepscope.analysis.partition.spans import spans_of
 from stepscope.analysis.source_lines import operator_modules
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.finding import CannotTell
@@ -226,8 +227,10 @@ def small_kernels(case: Case) -> Iterator[Draft]:
     enough = rows.height / case.count >= case.limit("small-kernels", "per_step")
     if not enough or rows.height <= case.limit("small-kernels", "share_of_kernels") * kernels.height:
         return
-    between = (pl.col("start_ns").shift(-1) - pl.col("end_ns")).over("run").clip(0, None).fill_null(0)
-    saved = float(int(rows["ns"].sum()) + int(rows.select(between.sum()).item())) * case.limit("small-kernels", "gain")
+    # Between them only what nothing else fills counts: copies and collectives run on.
+    pairs = rows.with_columns(following=pl.col("start_ns").shift(-1).over("run")).drop_nulls("following")
+    idle = spans_of(case.parts.gaps).within(pairs["end_ns"].to_numpy(), pairs["following"].to_numpy())
+    saved = float(int(rows["exclusive_ns"].sum()) + int(idle.sum())) * case.limit("small-kernels", "gain")
     yield Draft(
         "small-kernels",
         min(saved, case.total_ns),
