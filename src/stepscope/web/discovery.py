@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from stepscope.errors import printable
@@ -91,7 +92,7 @@ class _Scan:
         if itself is not None:
             # ASCEND_PROFILER_OUTPUT itself was named: its capture is the folder around it.
             return [CaptureLocation(itself.root.name, *_names(itself), itself, itself.root, _not_analysed(itself))]
-        return list(self._below(self.root, 0)) or self._plain_traces()
+        return list(self._below(self.root, 0))
 
     def _below(self, folder: Path, depth: int) -> Iterator[CaptureLocation]:
         entries = self._entries(folder)
@@ -105,7 +106,7 @@ class _Scan:
                     yield CaptureLocation(self._run(folder), *_names(capture), capture, self.root, _not_analysed(capture))
                 elif depth < MOST_DEPTH:
                     yield from self._below(entry, depth + 1)
-            elif any(reader.listed(entry) for reader in registry.READERS):
+            elif any(reader.listed(entry) for reader in registry.READERS) or _is_trace(entry):
                 capture = registry.claim(entry)
                 # A database beside PROF folders is another form of the same.
                 if capture is not None and not (profs and entry.suffix == ".db"):
@@ -140,14 +141,23 @@ class _Scan:
             return CaptureLocation(capture.root.parent.name, *_names(capture), capture, capture.root)
         return CaptureLocation(run, *_names(capture), capture, root)
 
-    def _plain_traces(self) -> list[CaptureLocation]:
-        """Chrome traces of any name directly in the given folder, if it has no other captures."""
-        traces = []
-        for entry in self._entries(self.root):
-            capture = registry.claim(entry) if is_json(entry) else None
-            if capture is not None and capture.file and (entry.suffix == ".gz" or looks_like_trace(entry)):
-                traces.append(self._file(capture, entry))
-        return traces
+
+def _is_trace(path: Path) -> bool:
+    """Whether a file of any name begins as a trace does."""
+    if not is_json(path):
+        return False
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return _begins_as_trace(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _begins_as_trace(path: Path, changed_ns: int, size: int) -> bool:
+    """Folders are looked through every few seconds; a file that did not change is opened once."""
+    del changed_ns
+    return size > 0 and looks_like_trace(path)
 
 
 def _derived(folder: Path) -> bool:

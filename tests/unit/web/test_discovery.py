@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from stepscope.web.discovery import discover, natural
@@ -53,6 +55,27 @@ def test_rank_of_a_folder_without_number(tree):
     assert found(root) == [("run", "12", "1")]
 
 
+@pytest.mark.parametrize("name", ["rank_{}_ascend_pt", "host_77{}_20250109_ascend_pt", "same_{}_ascend_ms"])
+def test_the_recorded_rank_goes_before_names(tree, name):
+    files = [f"run/{name.format(rank)}/{part}" for rank in range(4) for part in (f"{OUTPUT}/a.csv", f"profiler_info_{rank}.json")]
+    assert [worker for _, worker, _ in found(tree(*files))] == ["0", "1", "2", "3"]
+
+
+def test_captures_of_one_rank_are_spans_in_order_of_time(tree):
+    folders = [("host_9_20250102_ascend_pt", 0), ("host_8_20250101_ascend_pt", 0), ("host_7_20250101_ascend_pt", 1)]
+    files = [f"run/{name}/{part}" for name, rank in folders for part in (f"{OUTPUT}/a.csv", f"profiler_info_{rank}.json")]
+    items = discover([tree(*files)])
+    assert [(item.worker, item.files.root.name) for item in items] == [
+        ("0", "host_8_20250101_ascend_pt"),
+        ("0", "host_9_20250102_ascend_pt"),
+        ("1", "host_7_20250101_ascend_pt"),
+    ]
+
+
+def test_the_rank_of_a_database_goes_before_names(tree):
+    assert found(tree(f"run/w_1/{OUTPUT}/ascend_pytorch_profiler_5.db")) == [("run", "5", "1")]
+
+
 def test_the_folder_itself_is_a_worker(tree):
     root = tree(f"run/w_3/{OUTPUT}/trace_view.json")
     assert found(root / "run" / "w_3") == [("w_3", "w", "3")]
@@ -62,13 +85,21 @@ def test_the_folder_itself_is_a_worker(tree):
 def test_a_trace_named_itself(tree):
     root = tree("run/any.json", "run/other.json")
     assert found(root / "run" / "any.json") == [("run", "any", "1")]
-    assert found(root) == []  # of traces in a folder only those with Kineto's name are taken
+    assert found(root) == []  # neither begins as a trace does
 
 
 def test_chrome_traces_of_the_very_folder(tree):
     root = tree("a.json", "settings.json")
     (root / "a.json").write_text('{"traceEvents": []}')
     assert found(root) == [("logs", "a", "1")]
+
+
+@pytest.mark.parametrize("name", ["any.json", "any.json.gz"])
+def test_traces_of_any_name_below_a_parent_folder(tree, name):
+    root = tree("run/w.pt.trace.json", "run/settings.json", f"run/{name}")
+    text = b'{"traceEvents": []}'
+    (root / "run" / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    assert found(root) == [("run", "any", "1"), ("run", "w", "1")]
 
 
 def test_spans_in_order_of_time(tree):

@@ -21,7 +21,7 @@ _TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", 
 _FIGURE_SIGNS = ("step_trace_time.csv", "communication_matrix.json", "op_statistic.csv", "api_statistic.csv")
 _SUFFIX = re.compile(r"_ascend_(pt|ms)$")
 _NUMBERED = re.compile(r"(?P<worker>.+)_(?P<span>\d+(?:\.\d+)?)")
-_INFO = re.compile(r"profiler_info_(\d+)\.json")
+_RANK = re.compile(r"(?:profiler_info|ascend_(?:pytorch|mindspore)_profiler)_(\d+)\.(?:json|db)")
 
 
 def has_text(files: CaptureFiles) -> bool:
@@ -87,16 +87,21 @@ def _folder(path: Path) -> CaptureFiles | None:
 
 
 def _names(files: CaptureFiles) -> tuple[str, str]:
-    """Worker and span from the name of a capture folder, else the rank that its files name."""
-    folder = files.root
-    numbered = _NUMBERED.fullmatch(_SUFFIX.sub("", folder.name))
-    if numbered:
-        return numbered["worker"], numbered["span"]
+    """Worker and span: the rank that the files name is the worker; only without one does the name of the folder tell."""
+    numbered = _NUMBERED.fullmatch(_SUFFIX.sub("", files.root.name))
+    rank = _recorded_rank(files)
+    if rank is None:
+        return (numbered["worker"], numbered["span"]) if numbered else (files.root.name, "1")
+    # `rank_3_ascend_pt` of rank 3: its number is the rank, not the turn.
+    return rank, numbered["span"] if numbered and numbered["span"] != rank else "1"
+
+
+def _recorded_rank(files: CaptureFiles) -> str | None:
     try:
-        ranks = [match[1] for match in map(_INFO.fullmatch, sorted(os.listdir(folder))) if match]
+        names = sorted(os.listdir(files.root)) + [path.name for path in files.databases]
     except OSError:
-        ranks = []
-    return (ranks[0] if ranks else folder.name), "1"
+        return None
+    return next((match[1] for match in map(_RANK.fullmatch, names) if match), None)
 
 
 def _source_files(files: CaptureFiles, options: Options) -> list[Path]:
