@@ -19,6 +19,7 @@ import { t } from "./words";
 type Loader = () => Promise<{ View: ComponentType<ViewProps> }>;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
+  verdict: () => import("./views/verdict"),
   overview: () => import("./views/overview"),
   operator: () => import("./views/operator"),
   kernel: () => import("./views/kernel"),
@@ -41,7 +42,7 @@ export function Shell(): JSX.Element {
   const open = panelOpen.value;
   return (
     <div class={`shell${open ? "" : " folded"}`} style={{ gridTemplateColumns: open ? `${panelWidth.value}px minmax(0, 1fr)` : "0 minmax(0, 1fr)" }}>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the view</a>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>{t("Skip to the view")}</a>
       <Panel />
       <div class="stage">
         <Header />
@@ -60,8 +61,10 @@ function onKey(event: KeyboardEvent): void {
   const target = event.target as HTMLElement | null;
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (target && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))) return;
-  if (event.key >= "1" && event.key <= "9") {
-    const wanted = views.peek()[Number(event.key) - 1];
+  if (event.key >= "0" && event.key <= "9") {
+    // Verdict is 0, so that the other views keep their numbers.
+    const numbered = views.peek().filter(({ slug }) => slug !== "verdict");
+    const wanted = event.key === "0" ? views.peek().find(({ slug }) => slug === "verdict") : numbered[Number(event.key) - 1];
     if (wanted) openView(wanted.slug);
   } else if (event.key === "?") helpOpen.value = !helpOpen.peek();
   else if (event.key === "y") void copyText(linkHere()).then(() => say(t("Link copied")));

@@ -56,6 +56,7 @@ export interface Place {
 
 /** Names of the server and slugs of the address. */
 export const VIEWS: readonly (readonly [slug: string, names: readonly string[]])[] = [
+  ["verdict", ["Verdict"]],
   ["overview", ["Overview"]],
   ["operator", ["Operator"]],
   ["kernel", ["NPU Kernel", "GPU Kernel", "CPU Kernel", "Kernel"]],

@@ -45,7 +45,11 @@ def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None 
     """
     ranks = [tables] if isinstance(tables, Tables) else list(tables)
     limit = given if given is not None else limits()
-    answers = [_ask(Case(one, limit), rules) for one in ranks]
+    return conclude([ask(Case(one, limit), rules) for one in ranks], rules)
+
+
+def conclude(answers: Sequence[Answer], rules: Collection[str] | None = None) -> Verdict:
+    """The verdict from what the rules answered about each rank."""
     findings = _merged([finding for answer in answers for finding in answer.findings])
     if len(answers) > 1:
         findings += across_ranks([answer.case for answer in answers], rules)
@@ -56,7 +60,8 @@ def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None 
     return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), _together(answers))
 
 
-def _ask(case: Case, rules: Collection[str] | None) -> Answer:
+def ask(case: Case, rules: Collection[str] | None = None) -> Answer:
+    """All that the rules find in one rank."""
     drafts: list[Draft] = []
     missing: list[Lack] = []
     for rule in RULES if case.tables.kernels.height or case.tables.ops.height or case.tables.collectives.height else ():

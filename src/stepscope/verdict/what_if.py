@@ -22,7 +22,7 @@ from stepscope.analysis.partition.model import COMMUNICATION, COPY
 from stepscope.analysis.replay import critical_path
 from stepscope.errors import CaptureError
 from stepscope.tables import Tables
-from stepscope.verdict.case import Case
+from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.settings import limits
 
 WITHOUT = ("sync", *(layer for layer in LAYERS if layer != "sync"))
@@ -64,11 +64,7 @@ def what_if(tables: Tables, *, scale: Sequence[str] = (), without: Sequence[str]
     case = Case(tables, limits())
     schedule = case.schedule if case.has_device else None
     if schedule is None:
-        raise CaptureError(
-            "this capture cannot be replayed",
-            cause="it has no device tasks with launches",
-            fix="record with the activities of CPU and device",
-        )
+        raise _not_replayable()
     unknown = [word for word in without if word not in WITHOUT]
     if unknown:
         raise CaptureError(f"{', '.join(unknown)}: not a part of the host", fix=f"give some of {', '.join(WITHOUT)}")
@@ -83,6 +79,14 @@ def what_if(tables: Tables, *, scale: Sequence[str] = (), without: Sequence[str]
     now = case.parts.total_ns / case.count / 1e6
     name, share = _bottleneck(case, host, duration, waits)
     return WhatIf(now, now - saved, schedule.error, name, share)
+
+
+def _not_replayable() -> CaptureError:
+    return CaptureError(
+        "this capture cannot be replayed",
+        cause="it has no device tasks with launches",
+        fix="record with the activities of CPU and device",
+    )
 
 
 def _change(case: Case, change: str) -> tuple[npt.NDArray[np.bool_], float]:
@@ -144,3 +148,39 @@ def _bottleneck(
     if not by.height or not whole:
         return "", 0.0
     return str(by["where"][0]), int(by["ns"][0]) / whole
+
+
+def remove_causes(case: Case, drafts: Sequence[Draft], shares: Sequence[float]) -> WhatIf:
+    """Replay a capture with the causes of some findings gone, each by a share between 0 and 1.
+
+    Of waits, which are there or not, that share of them goes, spread evenly.
+
+    Raises:
+        CaptureError: the capture has no launches to replay.
+    """
+    schedule = case.schedule if case.has_device else None
+    if schedule is None:
+        raise _not_replayable()
+    host, duration = schedule.host_ns.astype(np.float64), schedule.duration.astype(np.float64)
+    waits = np.zeros(schedule.target.size, dtype=np.bool_)
+    least = 0.0
+    for draft, share in zip(drafts, shares, strict=True):
+        if draft.host_layers:
+            host = host - share * (schedule.host_ns - schedule.without_layers(*draft.host_layers))
+        if draft.duration is not None:
+            duration = np.minimum(duration, schedule.duration - share * (schedule.duration - draft.duration))
+        if draft.without_waits is not None:
+            turn = np.cumsum(draft.without_waits) * share
+            waits |= draft.without_waits & (np.floor(turn) > np.floor(turn - share))
+        # What the replay does not see, such as a late rank, is not less because others come to it (`engine._together`).
+        least = max(least, share * draft.saved_ns)
+    changed = np.maximum(host, 0).astype(np.int64), duration.astype(np.int64), waits
+    saved = max(schedule.saved(host=changed[0], duration=changed[1], without_waits=waits), least) / case.count / 1e6
+    now = case.parts.total_ns / case.count / 1e6
+    name, share_of_path = _bottleneck(case, *changed)
+    return WhatIf(now, max(now - saved, 0.0), schedule.error, name, share_of_path)
+
+
+def can_be_removed(draft: Draft) -> bool:
+    """Whether a replay without the cause of a finding is possible."""
+    return bool(draft.host_layers) or draft.duration is not None or draft.without_waits is not None

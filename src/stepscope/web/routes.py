@@ -34,6 +34,7 @@ from stepscope.web.views import overview as overview_view
 from stepscope.web.views import slices as slice_view
 from stepscope.web.views import trace as trace_view
 from stepscope.web.views import trace_export
+from stepscope.web.views import verdict as verdict_view
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,18 @@ def cancel(request: ViewRequest) -> Answer:
 def report(request: ViewRequest) -> Answer:
     text = html([of_entries(request.catalogue, request.entry().location.run)])
     return Download(text.encode("utf-8", "replace"), "text/html; charset=utf-8", "report.html")
+
+
+@_get("verdict")
+def verdict(request: ViewRequest) -> Answer:
+    if request.worker_count() > verdict_view.MOST_RANKS:
+        return verdict_view.verdict_page({request.entry().location.worker: request.capture()}, [])
+    return verdict_view.verdict_page(*request.workers())
+
+
+@_get("verdict/whatif")
+def what_if(request: ViewRequest) -> Answer:
+    return verdict_view.what_if_page(request.capture(), request.query)
 
 
 @_get("overview")

@@ -13,8 +13,8 @@ from stepscope.formats.reader import CaptureFiles
 from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
-    "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication", "Module",
-    "Flame", "Findings", "Files",
+    "Verdict", "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication",
+    "Module", "Flame", "Findings", "Files",
 )  # fmt: skip
 _OF_FILES = {
     "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",
@@ -40,9 +40,9 @@ def views_by_files(files: CaptureFiles) -> list[str]:
         if "NPU Kernel" in views and not files.profs and read_capture_facts(files.root)[0].device_kind == "cpu":
             views = views - {"NPU Kernel"} | {"CPU Kernel"}
     if files.file or files.databases:
-        views |= {"Overview", "Operator", "Trace"}
+        views |= {"Verdict", "Overview", "Operator", "Trace"}
     if files.framework or files.profs:
-        views |= {"Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})
+        views |= {"Verdict", "Overview", "Trace"} | ({"Operator"} if files.framework else {"NPU Kernel"})
     return in_order(views)
 
 
@@ -50,6 +50,7 @@ def views_of(capture: LoadedCapture) -> list[str]:
     """The views for which a capture has data."""
     tables = capture.tables
     there = {
+        "Verdict": bool(tables.ops.height or capture.has_device),
         "Overview": bool(tables.steps.height or capture.has_device or tables.step_times.height or tables.ops.height),
         "Operator": bool(tables.ops.height or tables.op_times.height),
         _KERNELS.get(capture.kind, "GPU Kernel"): bool(

@@ -90,12 +90,15 @@ def check_steps(one: Compared) -> list[tuple[int | None, float]]:
     for step, total in shown:
         if step is not None:
             row = listed[step]
-            on_device = one.capture.is_npu
-            parts = (row["computing_ms"], row["not_overlapped_ms"], row["free_ms"]) if on_device else (row["host_ms"],)
-            assert _same(total, 1000 * sum(parts))
+            assert _same(total, 1000 * row["host_ms"])
+    for row in overview["steps"]["rows"]:
+        assert _same(sum(row["values"]), row["total"]), "the parts of a bar are the step"
     spans = [(row["step"], row["start_ns"], row["end_ns"]) for row in one.info["steps"]]
     base = one.capture.base_ns
-    assert [(row["step"], row["start_ns"] + base, row["end_ns"] + base) for row in one.page("trace/meta")["steps"]] == spans
+    timeline = one.page("trace/meta")["steps"]
+    assert [(row["step"], row["start_ns"] + base, row["end_ns"] + base) for row in timeline] == spans
+    lengths = {row["step"]: (row["end_ns"] - row["start_ns"]) / 1000 for row in timeline}
+    assert all(_same(total, lengths[step]) for step, total in shown if step in lengths), "Overview and Trace agree"
     if overview["average_step_us"]:
         assert time_text(overview["average_step_us"]) in one.report()
     return shown

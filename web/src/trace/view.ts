@@ -68,11 +68,11 @@ export class TraceView {
     setLanguage(state.language);
     const body = h("canvas", {
       class: "trace-canvas", tabindex: 0, role: "application", "data-testid": "trace-canvas",
-      "aria-label": "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.",
+      "aria-label": t("Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys."),
     });
     const top = h("canvas", { class: "trace-top-canvas", "aria-hidden": "true", "data-testid": "trace-ruler" });
     const space = h("div", {});
-    const headsRoot = h("div", { class: "trace-heads", role: "group", "aria-label": "Tracks" });
+    const headsRoot = h("div", { class: "trace-heads", role: "group", "aria-label": t("Tracks") });
     const listRoot = h("ul", { class: "trace-shadow" });
     const stick = h("div", { class: "trace-stick" }, headsRoot, h("div", { class: "trace-canvas-box" }, body, this.tip, listRoot));
     const scroll = h("div", { class: "trace-scroll" }, stick, space);
@@ -85,7 +85,7 @@ export class TraceView {
         button("↕", t("Fit the height"), () => this.fitHeight())));
     const barRoot = h("div", { class: "trace-bar", role: "toolbar", "aria-label": "Trace" });
     const panelRoot = h("div", { class: "trace-panel" });
-    const splitter = h("div", { class: "trace-splitter", role: "separator", "aria-orientation": "horizontal", "aria-label": "Height of the panel", tabindex: 0,
+    const splitter = h("div", { class: "trace-splitter", role: "separator", "aria-orientation": "horizontal", "aria-label": t("Height of the panel"), tabindex: 0,
       "aria-valuemin": 80, "aria-valuemax": 600, "aria-valuenow": 240 });
     this.root = h("section", { class: "trace", "data-ready": "false", "data-testid": "view-trace" },
       barRoot, h("div", { class: "trace-top" }, corner, top), h("div", { class: "trace-main" }, scroll, this.message), splitter, panelRoot, this.status, this.live);

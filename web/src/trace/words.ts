@@ -2,6 +2,10 @@
 // The timeline's texts. Column headings and file names stay English (docs/reference/viewer.md 4.4).
 
 const CHINESE: Readonly<Record<string, string>> = {
+  "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.":
+    "时间线。W、S 缩放，A、D 平移，句号和逗号切换切片，问号列出所有按键。",
+  "Height of the panel": "面板高度",
+  "Tracks": "轨道",
   "Processes": "进程",
   "Flow events": "连线",
   "Ranks": "多卡",

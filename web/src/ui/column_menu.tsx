@@ -25,7 +25,7 @@ export function ColumnMenu(props: {
       {(close) => (
         <div class="column-menu">
           <strong>{column.name}</strong>
-          {column.tooltip && <p class="hint">{column.tooltip}</p>}
+          {column.tooltip && <p class="hint">{t(column.tooltip)}</p>}
           {number ? <RangeFilter {...props} values={[]} close={close} /> : <TextFilter {...props} values={props.values()} close={close} />}
           <div class="menu-list">
             <button type="button" onClick={() => { props.onSort(false); close(); }}>{t("Sort ascending")}</button>
@@ -124,7 +124,7 @@ export function ColumnChooser(props: {
         <div class="column-menu">
           <div class="filter-values tall">
             {props.columns.map((column) => (
-              <label key={column.key} title={column.tooltip}>
+              <label key={column.key} title={column.tooltip && t(column.tooltip)}>
                 <input
                   type="checkbox"
                   checked={!(props.hidden[column.key] ?? column.shown === false)}

@@ -355,7 +355,7 @@ export function Table(props: TableProps): JSX.Element {
         )}
         {(first.notes ?? []).map((note) => (
           <span key={note} class="table-note">
-            {note}
+            {t(note)}
           </span>
         ))}
         <span class="spring" />

@@ -146,7 +146,7 @@ export class Heads extends Component<HeadsProps> {
                 style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
                 data-testid={`col-${name}`}
               >
-                <button type="button" class="heading-sort" title={column.tooltip || column.name} onClick={(event) => acts.current.sort(name, event.shiftKey, column)}>
+                <button type="button" class="heading-sort" title={column.tooltip ? t(column.tooltip) : column.name} onClick={(event) => acts.current.sort(name, event.shiftKey, column)}>
                   <span>{headingText(column.name, column.unit)}</span>
                   {order && <Icon name={order[1] ? "down" : "up"} />}
                 </button>

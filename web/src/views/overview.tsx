@@ -62,8 +62,8 @@ function Facts({ title, facts, testid }: { title: string; facts: readonly Fact[]
   );
 }
 
-// Of these only the first three add up to the step; the others are parts of them or stand beside it.
-const NPU_PARTS = ["Computing", "Communication(Not Overlapped)", "Free"];
+// Of an NPU's figures these stand beside each other; the others are parts of them.
+const NPU_PARTS = ["Computing", "Communication(Not Overlapped)", "Free", "Preparing"];
 
 export function View({ api }: ViewProps): JSX.Element {
   const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Overview>("overview", {}, options));
@@ -76,13 +76,13 @@ export function View({ api }: ViewProps): JSX.Element {
           const npu = execution.some(([name]) => name === "Computing");
           const parts = execution.filter(([name, value]) => value > 0 && name !== "Average Step Time" && (!npu || NPU_PARTS.includes(name)));
           const categories = data.steps?.categories ?? [];
-          const stacked = categories.map((name, at) => ({ name, at })).filter(({ name }) => !npu || NPU_PARTS.includes(name));
+          const stacked = categories.map((name, at) => ({ name, at })).filter(({ at }) => data.steps!.rows.some((row) => (row.values[at] ?? 0) > 0));
           const median = data.steps?.median_us ?? null;
           const mad = data.steps?.mad_us ?? 0;
           return (
             <div class="stack">
               {data.headline.en !== "" && <p class="table-note block" data-testid="overview-headline">{inLanguage(data.headline)}</p>}
-              {data.notes.map((note) => <p key={note} class="table-note block">{note}</p>)}
+              {data.notes.map((note) => <p key={note} class="table-note block">{t(note)}</p>)}
               <div class="overview-top">
                 {execution.length > 0 && (
                   <Card title={t("Execution Summary")} testid="table-execution" class="execution">

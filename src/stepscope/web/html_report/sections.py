@@ -17,7 +17,6 @@ from stepscope.web.view_list import views_of
 from stepscope.web.views import distributed, findings, kernels, memory, modules, operators, overview
 
 MOST_ROWS = 25
-_NPU_PARTS = ("Computing", "Communication(Not Overlapped)", "Free")  # what adds up to a step; the others are parts of them
 Section = Callable[[LoadedCapture], Markup]
 
 
@@ -49,9 +48,7 @@ def _part(title: str, section: Section, capture: LoadedCapture, anchor: str) -> 
 def _overview(capture: LoadedCapture, workers: int) -> Markup:
     data = overview.overview(capture, workers)
     steps, rows = data["steps"], data["execution"]["rows"]
-    shown = [name for name in steps["categories"] if not capture.is_npu or name in _NPU_PARTS]
-    places = [steps["categories"].index(name) for name in shown]
-    bars = [(str(row["step"]), [row["values"][place] for place in places]) for row in steps["rows"]]
+    bars = [(str(row["step"]), row["values"]) for row in steps["rows"]]
     slow = [str(row["step"]) for row in steps["rows"] if row["slow"]]
     notes = [f"slow steps: {', '.join(slow)}"] if slow else []
     notes += [f"the first {drawing.MOST_BARS} of {len(bars)} steps are drawn"] if len(bars) > drawing.MOST_BARS else []
@@ -62,7 +59,7 @@ def _overview(capture: LoadedCapture, workers: int) -> Markup:
         *(tag("p", note, class_="note") for note in data["notes"]),
         table(data["execution"]["columns"], rows, bars=1) if rows else EMPTY,
         tag("h4", "Step Time Breakdown"),
-        drawing.stacked_bars(shown, bars, "Time of each step by what it went to"),
+        drawing.stacked_bars(steps["categories"], bars, "Time of each step by what it went to"),
         *(tag("p", note, class_="note") for note in notes),
         *(
             table([title, "Value"], [[fact["name"], _fact(fact)] for fact in data[key]])

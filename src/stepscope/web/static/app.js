@@ -1,1 +1,1 @@
-export{t as render}from"./app-Xnc8AhEP.js";
+export{t as render}from"./app-C3_j3kj1.js";

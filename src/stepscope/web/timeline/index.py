@@ -74,6 +74,10 @@ class TraceIndex:
     def part(self, row: int, column: str) -> Array:
         return self.slices[column][self.row_bounds[row] : self.row_bounds[row + 1]]
 
+    def name_and_length(self, number: int) -> tuple[str, int]:
+        """Name and length in ns of one slice."""
+        return self.names[int(self.slices["name"][number])], int(self.slices["end"][number] - self.slices["start"][number])
+
     def id_of(self, source: str, row: int) -> int | None:
         """The slice of a table row."""
         place = self.places.get(source)

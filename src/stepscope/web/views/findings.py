@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.verdict import Finding, verdict
+from stepscope.verdict import Finding
+from stepscope.verdict.engine import conclude
 from stepscope.web.loaded import LoadedCapture
+from stepscope.web.views.verdict import answer_of
 
 # Where the page shows what a family of rules is about.
 VIEWS = {"host": "Trace", "device": "Kernel", "communication": "Distributed", "memory": "Memory", "steps": "Overview"}
@@ -18,7 +20,7 @@ def findings(capture: LoadedCapture) -> dict[str, Any]:
 
 
 def _findings(capture: LoadedCapture) -> dict[str, Any]:
-    found = verdict(capture.tables)
+    found = conclude([answer_of(capture)])
     answered = found.as_dict()
     return {
         "answer": answered["answer"],

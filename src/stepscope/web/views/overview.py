@@ -17,7 +17,7 @@ from stepscope.report import switches
 from stepscope.tables import device_word
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.findings import findings
-from stepscope.web.views.steps import NPU, OTHER, npu_steps, other_steps
+from stepscope.web.views.steps import NPU, NPU_BAR, OTHER, npu_bars, npu_steps, other_steps
 
 SIMULATED = "recorded on the simulated NPU: what ran and how long it took is real; modelled, not measured, are "
 COUNTERS = ("counters of cores and caches",)
@@ -39,7 +39,7 @@ def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
         "gpu_summary": [asdict(figure) for figure in gpu_summary(capture.tables)] if on_gpu else [],
         "execution": {"columns": ["Category", "Time Duration (us)", "Percentage (%)"], "rows": _execution(summary, npu)},
         "average_step_us": summary.average,
-        "steps": _steps(rows, parts, summary),
+        "steps": _steps(npu_bars(capture), NPU_BAR, summary) if npu else _steps(rows, parts, summary),
         "findings": findings(capture)["findings"][:3],
         "notes": notes,
     }

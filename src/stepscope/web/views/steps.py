@@ -14,18 +14,44 @@ NPU = (
     "Computing", "Communication(Not Overlapped)", "Overlapped", "Free", "Bubble", "Preparing", "Stage",
 )  # fmt: skip
 OTHER = PARTS
+# What a bar of a step is made of; it is as long as the step in the timeline.
+NPU_BAR = ("Computing", "Communication(Not Overlapped)", "Free", "Preparing", "Other")
 
 
 def npu_steps(capture: LoadedCapture) -> pl.DataFrame:
-    """Rows of step_trace_time.csv: device, step (null without steps), values in us under their headings, and `total`."""
+    """Rows of step_trace_time.csv: device, step (null without steps), values in us under their headings, and `total`.
+
+    `total` is the length of the step in the timeline, where it has the step; else what the device spent in it.
+    """
     return capture.once("npu steps", lambda: _npu_steps(capture))
+
+
+def npu_bars(capture: LoadedCapture) -> pl.DataFrame:
+    """The same steps in parts that add up to `total`, in us.
+
+    Preparing counts from the step's start on the host, when the device may still be busy with the step before: what exceeds the
+    step is taken from Preparing first, then from Free and so on. Other is what lies outside of all: the end of the step after its
+    last task.
+    """
+    named = NPU_BAR[:-1]
+    rows = npu_steps(capture).select("device", "step", "total", *named)
+    rows = rows.with_columns(excess=(pl.sum_horizontal(named) - pl.col("total")).clip(lower_bound=0.0))
+    for part in reversed(named):
+        taken = pl.min_horizontal(part, "excess")
+        rows = rows.with_columns(pl.col(part) - taken, excess=pl.col("excess") - taken)
+    return rows.with_columns(Other=(pl.col("total") - pl.sum_horizontal(named)).clip(lower_bound=0.0)).drop("excess")
 
 
 def _npu_steps(capture: LoadedCapture) -> pl.DataFrame:
     in_us = {item.key: pl.col(item.key) / item.unit for item in VALUES}
     titles = [in_us[item.key].alias(item.title) for item in VALUES]
-    total = in_us["computing_ns"] + in_us["not_overlapped_ns"] + in_us["free_ns"]
-    return step_times(capture.tables).select("device", "step", *titles, total=total)
+    on_device = in_us["computing_ns"] + in_us["not_overlapped_ns"] + in_us["free_ns"]
+    lengths = capture.tables.steps.group_by("step").agg(length=(pl.col("end_ns").max() - pl.col("start_ns").min()) / 1000.0)
+    return (
+        step_times(capture.tables)
+        .join(lengths, on="step", how="left", maintain_order="left")
+        .select("device", "step", *titles, total=pl.coalesce("length", on_device))
+    )
 
 
 def other_steps(capture: LoadedCapture) -> pl.DataFrame:

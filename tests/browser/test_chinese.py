@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in Chinese: no English sentence is left. Names of views, columns, files, operators and switches stay as they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from viewer.page import Page
+
+pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
+
+pytestmark = pytest.mark.slow  # a real browser
+
+HEADINGS = {"AI Core Freq max", "AI Core Freq min", "AI Core time share"}
+
+# What people read besides the text itself: tooltips, labels for screen readers, fields that are empty.
+TEXTS = """
+  const found = [document.querySelector('.shell').innerText];
+  for (const name of ['title', 'aria-label', 'placeholder', 'aria-valuetext'])
+    for (const one of document.querySelectorAll(`.shell [${name}]`)) found.push(one.getAttribute(name));
+  return found.join('\\n');
+"""
+
+
+def english(text: str) -> list[str]:
+    """Lines with four English words in a row, the last in small letters: names are shorter, or have other marks."""
+    lines = [line for line in text.splitlines() if line not in HEADINGS and not re.search(r"[<*]|::", line)]  # names of kernels
+    return sorted({line for line in lines if re.search(r"(?:\b[A-Za-z]{2,}\b[ ,;:]+){3}[a-z]{2,}\b", line)})
+
+
+@pytest.mark.parametrize(
+    "capture", [{"run": "npu_level2", "worker": "0"}, {"run": "gpu", "worker": "gpu_train_control"}], ids=["npu", "gpu"]
+)
+def test_no_english_sentence_is_left(sample_page: Page, capture: dict[str, str]) -> None:
+    sample_page.open("verdict", **capture)
+    sample_page.choose("select-language", "zh")
+    left = {}
+    for view in sample_page.views():
+        sample_page.choose("select-views", view)
+        sample_page.ready(view)
+        left[view] = english(sample_page.driver.execute_script(TEXTS))
+    assert {view: lines for view, lines in left.items() if lines} == {}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdict: the answer in a sentence, where each step goes, what would save time, what if, and what the capture cannot tell.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { auto } from "../format";
+import { apiFor, openView, param, selection, setParams, type Texts } from "../state";
+import { Card } from "../ui/controls";
+import { useLoad, useOthers } from "../ui/load";
+import { Await } from "../ui/messages";
+import { inLanguage, t } from "../words";
+import { Frame, type ViewProps } from "./view";
+
+interface Piece {
+  readonly family: string;
+  readonly ms: number;
+  readonly parts: readonly { readonly name: Texts; readonly ms: number }[];
+  readonly link?: Readonly<Record<string, string>> | null;
+}
+
+interface Step {
+  readonly step: number | null;
+  readonly total_ms: number;
+  readonly device: readonly Piece[];
+  readonly host: readonly Piece[];
+  readonly window: readonly [number, number];
+}
+
+interface Rank {
+  readonly worker: string;
+  readonly rank: number | null;
+  readonly simulated: boolean;
+  readonly steps: readonly Step[];
+  readonly left_out: number;
+}
+
+interface Chip {
+  readonly worker: string;
+  readonly slice: number;
+  readonly name: string;
+  readonly ms: number;
+}
+
+interface Finding {
+  readonly id: string;
+  readonly rule: string;
+  readonly family: string;
+  readonly severity: string;
+  readonly title: Texts;
+  readonly detail: Texts;
+  readonly next: Texts;
+  readonly saved_ms: number;
+  readonly share: number;
+  readonly bound: string;
+  readonly upper_ms: number | null;
+  readonly ranks: readonly number[];
+  readonly worker: string;
+  readonly confidence_text: Texts;
+  readonly severity_text: Texts;
+  readonly short: Texts;
+  readonly chips: readonly Chip[];
+  readonly removable: readonly string[];
+  readonly where: readonly { readonly op: string; readonly module: string; readonly stack: string }[];
+}
+
+interface Verdict {
+  readonly answer: Texts;
+  readonly together: Texts;
+  readonly step_ms: number;
+  readonly saved_ms: number | null;
+  readonly complete: boolean;
+  readonly unfinished: Texts;
+  readonly missing: readonly { readonly worker: string; readonly state: string }[];
+  readonly ranks: readonly Rank[];
+  readonly findings: readonly Finding[];
+  readonly limits: readonly Texts[];
+  readonly absent: readonly Texts[];
+  readonly replay_error: number | null;
+}
+
+interface WhatIf {
+  readonly now_ms: number;
+  readonly then_ms: number;
+  readonly error: number;
+  readonly bottleneck: string;
+  readonly bottleneck_share: number;
+}
+
+/** Names of what a piece of a bar stands for; hue says who is the reason, a pattern that something waits or is not known. */
+const FAMILIES: readonly (readonly [family: string, name: string])[] = [
+  ["computing", "computing"],
+  ["wait", "waits for a rank"],
+  ["communication", "communication"],
+  ["copy", "copies"],
+  ["dispatch", "host operators, API, queue"],
+  ["python", "host Python, data"],
+  ["sync", "host waits for the device"],
+  ["preparing", "preparing"],
+  ["unknown", "not recorded"],
+];
+const nameOf = (family: string): string => t(FAMILIES.find(([key]) => key === family)?.[1] ?? family);
+const SHORT: Readonly<Record<string, string>> = { dispatch: "host", python: "Python", sync: "host waits" };
+const FEW_STEPS = 4;
+const ms = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+export function View({ api }: ViewProps): JSX.Element {
+  const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Verdict>("verdict", {}, options));
+  const pending = useOthers(load as Parameters<typeof useOthers>[0]);
+  return (
+    <Frame name="verdict" ready={!load.busy && !pending}>
+      <Await load={load} tall>
+        {(data) => (
+          <div class="verdict">
+            <Answer data={data} />
+            <Steps data={data} />
+            <div class="verdict-columns">
+              <Findings findings={data.findings} error={data.replay_error} />
+              <div class="verdict-side">
+                <WhatIfCard findings={data.findings} />
+                <CannotTell data={data} />
+              </div>
+            </div>
+          </div>
+        )}
+      </Await>
+    </Frame>
+  );
+}
+
+function Answer({ data }: { data: Verdict }): JSX.Element {
+  const steps = data.ranks[0]?.steps.length ?? 0;
+  return (
+    <section class="card verdict-answer" aria-label={t("Answer")} data-testid="verdict-answer">
+      <div>
+        {!data.complete && <p class="table-note block">{inLanguage(data.unfinished)}</p>}
+        <h2>{inLanguage(data.answer)}</h2>
+        {inLanguage(data.together) && <p>{inLanguage(data.together)}</p>}
+      </div>
+      <dl>
+        <div><dd>{ms(data.step_ms)} ms</dd><dt>{steps > 1 ? t("mean step") : t("step")}</dt></div>
+        {data.saved_ms !== null && data.saved_ms > 0 && <div><dd>{ms(data.saved_ms)} ms</dd><dt>{t("saved by all fixes")}</dt></div>}
+        <div><dd>{data.ranks.length} × {steps}</dd><dt>{t("ranks × steps")}</dt></div>
+      </dl>
+    </section>
+  );
+}
+
+/** Of many steps the slowest, the median and the fastest are named. */
+function chosenSteps(rank: Rank): readonly { readonly step: Step; readonly note: string }[] {
+  const one = param("step");
+  const picked = one ? rank.steps.filter((step) => String(step.step) === one) : [];
+  if (picked.length) return picked.map((step) => ({ step, note: "" }));
+  if (rank.steps.length <= FEW_STEPS) return rank.steps.map((step) => ({ step, note: "" }));
+  const sorted = [...rank.steps].sort((a, b) => b.total_ms - a.total_ms);
+  return [
+    { step: sorted[0]!, note: t("slowest") },
+    { step: sorted[Math.floor(sorted.length / 2)]!, note: t("median") },
+    { step: sorted.at(-1)!, note: t("fastest") },
+  ];
+}
+
+function Steps({ data }: { data: Verdict }): JSX.Element {
+  const [percent, setPercent] = useState(false);
+  const ranks = data.ranks.length > FEW_STEPS ? worstMedianBest(data.ranks) : data.ranks;
+  const rows = ranks.flatMap((rank) => chosenSteps(rank).map((row) => ({ rank, ...row })));
+  const seen = new Set(rows.flatMap(({ step }) => [...step.device, ...step.host].map((piece) => piece.family)));
+  const named = data.ranks.length > 1;
+  const longest = Math.max(...rows.map(({ step }) => step.total_ms), 0);
+  return (
+    <Card
+      title={t("Where the step goes")}
+      note={t("upper bar device, lower bar host; each sums to 100 % · click a part to open it in Trace")}
+      testid="verdict-steps"
+      tools={
+        <span class="segments" role="group" aria-label={t("Units")}>
+          <button type="button" aria-pressed={!percent} onClick={() => setPercent(false)}>ms</button>
+          <button type="button" aria-pressed={percent} onClick={() => setPercent(true)}>%</button>
+        </span>
+      }
+    >
+      <div class="step-bars">
+        {rows.map(({ rank, step, note }) => (
+          <div key={`${rank.worker} ${step.step}`} class="step-row">
+            <span class="step-name">
+              {named && <b>{rank.rank === null ? rank.worker : `rank ${rank.rank}`}</b>}
+              {step.step !== null && <span>{named ? ` ${t("Step")} ${step.step}` : <b>{t("Step")} {step.step}</b>}</span>}
+              {note && <small>{note}</small>}
+            </span>
+            <div class="step-pair">
+              {step.device.length > 0 && <Bar label={`${t("device")} ${step.step ?? ""}`} pieces={step.device} total={step.total_ms} scale={longest} percent={percent} worker={rank.worker} window={step.window} />}
+              <Bar label={`${t("host")} ${step.step ?? ""}`} pieces={step.host} total={step.total_ms} scale={longest} percent={percent} worker={rank.worker} window={step.window} thin={step.device.length > 0} />
+            </div>
+            <span class="step-total">{ms(step.total_ms)} ms</span>
+          </div>
+        ))}
+      </div>
+      <ul class="families">
+        {FAMILIES.filter(([family]) => seen.has(family)).map(([family, name]) => <li key={family}><i class={`part ${family}`} aria-hidden="true" /> {t(name)}</li>)}
+      </ul>
+    </Card>
+  );
+}
+
+function worstMedianBest(ranks: readonly Rank[]): readonly Rank[] {
+  const mean = (rank: Rank): number => rank.steps.reduce((sum, step) => sum + step.total_ms, 0) / Math.max(1, rank.steps.length);
+  const sorted = [...ranks].sort((a, b) => mean(b) - mean(a));
+  return [sorted[0]!, sorted[Math.floor(sorted.length / 2)]!, sorted.at(-1)!];
+}
+
+function Bar(props: {
+  label: string; pieces: readonly Piece[]; total: number; scale: number; percent: boolean; worker: string; window: readonly [number, number]; thin?: boolean;
+}): JSX.Element {
+  const whole = props.pieces.reduce((sum, piece) => sum + piece.ms, 0) || 1;
+  const wide = props.percent ? 100 : (100 * props.total) / (props.scale || 1);
+  const open = (piece: Piece): void =>
+    openView("trace", { worker: props.worker, ...(piece.link ?? { t: `${props.window[0]}_${props.window[1]}` }) });
+  return (
+    <div class={`part-bar${props.thin ? " thin" : ""}`} style={{ width: `${wide}%` }} role="group" aria-label={props.label}>
+      {props.pieces.map((piece) => {
+        const share = (100 * piece.ms) / whole;
+        const shown = props.percent ? `${share.toFixed(0)} %` : ms(piece.ms);
+        const inner = piece.parts.length > 1 ? `\n${piece.parts.map((part) => `  ${inLanguage(part.name)} ${ms(part.ms)} ms`).join("\n")}` : "";
+        const full = `${nameOf(piece.family)} ${ms(piece.ms)} ms, ${share.toFixed(1)} %`;
+        return (
+          <button
+            key={piece.family} type="button" class={`part ${piece.family}`} style={{ width: `${share}%` }} title={full + inner} aria-label={full}
+            data-testid={`part-${piece.family}`} data-ms={piece.ms} onClick={() => open(piece)}
+          >
+            {!props.thin && share >= 4.5 && <span>{share >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown}</span>}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Findings({ findings, error }: { findings: readonly Finding[]; error: number | null }): JSX.Element {
+  const shown = findings.filter((one) => one.severity !== "info");
+  const notes = findings.filter((one) => one.severity === "info");
+  const [open, setOpen] = useState<string | null>(null);
+  const current = open ?? shown[0]?.id ?? "";
+  const note = error === null ? t("ranked by ms saved per step") : `${t("ranked by ms saved per step, by replay of this capture")} (± ${(error * 100).toFixed(1)} %)`;
+  return (
+    <Card title={t("Findings")} note={note} testid="verdict-findings" tools={findings.length ? <button type="button" class="link" onClick={() => openView("findings")}>{t("All findings")}</button> : undefined}>
+      {shown.length === 0 && <p class="verdict-none">{t("Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.")} <button type="button" class="link" onClick={() => openView("operator")}>Operator</button></p>}
+      <ol class="verdict-list">
+        {shown.map((finding) => (
+          <li key={finding.id} class={finding.id === current ? "open" : ""} data-rule={finding.rule} data-testid="verdict-finding">
+            <button type="button" class="verdict-head" aria-expanded={finding.id === current} onClick={() => setOpen(finding.id === current ? "-" : finding.id)}>
+              <span class="verdict-saved">
+                <b>{finding.bound === "upper" ? "≤ " : ""}{ms(finding.saved_ms)} ms</b> <small>{(finding.share * 100).toFixed(1)} %</small>
+                <i class="meter" aria-hidden="true"><i style={{ width: `${Math.min(100, finding.share * 100)}%` }} /></i>
+              </span>
+              <span class="verdict-title">{inLanguage(finding.title)}<small>{finding.id === current ? inLanguage(finding.detail) : inLanguage(finding.next)}</small></span>
+              <span class="verdict-sure">{inLanguage(finding.confidence_text)}</span>
+              <span class={`pill ${finding.severity}`}>{inLanguage(finding.severity_text)}</span>
+            </button>
+            {finding.id === current && (
+              <div class="verdict-body">
+                {finding.where.slice(0, 2).map((place, at) => <p key={at} class="muted">{[place.op, place.module, place.stack].filter(Boolean).join(" · ")}</p>)}
+                {finding.chips.length > 0 && (
+                  <p class="evidence">
+                    {finding.chips.map((chip) => (
+                      <button key={chip.slice} type="button" class="chip" data-testid="evidence" title={`${chip.name} — ${t("Show in Trace")}`} onClick={() => openView("trace", { worker: chip.worker, slice: String(chip.slice) })}>
+                        <span>{chip.name}</span> · {auto(chip.ms * 1000, "us")} ↗
+                      </button>
+                    ))}
+                  </p>
+                )}
+                <p><b>{t("Next")}</b> · {inLanguage(finding.next)}</p>
+              </div>
+            )}
+          </li>
+        ))}
+      </ol>
+      {notes.map((one) => <p key={one.id} class="verdict-note">{inLanguage(one.title)}</p>)}
+    </Card>
+  );
+}
+
+/** How much of each cause is gone, from the address: `id:percent`. */
+function readRemoved(): Map<string, number> {
+  return new Map(param("remove").split(",").filter(Boolean).map((item) => [item.slice(0, item.lastIndexOf(":")), Number(item.slice(item.lastIndexOf(":") + 1)) || 0]));
+}
+
+function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element | null {
+  const counted = findings.filter((one) => one.severity !== "info");
+  const worker = counted.find((one) => one.removable.includes(one.worker))?.worker ?? "";
+  const own = counted.filter((one) => one.removable.includes(worker)).slice(0, 4);
+  const removed = readRemoved();
+  const asked = own.filter((one) => removed.get(one.id)).map((one) => `${one.id}:${removed.get(one.id)}`).join(",");
+  const { run, span } = selection.value;
+  const key = own.length ? JSON.stringify([run?.name, worker, span?.version, asked]) : null;
+  const load = useLoad(key, (options) => apiFor([run?.name ?? "", worker, span?.name ?? ""]).get<WhatIf>("verdict/whatif", { remove: asked }, options));
+  if (!own.length) return null;
+  const set = (id: string, percent: number): void => {
+    const next = new Map(removed).set(id, percent);
+    setParams({ remove: [...next].filter(([, value]) => value > 0).map(([name, value]) => `${name}:${value}`).join(",") || null });
+  };
+  const said = (percent: number): string => (percent === 0 ? t("as now") : percent === 100 ? t("gone") : `−${percent} %`);
+  return (
+    <Card title={t("What if")} testid="verdict-whatif" tools={<button type="button" class="link" disabled={!asked} onClick={() => setParams({ remove: null })}>{t("Reset")}</button>}>
+      <div class="whatif">
+        {own.map((one) => {
+          const percent = removed.get(one.id) ?? 0;
+          return (
+            <label key={one.id}>
+              <span>{inLanguage(one.short)}</span><b>{said(percent)}</b>
+              <input type="range" min={0} max={100} step={5} value={percent} aria-valuetext={said(percent)} data-testid={`whatif-${one.rule}`} onChange={(event) => set(one.id, Number(event.currentTarget.value))} />
+            </label>
+          );
+        })}
+        {load.data && (
+          <p class="whatif-result" role="status" data-testid="whatif-result">
+            <b>{ms(load.data.then_ms)} ms</b> {t("a step, now")} {ms(load.data.now_ms)} (± {ms(load.data.now_ms * load.data.error)})
+            {load.data.bottleneck && <small>{t("Then first")}: {t(load.data.bottleneck)}, {(load.data.bottleneck_share * 100).toFixed(0)} % {t("of the critical path")}</small>}
+          </p>
+        )}
+      </div>
+    </Card>
+  );
+}
+
+function CannotTell({ data }: { data: Verdict }): JSX.Element | null {
+  const all = [...data.limits, ...data.absent];
+  if (!all.length) return null;
+  return (
+    <Card title={t("What this capture cannot tell")} testid="verdict-limits">
+      <ul class="cannot">{all.map((text) => <li key={text.en}><i aria-hidden="true">?</i> {inLanguage(text)}</li>)}</ul>
+    </Card>
+  );
+}
