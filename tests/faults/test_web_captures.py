@@ -124,7 +124,10 @@ def test_broken_files_of_a_folder_leave_the_good_ones(viewer):
     page = get(viewer, "kernels").json
     assert page["rows"][0][:3] == ["MatMul", 1, 55.161]
     assert get(viewer, "overview").status_code == 200
-    assert get(viewer, "comm/matrix").json["error"]["code"] == "missing_data"
+    problem = get(viewer, "comm/matrix")
+    assert problem.status_code == 415
+    assert (problem.json["error"]["code"], problem.json["error"]["file"]) == ("unreadable", "communication_matrix.json")
+    assert "Communication" in get(viewer, "runs").json["runs"][0]["workers"][0]["spans"][0]["views"], "unreadable, not uncollected"
     assert get(viewer, "files").json["quality"]["issues"]
 
 
@@ -411,3 +414,20 @@ def test_traces_with_python_calls_have_stacks(viewer):
     flame = get(viewer, "flame").json
     assert [flame["names"][name] for name in flame["nodes"]["name"]] == ["all", "train.py(3): main", "net.py(7): forward"]
     assert flame["nodes"]["weight"] == [10.0, 10.0, 5.0]
+
+
+def test_what_the_client_has_already_still_names_its_type(viewer):
+    write(viewer.root, "run/w.pt.trace.json", trace("a"))
+    first = get(viewer, "files")
+    again = viewer.get("/api/v1/files", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.headers["Content-Type"]) == (304, first.headers["Content-Type"])
+
+
+def test_steps_of_a_file_alone_are_steps(viewer):
+    base = f"run/w_1/{OUTPUT}"
+    title = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,"
+    title += "Communication(Not Overlapped and Exclude Receive),Preparing"
+    write(viewer.root, f"{base}/step_trace_time.csv", f"{title}\n13,8,4,1,5,3,15,0,4,6\n")
+    answer = get(viewer, "overview").json
+    assert [row["step"] for row in answer["steps"]["rows"]] == [13]
+    assert not [note for note in answer["notes"] if note.startswith("no steps")]

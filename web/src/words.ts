@@ -26,6 +26,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "not recorded": "未记录",
   "Findings": "发现",
   "findings": "项发现",
+  "unreadable": "无法读取",
   "high": "高",
   "medium": "中",
   "low": "低",

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import orjson
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 from werkzeug.routing import Map, Rule
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
+from werkzeug.wrappers import Response as PlainResponse
 
 from stepscope.web import guard, routes
 from stepscope.web.catalogue import Catalogue
@@ -122,7 +124,10 @@ class App:
     def _api(self, request: Request, path: str) -> Response:
         body = _body(request) if request.method == "POST" else None
         view_request = ViewRequest(self.catalogue, self.settings, Query(request.args.to_dict(flat=False), body))
-        answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](view_request)
+        try:
+            answer: Answer = (routes.POST if request.method == "POST" else routes.GET)[path](view_request)
+        except Problem as problem:
+            raise view_request.explain(problem) from None
         response = _download(answer) if isinstance(answer, Download) else _json(answer)
         response.headers["Cache-Control"] = FOREVER if view_request.immutable and request.method != "POST" else "no-cache"
         return response
@@ -137,6 +142,16 @@ class App:
         response = Response(path.read_bytes(), content_type=MEDIA[path.suffix])
         response.headers["Cache-Control"] = "no-cache"
         return response
+
+
+class Response(PlainResponse):
+    """An answer that names its type even when the client has it already (304)."""
+
+    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:
+        headers = super().get_wsgi_headers(environ)
+        if self.status_code == 304 and "Content-Type" in self.headers:
+            headers["Content-Type"] = self.headers["Content-Type"]
+        return headers
 
 
 def _own_path(path: str) -> str:

@@ -113,7 +113,17 @@ def trace_folder(capture: Path) -> Path:
 
 def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
     capture = Capture(files)
-    return capture.load(lambda stage: progress(stage, _fraction(stage))), capture.source_files()
+    sources = capture.source_files()
+    size = f" · {_size(sources) / 1e6:,.1f} MB"
+
+    def report(stage: str) -> None:
+        progress(f"{stage}{size}" if stage.startswith("reading") else stage, _fraction(stage))
+
+    return capture.load(report), sources
+
+
+def _size(files: list[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _fraction(stage: str) -> float:

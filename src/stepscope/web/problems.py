@@ -23,8 +23,8 @@ SWITCHES = {
 }
 FILES = {
     "device": "kernel_details.csv",
-    "communication": "communication.json",
-    "memory": "memory_record.csv or operator_memory.csv",
+    "communication": "communication.json or communication_matrix.json",
+    "memory": "memory_record.csv or operator_memory.csv or npu_module_mem.csv",
     "operators": "operator_details.csv or trace_view.json",
     "timeline": "trace_view.json",
     "steps": "step_trace_time.csv",

@@ -10,10 +10,12 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs
 
+from stepscope.tables.issues import REGISTER
 from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
+from stepscope.web.view_list import damaged_files
 
 MOST_WAIT = 30
 
@@ -54,6 +56,22 @@ class ViewRequest:
         capture = self.catalogue.capture(entry, self._wait())
         self.immutable = version is not None and not entry.changing
         return capture
+
+    def explain(self, problem: Problem) -> Problem:
+        """The same problem, or the damaged file because of which the data are missing: that is not "not collected"."""
+        if problem.code != "missing_data" or problem.file is None:
+            return problem
+        try:
+            quality = self.catalogue.capture(self.entry(), 0).tables.quality
+        except Problem:
+            return problem
+        for one in damaged_files(quality):
+            if one["source"] in problem.file:
+                hint = REGISTER[one["issue"]].advice
+                return Problem(
+                    415, "unreadable", f"unreadable: {one['source']}", detail=one["detail"], file=one["source"], hint=hint
+                )
+        return problem
 
     def _wait(self) -> float:
         return float(self.query.number("wait", 0, most=MOST_WAIT))

@@ -10,6 +10,7 @@ import polars as pl
 from stepscope.analysis.views import has_modules
 from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.reader import CaptureFiles
+from stepscope.tables.issues import MISSING_COLUMNS, UNREADABLE_FILE
 from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
@@ -73,4 +74,12 @@ def views_of(capture: LoadedCapture) -> list[str]:
         "Findings": bool(tables.ops.height or capture.has_device),
         "Files": True,
     }
-    return in_order(view for view, present in there.items() if present)
+    damaged = {_OF_FILES[one["source"]] for one in damaged_files(tables.quality) if one["source"] in _OF_FILES}
+    return in_order({view for view, present in there.items() if present} | damaged)
+
+
+def damaged_files(quality: pl.DataFrame) -> list[dict[str, str]]:
+    """Files of which nothing could be read: source, issue and detail."""
+    issues = [issue.name for issue in (UNREADABLE_FILE, MISSING_COLUMNS)]
+    rows = quality.select("source", pl.col("issue").cast(pl.String), pl.col("detail").fill_null(""))
+    return rows.filter(pl.col("issue").is_in(issues)).to_dicts()

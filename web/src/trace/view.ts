@@ -160,7 +160,7 @@ export class TraceView {
   // --- captures
 
   async open(): Promise<void> {
-    this.message.textContent = "Reading the timeline…";
+    this.message.textContent = t("Reading the timeline…");
     try {
       const first = await this.openSource(0, this.api, this.workerLabel(this.api.capture));
       this.readyAt = performance.now();
@@ -195,7 +195,8 @@ export class TraceView {
       onTiles: () => this.timeline.draw(),
       onProblem: (problem) => this.notice(problem instanceof ApiError ? problem.message : String(problem)),
       onProgress: ({ progress, stage }) => {
-        this.message.textContent = `${stage || "Reading the capture"} ${Math.round(progress * 100)} %`;
+        const share = stage.startsWith("reading") ? "" : ` ${Math.round(progress * 100)} %`;
+        this.message.textContent = `${stage || t("Reading the capture")}${share}`;
       },
       signal: this.stop.signal,
     });

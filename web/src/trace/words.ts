@@ -5,6 +5,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.":
     "时间线。W、S 缩放，A、D 平移，句号和逗号切换切片，问号列出所有按键。",
   "Height of the panel": "面板高度",
+  "Reading the capture": "正在读取采集数据",
+  "Reading the timeline…": "正在读取时间线…",
   "Tracks": "轨道",
   "Processes": "进程",
   "Flow events": "连线",

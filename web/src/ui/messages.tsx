@@ -2,9 +2,10 @@
 // Loading, missing and failed: always with words, a number or a next step.
 
 import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api";
 import { t } from "../words";
-import { cancelReading } from "../state";
+import { cancelReading, selection } from "../state";
 import { Snippet } from "./controls";
 import { Icon } from "./icons";
 import type { Loaded } from "./load";
@@ -31,8 +32,26 @@ export const REMEDIES: Readonly<Record<string, Remedy>> = {
   shapes: { file: "Input Shapes column of operator_details.csv", code: "record_shapes=True" },
 };
 
+/** The same for captures of torch's own profiler. */
+const OTHER_REMEDIES: Readonly<Record<string, Remedy>> = {
+  overview: { file: "ProfilerStep slices of the trace", code: "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)\n...\nprof.step()  # once per training step" },
+  operator: { file: "cpu_op slices of the trace", code: "activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]" },
+  kernel: { file: "kernel slices of the trace", code: "activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]" },
+  trace: { file: "*.pt.trace.json", code: "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"./result\")" },
+  memory: { file: "[memory] events of the trace", code: "profile_memory=True" },
+  distributed: { file: "traces of all ranks", code: "# a job of two or more devices; one trace of each rank in one folder" },
+  communication: { file: "communication.json", code: "# figures of links are recorded on NPUs only; see Distributed" },
+  stack: { file: "call stacks of the trace", code: "with_stack=True" },
+  shapes: { file: "Input Dims of the trace", code: "record_shapes=True" },
+};
+
+function remedyFor(view: string): Remedy | undefined {
+  const device = selection.value.span?.device;
+  return (device && device !== "npu" ? OTHER_REMEDIES[view] : undefined) ?? REMEDIES[view];
+}
+
 export function Empty(props: { title: string; detail?: string; hint?: string; remedy?: string; children?: ComponentChildren }): JSX.Element {
-  const remedy = props.remedy ? REMEDIES[props.remedy] : undefined;
+  const remedy = props.remedy ? remedyFor(props.remedy) : undefined;
   return (
     <div class="empty" data-testid="empty">
       <h2>{props.title}</h2>
@@ -59,7 +78,7 @@ export function Problem({ problem, again, remedy }: { problem: ApiError; again?:
   return (
     <div class="problem" role="alert">
       <h2>
-        <Icon name="alert" /> {problem.message}
+        <Icon name="alert" /> {problem.code === "unreadable" && problem.file ? `${t("unreadable")}: ${problem.file}` : problem.message}
       </h2>
       {problem.detail && <p>{problem.detail}</p>}
       {problem.file && (
@@ -91,8 +110,20 @@ export function Problem({ problem, again, remedy }: { problem: ApiError; again?:
   );
 }
 
+function useSeconds(): number {
+  const [seconds, setSeconds] = useState(0);
+  useEffect(() => {
+    const timer = window.setInterval(() => setSeconds((now) => now + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return seconds;
+}
+
 export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progress"]; tall?: boolean }): JSX.Element {
-  const share = progress ? Math.round(progress.progress * 100) : null;
+  // How much of a file is parsed is not known before its end: its size and the seconds say more than a number that stands still.
+  const reading = progress?.stage.startsWith("reading") ?? false;
+  const share = progress && !reading ? Math.round(progress.progress * 100) : null;
+  const seconds = useSeconds();
   return (
     <div class={`skeleton${tall ? " tall" : ""}`} role="status">
       <div class="skeleton-bars" aria-hidden="true">
@@ -102,9 +133,10 @@ export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progr
         <i />
       </div>
       <p>
-        {progress ? `${t("Reading the capture")}: ${share} %${progress.stage ? ` · ${progress.stage}` : ""}` : `${t("Loading")} …`}
+        {progress ? `${t("Reading the capture")}: ${share === null ? "" : `${share} %`}${progress.stage ? `${share === null ? "" : " · "}${progress.stage}` : ""}` : `${t("Loading")} …`}
+        {seconds > 0 && ` · ${seconds} s`}
       </p>
-      {progress && <progress max={100} value={share ?? 0} aria-label={t("Reading the capture")} />}
+      {progress && <progress max={100} {...(share === null ? {} : { value: share })} aria-label={t("Reading the capture")} />}
       {progress && <button type="button" class="button" data-testid="btn-cancel" onClick={() => void cancelReading()}>{t("Cancel")}</button>}
     </div>
   );

@@ -9,11 +9,11 @@ PALETTE = (
     "#e05cc0", "#2f8d5f", "#e8bd6a", "#62c4c0", "#a8434e", "#8fabd6", "#7d5aa6", "#a9c24a",
 )  # fmt: skip
 FIXED = {
-    "Computing": "#3b6fd4", "Computation": "#3b6fd4", "Kernel": "#3b6fd4", "Overlapped": "#7d5aa6", "Overlapping": "#7d5aa6",
-    "Communication": "#e8833a", "Communication(Not Overlapped)": "#e8833a", "Free": "#b6bfca", "Other": "#98a2b0",
-    "Bubble": "#c8476b", "Preparing": "#d4a72c", "Stage": "#57c08a", "DataLoader": "#a45b2a", "Runtime": "#2a9d8f",
-    "CPU Exec": "#7a9a3a", "Memcpy": "#4db6e2", "Memset": "#b0648f", "Data Transfer Time": "#2a9d8f",
-    "Synchronizing Time": "#c8476b", "Wait (other)": "#e8bd6a", "Idle": "#b6bfca", "Allocated (MB)": "#3b6fd4",
+    "Computing": "#2f63c8", "Computation": "#2f63c8", "Kernel": "#2f63c8", "Overlapped": "#bd94e9", "Overlapping": "#bd94e9",
+    "Communication": "#c65a14", "Communication(Not Overlapped)": "#c65a14", "Free": "#c3cad4", "Other": "#8a94a2",
+    "Bubble": "#e92764", "Preparing": "#e9c03c", "Stage": "#a2dab8", "DataLoader": "#d47058", "Runtime": "#36d99f",
+    "CPU Exec": "#a6e08c", "Memcpy": "#62b5ea", "Memset": "#882066", "Data Transfer Time": "#2f63c8",
+    "Synchronizing Time": "#e9c03c", "Wait (other)": "#a34a10", "Idle": "#c3cad4", "Allocated (MB)": "#3b6fd4",
     "Reserved (MB)": "#e8833a", "Active (MB)": "#57c08a",
 }  # fmt: skip
 

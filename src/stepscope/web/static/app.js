@@ -1,1 +1,1 @@
-export{t as render}from"./app-C3_j3kj1.js";
+export{t as render}from"./app-cTvniPXG.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-C3_j3kj1.js";e();
+import{t as e}from"./app-cTvniPXG.js";e();

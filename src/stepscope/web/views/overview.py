@@ -29,7 +29,7 @@ def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     summary = step_summary(rows, parts)
     on_gpu = capture.kind not in ("npu", "cpu") and capture.has_device
     notes = [simulated(capture)] if capture.simulated else []
-    if not capture.tables.steps.height:
+    if not rows["step"].drop_nulls().len():
         notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
     return {
         "complete": quality.complete(capture.tables.quality),

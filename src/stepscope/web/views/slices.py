@@ -161,7 +161,7 @@ def next_slice(index: TraceIndex, query: Query) -> dict[str, Any]:
 
 
 def range_statistics(index: TraceIndex, body: object) -> dict[str, Any]:
-    """Slices of a range by name: the rows of `Slice List`."""
+    """Slices of a range by name, with their time inside of it: the rows of `Slice List`."""
     options = _range(index, body)
     group = options.get("group", "name")
     if group not in ("name", "track"):
@@ -172,7 +172,7 @@ def range_statistics(index: TraceIndex, body: object) -> dict[str, Any]:
     limit = whole_number("limit", options.get("limit", 1000), 1, 20_000)
     parts = list(stretches(index, options["tracks"], options["from"], options["to"]))
     by = ["name"] if group == "name" else ["track", "name"]
-    summed = _summed(index, parts, by)
+    summed = _summed(index, parts, by, (options["from"], options["to"]))
     order = pl.col("name") if sort == "name" else pl.col(SORTS[sort])
     shown = summed.sort(order, "name", descending=[sort != "name", False]).head(limit)
     rows = [
@@ -215,13 +215,17 @@ def stretches(index: TraceIndex, tracks: list[int] | None, low: int, high: int) 
     return parts
 
 
-def _summed(index: TraceIndex, parts: list[tuple[int, int, int]], by: list[str]) -> pl.DataFrame:
-    """Sums per row of the timeline first: its columns are views of the map, so nothing is copied together."""
-    start, end, name, own = (index.slices[key] for key in ("start", "end", "name", "self"))
+def _summed(index: TraceIndex, parts: list[tuple[int, int, int]], by: list[str], window: tuple[int, int]) -> pl.DataFrame:
+    """Sums per row of the timeline first: its columns are views of the map, so nothing is copied together.
+
+    What a slice has outside of the window does not count; only the first and the last of a row can reach out of it.
+    """
+    start, end, name = (index.slices[key] for key in ("start", "end", "name"))
     wall = pl.col("wall")
     sums = []
     for track, low, high in parts:
-        frame = pl.DataFrame({"name": name[low:high], "wall": end[low:high] - start[low:high], "self": own[low:high]})
+        inside = np.minimum(end[low:high], window[1]) - np.maximum(start[low:high], window[0])
+        frame = pl.DataFrame({"name": name[low:high], "wall": inside, "self": _self_inside(index, low, high, window)})
         grouped = (
             frame.lazy()
             .group_by("name")
@@ -244,6 +248,23 @@ def _summed(index: TraceIndex, parts: list[tuple[int, int, int]], by: list[str])
         .agg(wall.sum(), pl.col("self").sum(), pl.col("max").max(), pl.col("min").min(), pl.col("count").sum())
         .with_columns(average=wall / pl.col("count"))
     )
+
+
+def _self_inside(index: TraceIndex, low: int, high: int, window: tuple[int, int]) -> Array:
+    """Time of slices low to high of one row inside a window, without that of their children."""
+    start, end, own = (index.slices[key][low:high] for key in ("start", "end", "self"))
+    cut = [place for place in {0, high - low - 1} if start[place] < window[0] or end[place] > window[1]]
+    if not cut:
+        return own
+    changed = np.array(own)
+    for place in cut:
+        number = low + place
+        children = _children(index, number, int(index.row_of(number)))
+        pieces = [number, *children.tolist()]
+        spent = np.minimum(index.slices["end"][pieces], window[1]) - np.maximum(index.slices["start"][pieces], window[0])
+        spent = np.maximum(spent, 0)
+        changed[place] = max(int(spent[0] - spent[1:].sum()), 0)
+    return changed
 
 
 def range_slices(index: TraceIndex, body: object) -> dict[str, Any]:

@@ -147,8 +147,8 @@ def test_next_slices(index):
         pytest.param(
             0, 101, {"ProfilerStep#5": (0.1, 1), "aten::add": (0.04, 2), "aten::empty": (0.008, 1), "Enqueue": (0.002, 1)}, id="all"
         ),
-        pytest.param(20, 50, {"ProfilerStep#5": (0.1, 1), "aten::add": (0.03, 1)}, id="half-open-and-whole"),
-        pytest.param(39, 51, {"ProfilerStep#5": (0.1, 1), "aten::add": (0.04, 2)}, id="both-ends-cut"),
+        pytest.param(20, 50, {"ProfilerStep#5": (0.03, 1), "aten::add": (0.02, 1)}, id="half-open"),
+        pytest.param(39, 51, {"ProfilerStep#5": (0.012, 1), "aten::add": (0.002, 2)}, id="both-ends-cut"),
     ],
 )
 def test_range_statistics(index, low, high, expected):
@@ -156,6 +156,12 @@ def test_range_statistics(index, low, high, expected):
     assert {row[0]: (row[1], row[6]) for row in answer["rows"]} == expected
     listed = slices.range_slices(index, {"tracks": [0], "from": low, "to": high, "name": index.names.index("aten::add")})
     assert listed["total"] == expected["aten::add"][1]
+
+
+def test_self_time_of_a_range_is_what_lies_inside(index):
+    rows = slices.range_statistics(index, {"tracks": [0], "from": 39, "to": 51})["rows"]
+    # Of the step 12 ns are in the range, and two operators take 1 ns each of them.
+    assert {row[0]: row[2] for row in rows}["ProfilerStep#5"] == pytest.approx(0.010)
 
 
 def test_range_holds_slices_without_length(index):
