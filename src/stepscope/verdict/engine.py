@@ -48,8 +48,9 @@ def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None 
     return conclude([ask(Case(one, limit), rules) for one in ranks], rules)
 
 
-def conclude(answers: Sequence[Answer], rules: Collection[str] | None = None) -> Verdict:
+def conclude(given: Sequence[Answer], rules: Collection[str] | None = None) -> Verdict:
     """The verdict from what the rules answered about each rank."""
+    answers = list(given)
     findings = _merged([finding for answer in answers for finding in answer.findings])
     if len(answers) > 1:
         findings += across_ranks([answer.case for answer in answers], rules)

@@ -221,12 +221,13 @@ function Bar(props: {
         const shown = props.percent ? `${share.toFixed(0)} %` : ms(piece.ms);
         const inner = piece.parts.length > 1 ? `\n${piece.parts.map((part) => `  ${inLanguage(part.name)} ${ms(part.ms)} ms`).join("\n")}` : "";
         const full = `${nameOf(piece.family)} ${ms(piece.ms)} ms, ${share.toFixed(1)} %`;
+        const text = props.thin || share < 4.5 ? "" : share >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown;
         return (
           <button
-            key={piece.family} type="button" class={`part ${piece.family}`} style={{ width: `${share}%` }} title={full + inner} aria-label={full}
+            key={piece.family} type="button" class={`part ${piece.family}`} style={{ width: `${share}%` }} title={full + inner} aria-label={full.includes(text) ? full : `${text}: ${full}`}
             data-testid={`part-${piece.family}`} data-ms={piece.ms} onClick={() => open(piece)}
           >
-            {!props.thin && share >= 4.5 && <span>{share >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown}</span>}
+            {text && <span>{text}</span>}
           </button>
         );
       })}

@@ -1,1 +1,1 @@
-export{t as render}from"./app-cTvniPXG.js";
+export{t as render}from"./app-Dgza3yTC.js";
