@@ -16,6 +16,7 @@ from stepscope.errors import CaptureError
 # Here, so that `stepscope -h` loads no command.
 COMMANDS = {
     "analyse": "write every documented file of one or more captures",
+    "cluster": "analyse all ranks of a run: who is slow, why, and what it costs",
     "completion": "print the completion script of a shell",
     "ctl": "start or stop profiling in a running job, or show each rank's status",
     "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",

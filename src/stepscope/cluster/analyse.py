@@ -55,11 +55,15 @@ class Analysis:
         result: dict[str, Any] = {
             "schema": SCHEMA,
             "run": {
-                "ranks": ranks["rank"].to_list(), "expected": self.expected, "missing": self.missing,
-                "steps": self.graph.steps if self.graph else [], "hosts": sorted(ranks["host"].drop_nulls().unique().to_list()),
+                "ranks": ranks["rank"].to_list(),
+                "expected": self.expected,
+                "missing": self.missing,
+                "steps": self.graph.steps if self.graph else [],
+                "hosts": sorted(ranks["host"].drop_nulls().unique().to_list()),
             },
             "step_ms": {
-                "median": _ms(np.median(length)) if len(length) else None, "p95": _ms(np.quantile(length, 0.95)) if len(length) else None,
+                "median": _ms(np.median(length)) if len(length) else None,
+                "p95": _ms(np.quantile(length, 0.95)) if len(length) else None,
                 "ideal": _ms(np.median(ideal)) if len(ideal) else None,
             },
             "lost_ms": None if lost is None else _ms(lost),
@@ -70,7 +74,7 @@ class Analysis:
             "findings": [finding.as_dict() for finding in self.findings],
             "matching": self.matches.quality,
             "problems": [problem.as_dict() for problem in self.problems],
-        }  # fmt: skip
+        }
         if self.baseline:
             result["baseline"] = self.baseline
         return result
@@ -103,10 +107,13 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
     hosts = _hosts(digests, graph)
     ideal = ideal_of(graph, pace_of(digests["cluster_kernels"], graph.ranks), hosts, matches.groups)
     scenarios = analysis.scenarios = Scenarios(graph, ideal)
-    replayed, measured = float(scenarios.actual_steps.mean()), float(graph.step_ns.mean())
+    count = len(graph.order)
+    replayed, measured = float(scenarios.actual_spans.mean()) / count, float(graph.rank_ns.mean()) / count
     analysis.replay_error = abs(replayed - measured) / max(measured, 1.0)
     if analysis.replay_error > REPLAY_ERROR:
-        problems.append(Problem("replay", {"error": analysis.replay_error, "replayed_ms": replayed / 1e6, "measured_ms": measured / 1e6}))
+        problems.append(
+            Problem("replay", {"error": analysis.replay_error, "replayed_ms": replayed / 1e6, "measured_ms": measured / 1e6})
+        )
         return analysis
     ranking = analysis.ranking = find_slow(scenarios, hosts)
     findings = []
@@ -161,7 +168,8 @@ def _input_problems(
             if reason:
                 reasons.setdefault(reason, []).append(rank)
         problems += [
-            Problem("clock_refused", {"reason": reason, "ranks": ranks[:64], "count": len(ranks)}) for reason, ranks in sorted(reasons.items())
+            Problem("clock_refused", {"reason": reason, "ranks": ranks[:64], "count": len(ranks)})
+            for reason, ranks in sorted(reasons.items())
         ]
     problems += [Problem("layout", {"text": text}) for text in layout.contradictions]
     losses = digests["cluster_ranks"].filter((digests["cluster_ranks"]["losses"] > 0).fill_null(False))

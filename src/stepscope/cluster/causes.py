@@ -98,12 +98,18 @@ def _computing(suspect: Suspect, scenarios: Scenarios, digests: Digests) -> tupl
     if more_sum > slow_sum:
         extra = both.sort(["more", "name"], descending=[True, False])
         evidence = [
-            {"what": "more work", "name": row["name"], "shapes": row["shapes"], "count": row["count"], "peers_count": row["usual_count"]}
+            {
+                "what": "more work",
+                "name": row["name"],
+                "shapes": row["shapes"],
+                "count": row["count"],
+                "peers_count": row["usual_count"],
+            }
             for row in extra.head(3).iter_rows(named=True)
         ]
         worst = extra.filter(pl.col("more") > 0)
         expert = worst.filter(pl.col("name").str.contains(_EXPERT))["more"].sum()
-        if worst.height and expert >= 0.5 * worst["more"].sum():
+        if worst.height and float(expert or 0) >= 0.5 * float(worst["more"].sum() or 0):
             return "expert_imbalance", evidence
         return "more_work", evidence
     if slow_sum > 0 and float(both["slower"].head(3).clip(lower_bound=0).sum()) >= ENOUGH * slow_sum:

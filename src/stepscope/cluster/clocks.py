@@ -92,7 +92,7 @@ def _solve(rank: Ints, call: Ints, end: Ints, receives: Flags, ranks: list[int])
     calls = int(call.max()) + 1
     origin = int(end.min())
     ends = (end - origin).astype(np.float64)
-    component, coarse = _coarse(rank, call, ends, count)
+    component, coarse = connected_offsets(rank, call, ends, count)
     ends -= coarse[rank]
     span, middle = max(float(np.ptp(ends)), 1.0), float(ends.max() + ends.min()) / 2
     tau = (ends - middle) / span
@@ -101,7 +101,7 @@ def _solve(rank: Ints, call: Ints, end: Ints, receives: Flags, ranks: list[int])
     solution = np.zeros(2 * count + 1)
     sigma, residual = 10_000.0, np.zeros(len(ends))
     for _ in range(ROUNDS):
-        sums = np.bincount(call, weight, calls)
+        sums: Floats = np.bincount(call, weight, calls).astype(np.float64)
 
         def centre(values: Floats, weight: Floats = weight, sums: Floats = sums) -> Floats:
             return np.asarray(values - (np.bincount(call, weight * values, calls) / sums)[call])
@@ -122,7 +122,12 @@ def _solve(rank: Ints, call: Ints, end: Ints, receives: Flags, ranks: list[int])
             (degree, np.bincount(rank, weight * tau * tau, count) + ridge[count:-1], [max(float((weight * receiver).sum()), 1e-9)])
         )
 
-        def apply(x: Floats, forward: Callable[[Floats], Floats] = forward, backward: Callable[[Floats], Floats] = backward, ridge: Floats = ridge) -> Floats:
+        def apply(
+            x: Floats,
+            forward: Callable[[Floats], Floats] = forward,
+            backward: Callable[[Floats], Floats] = backward,
+            ridge: Floats = ridge,
+        ) -> Floats:
             return np.asarray(backward(forward(x)) + ridge * x)
 
         solution = _conjugate_gradients(apply, backward(centre(ends)), solution, 1 / scale)
@@ -136,7 +141,7 @@ def _solve(rank: Ints, call: Ints, end: Ints, receives: Flags, ranks: list[int])
         offset[who] -= offset[reference]
         drift[who] -= drift[reference]
     offset += coarse - coarse[0]
-    number = np.bincount(rank, weight, count)
+    number: Floats = np.bincount(rank, weight, count).astype(np.float64)
     spread = np.full(count, np.inf)
     order = np.argsort(rank, kind="stable")
     bounds = np.searchsorted(rank[order], np.arange(count + 1))
@@ -145,9 +150,7 @@ def _solve(rank: Ints, call: Ints, end: Ints, receives: Flags, ranks: list[int])
         if len(own):
             spread[place] = 1.4826 * float(np.median(own))
     uncertain = np.sqrt((2.5 * spread / np.sqrt(np.maximum(number, 1))) ** 2 + SYSTEMATIC_NS**2)
-    reason = [
-        _reason(place, component, number, uncertain) for place in range(count)
-    ]
+    reason = [_reason(place, component, number, uncertain) for place in range(count)]
     middle_ns = origin + round(middle + float(coarse[0]))
     return Clocks(
         ranks, offset, drift, uncertain, reason, middle_ns, float(np.median(np.abs(residual))), float(solution[-1]), calls
@@ -164,7 +167,7 @@ def _reason(place: int, component: Ints, number: Floats, uncertain: Floats) -> s
     return "" if uncertain[place] <= MOST_UNCERTAIN_NS else "uncertain by more than 1 ms"
 
 
-def _coarse(rank: Ints, call: Ints, ends: Floats, count: int) -> tuple[Ints, Floats]:
+def connected_offsets(rank: Ints, call: Ints, ends: Floats, count: int) -> tuple[Ints, Floats]:
     """Breadth-first over pairs of ranks that share calls: which are connected, and the middle difference of their ends."""
     order = np.lexsort((rank, call))
     who, which, when = rank[order], call[order], ends[order]

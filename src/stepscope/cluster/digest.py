@@ -78,6 +78,7 @@ class CallRows:
         late: row (of this result, same window) of the call waited for before this row's issue; -1 for none.
         after: local ns between the end of that wait and the issue.
         before_stop: local ns between the issue of a call and the moment at which the compute stream stood still for it.
+        waited: ns that the compute stream waited for the call of each row.
         wait: ns waited, by window.
     """
 
@@ -88,12 +89,18 @@ class CallRows:
     late: Ints
     after: Ints
     before_stop: Ints
+    waited: Ints
     wait: Ints
     residual_ns: int
 
 
 def call_rows(
-    calls: Calls, windows: Ints, compute: Spans, causes: Mapping[str, Spans], starts: Ints | None = None, launches: Ints | None = None
+    calls: Calls,
+    windows: Ints,
+    compute: Spans,
+    causes: Mapping[str, Spans],
+    starts: Ints | None = None,
+    launches: Ints | None = None,
 ) -> CallRows:
     """Cut the time of a rank at the issues of its calls.
 
@@ -153,8 +160,9 @@ def call_rows(
     waited = wait.within(left, border)
     rest = border - left - waited - work[:, :-1].sum(1)
     work[:, -1] = np.maximum(rest, 0)
+    for_call = np.bincount(block_row, until - begun, rows).astype(np.int64)
     waited_in = np.bincount(window, waited, count).astype(np.int64)
-    return CallRows(call, window, work, stop, late, after, before_stop, waited_in, int(-np.minimum(rest, 0).sum()))
+    return CallRows(call, window, work, stop, late, after, before_stop, for_call, waited_in, int(-np.minimum(rest, 0).sum()))
 
 
 def _exclusive(causes: Mapping[str, Spans], compute: Spans) -> dict[str, Spans]:
@@ -198,13 +206,13 @@ def _waits(
         # The next task was launched only after the call had ended: until then the host, not the call, held the device up.
         task = np.minimum(np.searchsorted(starts, at - SAME_NS // 2), len(starts) - 1)
         host_late = launches[task] > until
-        spans = join(
-            union(begin[~host_late], until[~host_late]), minus(union(begin[host_late], until[host_late]), join(*busy))
-        )
+        spans = join(union(begin[~host_late], until[~host_late]), minus(union(begin[host_late], until[host_late]), join(*busy)))
     return spans, blocker, at, begin, until
 
 
-def frame_of_calls(rank: int, steps: Sequence[int | None], rows: CallRows, calls: Mapping[str, pl.Series], issue: Ints) -> pl.DataFrame:
+def frame_of_calls(
+    rank: int, steps: Sequence[int | None], rows: CallRows, calls: Mapping[str, pl.Series], issue: Ints
+) -> pl.DataFrame:
     """Table `cluster_calls` of one rank.
 
     Args:
@@ -232,6 +240,7 @@ def frame_of_calls(rank: int, steps: Sequence[int | None], rows: CallRows, calls
                 "late": pl.Series(late).replace(-1, None),
                 "after_ns": pl.Series(rows.after),
                 "before_stop_ns": pl.Series(rows.before_stop),
+                "wait_ns": pl.Series(rows.waited),
                 **{f"w_{cause}": pl.Series(rows.work[:, place]) for place, cause in enumerate(CAUSES)},
             }
         )

@@ -22,7 +22,7 @@ class Problem:
         from stepscope.cluster.words import problem_text
 
         text = problem_text(self, "en")
-        return {"kind": self.kind, "rank": self.rank, "text": text, **{key: value for key, value in self.params.items()}}
+        return {"kind": self.kind, "rank": self.rank, "text": text, **self.params}
 
 
 @dataclass
@@ -51,10 +51,23 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "kind": self.kind, "ranks": self.ranks, "host": self.host, "link": self.link, "group": self.group,
-            "group_name": self.group_name or None, "stage": self.stage, "cost_ms": round(self.cost_ns / 1e6, 6),
-            "share": round(self.share, 6), "saving_ms": round(self.saving_ns / 1e6, 6), "pattern": self.pattern, "every": self.every,
-            "steps": self.steps, "cause": self.cause, "explained": round(self.explained, 4),
-            "causes": {name: round(value, 4) for name, value in self.causes.items()}, "victims": self.victims,
-            "confidence": self.confidence, "evidence": self.evidence,
-        }  # fmt: skip
+            "kind": self.kind,
+            "ranks": self.ranks,
+            "host": self.host,
+            "link": self.link,
+            "group": self.group,
+            "group_name": self.group_name or None,
+            "stage": self.stage,
+            "cost_ms": round(self.cost_ns / 1e6, 6),
+            "share": round(self.share, 6),
+            "saving_ms": round(self.saving_ns / 1e6, 6),
+            "pattern": self.pattern,
+            "every": self.every,
+            "steps": self.steps,
+            "cause": self.cause,
+            "explained": round(self.explained, 4),
+            "causes": {name: round(value, 4) for name, value in self.causes.items()},
+            "victims": self.victims,
+            "confidence": self.confidence,
+            "evidence": self.evidence,
+        }

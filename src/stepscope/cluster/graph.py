@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.partition.spans import Ints
+from stepscope.cluster.clocks import TOGETHER, connected_offsets
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.match import Matches, numbered
 from stepscope.cluster.replay import Flags, Floats, Program
@@ -21,6 +22,8 @@ from stepscope.tables.cluster import CAUSES
 
 VOTES = 0.1  # share of peers × steps that makes a wait part of the program
 MOST_VARIANTS = 4
+INFLATED = 1.3  # times the usual work of the middle rank: the profiler itself slowed the step
+LEAST_INNER = 2  # steps between the first and the last that tell what is usual
 
 
 @dataclass
@@ -64,6 +67,8 @@ class Graph:
     variants: list[Variant]
     order: list[tuple[int, int]]  # (variant, place of the step in it), by time
     step_ns: Floats  # measured length of each step of `order`, median over ranks
+    rank_ns: Floats  # measured length of all steps, by rank
+    skew_ns: Floats  # when each rank entered the first step, after the first of them
     left_out: list[int] = field(default_factory=list)  # steps with a program of their own
     partial_ranks: list[int] = field(default_factory=list)  # ranks without common steps
 
@@ -71,18 +76,23 @@ class Graph:
     def steps(self) -> list[int]:
         return [self.variants[variant].steps[place] for variant, place in self.order]
 
-    def times(self, work: list[list[Floats]], transfer: list[list[Floats]]) -> tuple[Floats, Floats]:
+    def times(
+        self, work: list[list[Floats]], transfer: list[list[Floats]], begin: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats]:
         """Replay all steps one after the other.
 
         Args:
             work: by variant, by step: scenarios × rows.
             transfer: likewise, scenarios × calls.
+            begin: when each rank enters the first step; all at once when absent.
 
         Returns:
-            Length of each step (scenarios × steps) and time each rank waited in all (scenarios × ranks).
+            Length of each step (scenarios × steps), time each rank waited in all and time from its begin to its end (scenarios ×
+            ranks).
         """
         count = len(work[self.order[0][0]][self.order[0][1]])
-        clock: Floats = np.zeros((count, len(self.ranks)))
+        first = np.zeros(len(self.ranks)) if begin is None else begin
+        clock: Floats = np.repeat(first[None], count, 0)
         lengths = np.zeros((count, len(self.order)))
         waited = np.zeros((count, len(self.ranks)))
         before = np.zeros(count)
@@ -95,13 +105,14 @@ class Graph:
             clock = after
             lengths[:, at] = clock.max(1) - before
             before = clock.max(1)
-        return lengths, waited
+        return lengths, waited, clock - first
 
 
 def build_graph(digests: Digests, matches: Matches) -> Graph | None:
     """The graph of the steps that all ranks have; None when there are none."""
     calls = digests["cluster_calls"]
     steps = digests["cluster_steps"].with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
+    steps = _without_inflated(steps, calls)
     ranks, partial, common = _common_steps(steps)
     if not ranks or not common:
         return None
@@ -112,12 +123,16 @@ def build_graph(digests: Digests, matches: Matches) -> Graph | None:
     rows = calls.join(sized, on=keys, how="left", maintain_order="left")
     rows = rows.with_columns(
         pl.concat_str(
-            pl.col("op").fill_null("end"), pl.col("gid").cast(pl.String).fill_null("-"), pl.col("peer").cast(pl.String).fill_null("-"),
+            pl.col("op").fill_null("end"),
+            pl.col("gid").cast(pl.String).fill_null("-"),
+            pl.col("peer").cast(pl.String).fill_null("-"),
             separator=":",
-        ).alias("sig")  # fmt: skip
+        ).alias("sig")
     )
     each = rows.group_by("rank", "step", maintain_order=True).agg(pl.col("sig").str.join(",").hash().alias("program"))
-    per_step = each.sort("rank").group_by("step").agg(pl.col("program").cast(pl.String).str.join(",").hash(), pl.len().alias("ranks"))
+    per_step = (
+        each.sort("rank").group_by("step").agg(pl.col("program").cast(pl.String).str.join(",").hash(), pl.len().alias("ranks"))
+    )
     per_step = per_step.sort("step")
     counts = per_step.group_by("program").agg(pl.col("step").sort(), pl.len().alias("n"), pl.col("step").min().alias("first"))
     counts = counts.sort(["n", "first"], descending=[True, False])
@@ -131,11 +146,36 @@ def build_graph(digests: Digests, matches: Matches) -> Graph | None:
         ((number, place) for number, variant in enumerate(variants) for place in range(len(variant.steps))),
         key=lambda one: started.get(variants[one[0]].steps[one[1]], 0),
     )
-    length = dict(
-        steps.filter(pl.col("rank").is_in(ranks)).group_by("step").agg(pl.col("length").median()).iter_rows()
-    )
+    length = dict(steps.filter(pl.col("rank").is_in(ranks)).group_by("step").agg(pl.col("length").median()).iter_rows())
     step_ns = np.array([float(length[variants[variant].steps[place]]) for variant, place in order])
-    return Graph(ranks, variants, order, step_ns, sorted(set(common) - used), partial)
+    chosen = steps.filter(pl.col("rank").is_in(ranks) & pl.col("step").is_in(list(used)))
+    rank_ns = chosen.group_by("rank").agg(pl.col("length").sum()).sort("rank")["length"].to_numpy().astype(np.float64)
+    opening = rows.filter(pl.col("step") == variants[order[0][0]].steps[order[0][1]])
+    return Graph(ranks, variants, order, step_ns, rank_ns, _skew(opening, steps, place_of), sorted(set(common) - used), partial)
+
+
+def _skew(rows: pl.DataFrame, steps: pl.DataFrame, place_of: dict[int, int]) -> Floats:
+    """When each rank entered a step, seen from the calls that end on all members at once; no clock but the rank's own is used."""
+    shared = rows.filter(pl.col("op").is_in(list(TOGETHER)) & pl.col("call").is_not_null())
+    shared = shared.join(steps.select("rank", "step", begun="start_ns"), on=["rank", "step"], nulls_equal=True)
+    rank = np.array([place_of[one] for one in shared["rank"].to_list()], dtype=np.int64)
+    ends = (shared["end_ns"] - shared["begun"]).to_numpy().astype(np.float64)
+    if not len(rank):
+        return np.zeros(len(place_of))
+    _, later = connected_offsets(rank, shared["call"].to_numpy(), ends, len(place_of))
+    return np.asarray(later.max() - later, dtype=np.float64)
+
+
+def _without_inflated(steps: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Steps but for the first and last, where starting or stopping the profiler made all ranks work longer."""
+    numbers = sorted(steps["step"].unique().to_list())
+    if len(numbers) < 2 + LEAST_INNER:
+        return steps
+    spent = calls.group_by("rank", "step").agg(pl.sum_horizontal([pl.col(f"w_{cause}").sum() for cause in CAUSES]).alias("work"))
+    usual = dict(spent.group_by("step").agg(pl.col("work").median()).iter_rows())
+    inner = float(np.median([usual.get(number, 0.0) for number in numbers[1:-1]]))
+    odd = [number for number in (numbers[0], numbers[-1]) if usual.get(number, 0.0) > INFLATED * inner]
+    return steps.filter(~pl.col("step").is_in(odd))
 
 
 def _common_steps(steps: pl.DataFrame) -> tuple[list[int], list[int], list[int]]:
@@ -148,7 +188,9 @@ def _common_steps(steps: pl.DataFrame) -> tuple[list[int], list[int], list[int]]
             counts[number] = counts.get(number, 0) + 1
     if not counts:
         return [], sorted(have), []
-    popular = {number for number, count in counts.items() if 2 * count > len(have)} or {max(counts, key=lambda one: (counts[one], -one))}
+    popular = {number for number, count in counts.items() if 2 * count > len(have)} or {
+        max(counts, key=lambda one: (counts[one], -one))
+    }
     ranks = [rank for rank, numbers in have.items() if 2 * len(numbers & popular) >= len(popular)] or list(have)
     common = set(popular)
     for rank in ranks:
@@ -206,9 +248,15 @@ def _variant(rows: pl.DataFrame, steps: list[int], matches: Matches, place_of: d
     spent_before = np.where(stop, rows["before_stop_ns"].fill_null(0).to_numpy().reshape(count, size), 0).sum(0)
     spent_next = np.where(stop, next_work, 0.0).sum(0)
     before = np.bincount(key, spent_before)[key] / np.maximum(np.bincount(key, spent_next)[key], 1.0)
-    program = Program(rank, call, lane, agreed & has, waited_for, np.clip(after, 0.0, 1.0), np.clip(1.0 - before, 0.0, 1.0), ranks)
+    program = _program(rank, call, lane, agreed & has, waited_for, np.clip(after, 0.0, 1.0), np.clip(1.0 - before, 0.0, 1.0), ranks)
     return Variant(
-        program, list(steps), work, transfer, role, key, position,
+        program,
+        list(steps),
+        work,
+        transfer,
+        role,
+        key,
+        position,
         ["p2p" if ops[row] in ("send", "recv") else str(ops[row]) for row in call_row],
         first["bytes"].fill_null(-1).to_numpy()[call_row] if calls else np.empty(0, dtype=np.int64),
         gid_of[call_row] if calls else np.empty(0, dtype=np.int64),
@@ -216,7 +264,16 @@ def _variant(rows: pl.DataFrame, steps: list[int], matches: Matches, place_of: d
         matches.size[numbers_of] if calls else np.empty(0, dtype=np.int64),
         (matches.size >= matches.expected)[numbers_of] if calls else np.empty(0, dtype=np.bool_),
         stage,
-    )  # fmt: skip
+    )
+
+
+def _program(rank: Ints, call: Ints, lane: Ints, stop: Flags, late: Ints, after: Floats, after_stop: Floats, ranks: int) -> Program:
+    made = Program(rank, call, lane, stop, late, after, after_stop, ranks)
+    if not made.stuck:
+        return made
+    # What queues behind what was guessed from groups; without it the calls still wait for their members.
+    free = Program(rank, call, np.arange(len(lane)), stop, late, after, after_stop, ranks)
+    return free if not free.stuck else made
 
 
 def _late(late: Ints, key: Ints, position: Ints, starts: Ints, rank: Ints, voters: Ints) -> Ints:
@@ -225,7 +282,12 @@ def _late(late: Ints, key: Ints, position: Ints, starts: Ints, rank: Ints, voter
     result = np.full(len(key), -1, dtype=np.int64)
     if not len(step):
         return result
-    votes = pl.DataFrame({"key": key[row], "target": late[step, row]}).group_by("key", "target").len().sort(["key", "len", "target"], descending=[False, True, False])
+    votes = (
+        pl.DataFrame({"key": key[row], "target": late[step, row]})
+        .group_by("key", "target")
+        .len()
+        .sort(["key", "len", "target"], descending=[False, True, False])
+    )
     best = votes.unique("key", keep="first", maintain_order=True)
     target = np.full(int(key.max()) + 1, -1, dtype=np.int64)
     count = np.zeros(int(key.max()) + 1)
@@ -244,7 +306,10 @@ def _roles(rows: pl.DataFrame, first: pl.DataFrame, ranks: int, place_of: dict[i
     described = first.join(sizes, on="gid", how="left", maintain_order="left", nulls_equal=True).with_columns(
         text=pl.concat_str(
             pl.col("op").fill_null("end"),
-            pl.when(~pl.col("op").is_in(loose) & ~pl.col("op").str.starts_with("alltoall")).then("bytes").cast(pl.String).fill_null("?"),
+            pl.when(~pl.col("op").is_in(loose) & ~pl.col("op").str.starts_with("alltoall"))
+            .then("bytes")
+            .cast(pl.String)
+            .fill_null("?"),
             pl.when(pl.col("src").is_null()).then("members").cast(pl.String).fill_null("?"),
             separator=":",
         )
@@ -284,11 +349,11 @@ def _stages(pairs: Sequence[tuple[int, int]], role: dict[int, int]) -> dict[int,
         return {}
     longest = max(map(len, components))
     # Ranks of a ring (context parallelism) all do the same.
-    if all(len({role[one] for one in component if one in role}) < 2 for component in components):
+    if all(len({role[one] for one in ranks if one in role}) < 2 for ranks in components):
         return {}
-    for component in components:
-        if len(component) < longest:
-            _place_rest(component, stage, role, components)
+    for one in components:
+        if len(one) < longest:
+            _place_rest(one, stage, role, components)
     return stage
 
 

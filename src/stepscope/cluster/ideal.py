@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -160,7 +161,9 @@ def _transfers(variant: Variant, ranks: Sequence[int], hosts: Sequence[str | Non
     usual = np.median(variant.transfer, axis=0)
     frame = pl.DataFrame({"kind": kind, "owner": owner, "usual": usual, "whole": variant.complete})
     # The middle of the groups, not of the calls; of two groups the faster one.
-    by_group = frame.filter(pl.col("whole") | ~pl.col("whole").any().over("kind")).group_by("kind", "owner").agg(pl.col("usual").median())
+    by_group = (
+        frame.filter(pl.col("whole") | ~pl.col("whole").any().over("kind")).group_by("kind", "owner").agg(pl.col("usual").median())
+    )
     middle = by_group.group_by("kind").agg(pl.col("usual").quantile(0.5, "lower")).sort("kind")
     ideal[:] = middle["usual"].to_numpy()[kind] if calls else 0.0
     return ideal, kind
@@ -168,7 +171,7 @@ def _transfers(variant: Variant, ranks: Sequence[int], hosts: Sequence[str | Non
 
 def _group_shape(members: Sequence[int], host_of: dict[int, str | None], name: str) -> tuple[object, ...]:
     """What groups must share to be compared: size, stride, hosts that they span, name."""
-    strides = {abs(after - before) for before, after in zip(members, members[1:], strict=False)}
+    strides = {abs(after - before) for before, after in pairwise(members)}
     known = {host_of.get(one) for one in members}
     spans = 0 if None in known else len(known)
     return len(members), (strides.pop() if len(strides) == 1 else -1), spans, name

@@ -47,7 +47,9 @@ def layout_of(digests: Digests, matches: Matches, graph: Graph | None) -> Layout
         if given[word] is not None and inferred[word] is not None and given[word] != inferred[word]
     ]
     sizes = {word: inferred[word] if word in {text[:2] for text in contradictions} else given[word] for word in WORDS}
-    return Layout({word: sizes[word] if sizes[word] is not None else inferred[word] for word in WORDS}, "given", stage, contradictions)
+    return Layout(
+        {word: sizes[word] if sizes[word] is not None else inferred[word] for word in WORDS}, "given", stage, contradictions
+    )
 
 
 def _one_value(column: pl.Series) -> int | None:

@@ -66,9 +66,13 @@ def slow_links(scenarios: Scenarios, groups: Sequence[Group]) -> list[Finding]:
 
 
 def _merged(
-    found: list[Finding], slow: list[object], sets: dict[object, list[Ints]], ratios: dict[object, float], groups: Sequence[Group],
+    found: list[Finding],
+    slow: list[object],
+    sets: dict[object, list[Ints]],
+    ratios: dict[object, float],
+    groups: Sequence[Group],
     scenarios: Scenarios,
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Several slow groups with one rank or one pair in common are one slow link."""
     if len(found) < 2:
         return found
@@ -81,16 +85,29 @@ def _merged(
         ranks = set(name) if isinstance(name, tuple) else set(groups[int(name)].members)  # type: ignore[call-overload]
         if name not in slow and common <= ranks and ratios[name] < SAME and len(common) == 2:
             return found
-    together = [np.unique(np.concatenate([sets[name][number] for name in slow[:MOST]])) for number in range(len(scenarios.graph.variants))]
+    together = [
+        np.unique(np.concatenate([sets[name][number] for name in slow[:MOST]])) for number in range(len(scenarios.graph.variants))
+    ]
     cost = scenarios.with_transfers([together])[0]
     best = found[0]
     pattern, every, steps = pattern_of(cost, scenarios.graph.steps)
     value = float(cost.mean())
     one = Finding(
-        "slow_link", sorted(common), value, value / scenarios.step_ns, scenarios.saving_transfers(together),
-        link=sorted(common), group=None, pattern=pattern, every=every, steps=steps, cause="link", explained=1.0,
-        confidence=best.confidence, evidence=[row for each in found for row in each.evidence],
-    )  # fmt: skip
+        "slow_link",
+        sorted(common),
+        value,
+        value / scenarios.step_ns,
+        scenarios.saving_transfers(together),
+        link=sorted(common),
+        group=None,
+        pattern=pattern,
+        every=every,
+        steps=steps,
+        cause="link",
+        explained=1.0,
+        confidence=best.confidence,
+        evidence=[row for each in found for row in each.evidence],
+    )
     return [one]
 
 

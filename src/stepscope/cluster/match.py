@@ -98,7 +98,9 @@ def groups_of(digests: Digests) -> tuple[pl.DataFrame, list[Group]]:
 def numbered(rows: pl.DataFrame, by: Sequence[str]) -> pl.Series:
     """A number from 0 for each different combination of the columns, in the order of their values."""
     known = rows.select(by).unique().sort(by).with_row_index("number")
-    return rows.select(by).join(known, on=list(by), how="left", nulls_equal=True, maintain_order="left")["number"].cast(pl.Int64)
+    numbers: pl.Series = rows.select(by).join(known, on=list(by), how="left", nulls_equal=True, maintain_order="left")["number"]
+    whole: pl.Series = numbers.cast(pl.Int64)
+    return whole
 
 
 def match(digests: Digests) -> Matches:
@@ -117,9 +119,17 @@ def match(digests: Digests) -> Matches:
     signature = pl.when(op.is_in(["send", "recv"])).then(pl.lit("p2p")).otherwise(op)
     fixed = ~op.is_in(list(VARIABLE)) & ~pl.col("variable").fill_null(False)
     rows = rows.select(
-        "rank", "step", "index", "op", "gid", "size", source.alias("src"), target.alias("dst"), "seq",
+        "rank",
+        "step",
+        "index",
+        "op",
+        "gid",
+        "size",
+        source.alias("src"),
+        target.alias("dst"),
+        "seq",
         pl.concat_str(signature, pl.when(fixed).then(pl.col("bytes")).cast(pl.String).fill_null("?"), separator=" ").alias("sig"),
-    )  # fmt: skip
+    )
     # A pair is the same pair in whatever group it is used.
     rows = rows.with_columns(gid_key=pl.when(pl.col("src").is_not_null()).then(-1).otherwise("gid"))
     key = ["gid_key", "src", "dst", "step"]
@@ -140,18 +150,25 @@ def match(digests: Digests) -> Matches:
     chosen = chosen.with_columns(numbered(chosen, ["key", "turn"]).alias("call")).select("rank", "step", "index", "call")
     rows = rows.join(chosen, on=["rank", "step", "index"], how="left", nulls_equal=True, maintain_order="left")
     calls_seen = (
-        rows.drop_nulls("call").group_by("call").agg(pl.col("gid").first(), pl.col("rank").n_unique().alias("seen"), pl.col("src").first())
+        rows.drop_nulls("call")
+        .group_by("call")
+        .agg(pl.col("gid").first(), pl.col("rank").n_unique().alias("seen"), pl.col("src").first())
         .sort("call")
-    )  # fmt: skip
+    )
     call_group = calls_seen["gid"].to_numpy()
     pairs = calls_seen["src"].is_not_null().to_numpy()
     sizes_of = sizes.to_numpy()[call_group] if groups and len(call_group) else np.empty(0, dtype=np.int64)
     expected = np.where(pairs, 2, sizes_of)
     return Matches(
-        rows.select("rank", "step", "index", "call", "gid", "src", "dst"), groups, call_group,
-        calls_seen["seen"].to_numpy().astype(np.int64), expected.astype(np.int64),
-        sum(1 for _, _, shift in shifts if shift), dropped, unmatched,
-    )  # fmt: skip
+        rows.select("rank", "step", "index", "call", "gid", "src", "dst"),
+        groups,
+        call_group,
+        calls_seen["seen"].to_numpy().astype(np.int64),
+        expected.astype(np.int64),
+        sum(1 for _, _, shift in shifts if shift),
+        dropped,
+        unmatched,
+    )
 
 
 def _shifts(rows: pl.DataFrame, groups: Sequence[Group]) -> tuple[list[tuple[int, int, int]], int, list[str]]:
@@ -164,7 +181,9 @@ def _shifts(rows: pl.DataFrame, groups: Sequence[Group]) -> tuple[list[tuple[int
         usual = lengths.most_common(1)[0][0]
         longest = max(lists.values(), key=len)
         most = sum(len(sigs) == usual for sigs in lists.values())
-        reference = longest if len(longest) > usual and 2 * most <= len(lists) else next(s for s in lists.values() if len(s) == usual)
+        reference = (
+            longest if len(longest) > usual and 2 * most <= len(lists) else next(s for s in lists.values() if len(s) == usual)
+        )
         fitted = 0
         for rank, sigs in lists.items():
             shift = _shift(sigs, reference)
@@ -172,7 +191,7 @@ def _shifts(rows: pl.DataFrame, groups: Sequence[Group]) -> tuple[list[tuple[int
                 dropped += len(sigs)
             else:
                 fitted += 1
-                found.append((int(key), rank, shift))  # type: ignore[call-overload]
+                found.append((int(key), rank, shift))
         if fitted < 2 and len(lists) > 1:
             gid = part["gid"][0]
             unmatched.append(", ".join(groups[gid].keys) if gid is not None else "?")

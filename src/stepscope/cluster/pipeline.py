@@ -45,11 +45,20 @@ def stage_imbalance(scenarios: Scenarios, layout: Layout) -> list[Finding]:
     steps = len(graph.order)
     return [
         Finding(
-            "pipeline_imbalance", [rank for rank, one in zip(graph.ranks, stage, strict=True) if one == worst], cost,
-            cost / scenarios.step_ns, saving, stage=worst, steps=graph.steps, cause="pipeline_imbalance", explained=1.0,
-            evidence=[{"what": "stage", "stage": one, "work_ms": round(float(total[one]) / steps / 1e6, 4)} for one in range(count)],
+            "pipeline_imbalance",
+            [rank for rank, one in zip(graph.ranks, stage, strict=True) if one == worst],
+            cost,
+            cost / scenarios.step_ns,
+            saving,
+            stage=worst,
+            steps=graph.steps,
+            cause="pipeline_imbalance",
+            explained=1.0,
+            evidence=[
+                {"what": "stage", "stage": one, "work_ms": round(float(total[one]) / steps / 1e6, 4)} for one in range(count)
+            ],
         )
-    ]  # fmt: skip
+    ]
 
 
 def _by_stage(rank: Ints, total: Floats, stage: Ints, count: int) -> Floats:
@@ -61,6 +70,10 @@ def _by_stage(rank: Ints, total: Floats, stage: Ints, count: int) -> Floats:
 def moving_imbalance(scenarios: Scenarios, ranking: Ranking, explained_ns: float) -> list[Finding]:
     """Imbalance that moves from rank to rank: said once for the run."""
     lost = float((scenarios.actual_steps - scenarios.ideal_steps).mean()) - explained_ns
-    if lost < SHARE * scenarios.step_ns or lost < 6 * ranking.noise_ns:
+    if len(scenarios.graph.order) < 2 or lost < SHARE * scenarios.step_ns or lost < 6 * ranking.noise_ns:
         return []
-    return [Finding("imbalance", [], lost, lost / scenarios.step_ns, lost, steps=scenarios.graph.steps, cause="imbalance", explained=1.0)]
+    return [
+        Finding(
+            "imbalance", [], lost, lost / scenarios.step_ns, lost, steps=scenarios.graph.steps, cause="imbalance", explained=1.0
+        )
+    ]

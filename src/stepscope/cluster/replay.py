@@ -144,10 +144,20 @@ class Program:
             )
             levels.append(
                 _Level(
-                    mine, rank, stop, self.call[before[stop]], self.after_stop[before[stop]], late, self.call[self.late[mine[late]]],
-                    self.after[mine[late]], lane,
-                    self.call[self.lane_before[mine[lane]]], ending, members, np.cumsum(sizes) - sizes,
-                )  # fmt: skip
+                    mine,
+                    rank,
+                    stop,
+                    self.call[before[stop]],
+                    self.after_stop[before[stop]],
+                    late,
+                    self.call[self.late[mine[late]]],
+                    self.after[mine[late]],
+                    lane,
+                    self.call[self.lane_before[mine[lane]]],
+                    ending,
+                    members,
+                    np.cumsum(sizes) - sizes,
+                )
             )
         return levels
 

@@ -37,18 +37,24 @@ class Scenarios:
         self.graph, self.ideal = graph, ideal
         self.measured = [variant.work.sum(2) for variant in graph.variants]
         self.rows = [[np.flatnonzero(variant.rank == place) for place in range(len(graph.ranks))] for variant in graph.variants]
-        self._ideal_times, self.ideal_wait = self._run(1)
-        self.ideal_steps = self._ideal_times[0]
-        actual, self.actual_wait = self._run(1, work=self.measured, transfer=[variant.transfer for variant in graph.variants])
+        ideal_steps, self.ideal_wait, _ = self._run(1)
+        self.ideal_steps = ideal_steps[0]
+        transfer = [variant.transfer for variant in graph.variants]
+        actual, _, _ = self._run(1, self.measured, transfer)
         self.actual_steps = actual[0]
+        _, _, spans = self._run(1, self.measured, transfer, graph.skew_ns)
+        self.actual_spans = spans[0]  # from begin to end, by rank
         self.step_ns = float(np.median(self.actual_steps))
 
-    def _run(self, count: int, work: list[Floats] | None = None, transfer: list[Floats] | None = None) -> tuple[Floats, Floats]:
+    def _run(
+        self, count: int, work: list[Floats] | None = None, transfer: list[Floats] | None = None, begin: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats]:
         work = self.ideal.total if work is None else work
         transfer = self.ideal.transfer if transfer is None else transfer
         return self.graph.times(
             [[np.repeat(one[None], count, 0) for one in steps] for steps in work],
             [[np.repeat(one[None], count, 0) for one in steps] for steps in transfer],
+            begin,
         )
 
     def alone(self, sets: Sequence[Sequence[int]], drop: Sequence[Sequence[int]] | None = None) -> tuple[Floats, Floats]:
@@ -79,7 +85,7 @@ class Scenarios:
                     steps.append(own)
                 work.append(steps)
             transfer = [[np.repeat(one[None], len(part), 0) for one in steps] for steps in self.ideal.transfer]
-            times, waited = self.graph.times(work, transfer)
+            times, waited, _ = self.graph.times(work, transfer)
             lengths.append(times - self.ideal_steps)
             waits.append(waited - self.ideal_wait)
         return np.concatenate(lengths), np.concatenate(waits)
@@ -94,24 +100,25 @@ class Scenarios:
                 own[:, calls[number]] = variant.transfer[:, calls[number]]
                 transfer.append([one[None] for one in own])
             work = [[one[None] for one in steps] for steps in self.ideal.total]
-            times, _ = self.graph.times(work, transfer)
+            times, _, _ = self.graph.times(work, transfer)
             lengths.append(times[0] - self.ideal_steps)
         return np.array(lengths)
 
     def with_work(self, work: list[Floats]) -> Floats:
         """Length of the steps with other work and ideal transfers."""
-        return self._run(1, work=work)[0][0]
+        lengths, _, _ = self._run(1, work=work)
+        return np.asarray(lengths[0])
 
     def saving(self, places: Sequence[int]) -> float:
         """What a mean step would be shorter if these ranks were ideal and all else as measured."""
         work = []
-        for number, variant in enumerate(self.graph.variants):
-            own = self.measured[number].copy()
+        for number, measured in enumerate(self.measured):
+            own = measured.copy()
             for place in places:
                 rows = self.rows[number][place]
                 own[:, rows] = np.minimum(own[:, rows], self.ideal.total[number][:, rows])
             work.append(own)
-        times, _ = self._run(1, work=work, transfer=[variant.transfer for variant in self.graph.variants])
+        times, _, _ = self._run(1, work, [variant.transfer for variant in self.graph.variants])
         return float((self.actual_steps - times[0]).mean())
 
     def saving_transfers(self, calls: Sequence[Ints]) -> float:
@@ -120,7 +127,7 @@ class Scenarios:
             own = variant.transfer.copy()
             own[:, calls[number]] = np.minimum(own[:, calls[number]], self.ideal.transfer[number][:, calls[number]])
             transfer.append(own)
-        times, _ = self._run(1, work=self.measured, transfer=transfer)
+        times, _, _ = self._run(1, self.measured, transfer)
         return float((self.actual_steps - times[0]).mean())
 
     def excess(self) -> Floats:
@@ -185,14 +192,18 @@ def find_slow(scenarios: Scenarios, hosts: Sequence[str | None]) -> Ranking:
         sudden = float(cost.max()) > ONE_STEP * moving and float(excess[:, places].max()) > ONE_STEP * moving
         if value >= SHARE * scenarios.step_ns and value >= TIMES_NOISE * noise and (steady >= limit or sudden):
             few = min(int(scenarios.ideal.peers[place]) for place in places) < FEW
-            found.append(Suspect(places, cost, value, waits[unit], "low" if few else "high" if steady >= 2 * limit else "medium", host))
+            found.append(
+                Suspect(places, cost, value, waits[unit], "low" if few else "high" if steady >= 2 * limit else "medium", host)
+            )
     hosts_found = {place for one in found if one.host is not None for place in one.places}
     found = [one for one in found if one.host is not None or not set(one.places) & hosts_found]
     found.sort(key=lambda one: (-one.mean_ns, one.places))
     return Ranking(found, noise, excess, moving)
 
 
-def _slow_hosts(mean: Floats, hosts: Sequence[str | None], moving: float, steps: int, step_ns: float) -> list[tuple[str, list[int]]]:
+def _slow_hosts(
+    mean: Floats, hosts: Sequence[str | None], moving: float, steps: int, step_ns: float
+) -> list[tuple[str, list[int]]]:
     """Hosts of which every rank does clearly more than its peers."""
     error = max(moving / max(steps, 1) ** 0.5, 1.0)
     found = []
@@ -223,7 +234,7 @@ def pattern_of(cost: Floats, steps: Sequence[int]) -> tuple[str, int | None, lis
 def victims_of(waits: Floats, places: Sequence[int], ranks: Sequence[int], steps: int, step_ns: float) -> list[dict[str, float]]:
     """Ranks that wait longer because of a suspect, with ms per step, most first."""
     per_step = waits / max(steps, 1)
-    order = [place for place in np.lexsort((np.arange(len(ranks)), -per_step)) if place not in places]
+    order = sorted((place for place in range(len(ranks)) if place not in places), key=lambda place: (-per_step[place], place))
     return [
         {"rank": ranks[place], "ms": round(float(per_step[place]) / 1e6, 4)}
         for place in order[:MOST_VICTIMS]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from stepscope.tables.cluster import CLUSTER_TABLES
 from stepscope.tables.schema import Table
 from stepscope.tables.tableset import ALL_TABLES
 
@@ -19,9 +20,14 @@ A column that names a *row* of another table holds its row number there, counted
 This page is generated from the schema (`make docs`).
 """
 
+_CLUSTER = """# Tables of a run
+
+The digests of all ranks ([cluster.md](cluster.md)); `stepscope cluster ROOT --digests DIR` writes each as a Parquet file.
+"""
+
 
 def page() -> str:
-    return "\n".join([_INTRO, *map(_section, ALL_TABLES.values())])
+    return "\n".join([_INTRO, *map(_section, ALL_TABLES.values()), _CLUSTER, *map(_section, CLUSTER_TABLES.values())])
 
 
 def _section(table: Table) -> str:

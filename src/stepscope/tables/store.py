@@ -22,7 +22,7 @@ from stepscope.tables.tableset import Tables
 from stepscope.tables.whole_folder import replacing_folder
 
 _SMALL = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 STORE_NAME = ".stepscope"
 
 

@@ -9,17 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 WORKLOADS = ("ddp", "fsdp", "hsdp", "megatron", "interleaved", "moe")
 FAULTS = (
-    "frequency", "kernel", "more_work", "data_loading", "gc", "allocation", "checkpoint", "dispatch", "link", "group", "host", "stage",
-)  # fmt: skip
+    "frequency",
+    "kernel",
+    "more_work",
+    "data_loading",
+    "gc",
+    "allocation",
+    "checkpoint",
+    "dispatch",
+    "link",
+    "group",
+    "host",
+    "stage",
+)
 DISPATCH_NS = 3_000.0
 
 Call = tuple[int, str, tuple[int, ...], str, int, int]  # step, kind, members, operator, turn, bytes
-Item = tuple[str, str, float] | tuple[str, Call, str]
+
+
+class Item(NamedTuple):
+    """One thing that a rank does: works on a cause, issues a call on a lane, or waits for a call."""
+
+    cause: str = ""
+    ns: float = 0.0
+    call: Call | None = None
+    lane: str = ""  # empty for a wait
 
 
 @dataclass(frozen=True)
@@ -88,14 +108,12 @@ class _Writer:
         hit = fault.kind != "none" and step % fault.every == 0
         same_host = plan.host(fault.rank) == plan.host(rank)
         same_stage = plan.place(max(fault.rank, 0))[0] == plan.place(rank)[0]
-        self.slow = hit and (
-            fault.rank == rank or (fault.kind == "host" and same_host) or (fault.kind == "stage" and same_stage)
-        )
+        self.slow = hit and (fault.rank == rank or (fault.kind == "host" and same_host) or (fault.kind == "stage" and same_stage))
         self._scale = fault.factor if self.slow and fault.kind in ("frequency", "kernel", "more_work", "host", "stage") else 1.0
 
     def work(self, cause: str, ns: float) -> None:
         if ns > 0:
-            self.items.append(("work", cause, float(ns)))
+            self.items.append(Item(cause, float(ns)))
 
     def compute(self, ns: float) -> None:
         jitter = 1 + self.plan.jitter * float(self.rng.standard_normal())
@@ -109,14 +127,14 @@ class _Writer:
         key = (kind, members)
         turn = self._turns[key] = self._turns.get(key, -1) + 1
         call = (self.step, kind, members, op, turn, size)
-        self.items.append(("issue", call, lane))
+        self.items.append(Item(call=call, lane=lane))
         if wait:
             self.wait(call)
         return call
 
     def wait(self, call: Call | None) -> None:
         if call is not None:
-            self.items.append(("wait", call, ""))
+            self.items.append(Item(call=call))
 
     def begin(self, loads_data: bool = True) -> None:
         usual = 400_000 if loads_data else 50_000
@@ -132,7 +150,7 @@ def program(plan: Plan, rank: int, step: int, fault: Fault, seed: int) -> list[I
     _WRITERS[plan.workload](writer)
     items = writer.items
     if plan.heavy and writer.rng.random() < plan.heavy:
-        items.insert(1 + int(writer.rng.integers(0, 3)), ("work", "other", float(writer.rng.exponential(400_000))))
+        items.insert(1 + int(writer.rng.integers(0, 3)), Item("other", float(writer.rng.exponential(400_000))))
     return items
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.partition.spans import Spans, union
+from stepscope.analysis.partition.spans import Ints, Spans, union
 from stepscope.cluster.digest import Calls, Digests, call_rows
 from stepscope.cluster.replay import Floats
-from stepscope.cluster.simulate.programs import Call, Fault, Plan, program, transfer_ns
+from stepscope.cluster.simulate.programs import Call, Fault, Item, Plan, program, transfer_ns
 from stepscope.tables.cluster import CAUSES, CLUSTER_TABLES
 
 EPOCH_NS = 1_764_246_877_000_000_000
@@ -31,7 +33,9 @@ class RankRecord:
     """What one rank did, in true time (ns, float)."""
 
     work: list[tuple[str, float, float]] = field(default_factory=list)  # cause, start, end
-    calls: list[tuple[Call, float, float, float, str, int, int]] = field(default_factory=list)  # call, issue, start, end, lane, step, place
+    calls: list[tuple[Call, float, float, float, str, int, int]] = field(
+        default_factory=list
+    )  # call, issue, start, end, lane, step, place
     bounds: list[tuple[int, float, float]] = field(default_factory=list)  # step, start, end
 
 
@@ -47,13 +51,22 @@ class Recording:
     drift: Floats
     step_ns: Floats  # true length of each step
 
-    def local(self, rank: int, times: Sequence[float] | Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def weight(self, rank: int) -> float:
+        """How much more work the stage of a rank has than planned."""
+        plan, fault = self.plan, self.fault
+        heavier = fault.kind == "stage" and plan.place(fault.rank)[0] == plan.place(rank)[0]
+        return plan.weight(rank) * (fault.factor if heavier else 1.0)
+
+    def local(self, rank: int, times: Sequence[float] | Floats) -> Ints:
         """True times on the clock of a rank."""
         own = np.asarray(times, dtype=np.float64)
-        return np.round(own * (1 + self.drift[rank]) + self.offset_ns[rank]).astype(np.int64) + EPOCH_NS
+        there = np.round(own * (1 + self.drift[rank]) + self.offset_ns[rank]).astype(np.int64)
+        return np.asarray(there + EPOCH_NS, dtype=np.int64)
 
 
-def record(plan: Plan, steps: int, seed: int, fault: Fault | None = None, *, offset_ms: float = 5.0, drift_ppm: float = 20.0) -> Recording:
+def record(
+    plan: Plan, steps: int, seed: int, fault: Fault | None = None, *, offset_ms: float = 5.0, drift_ppm: float = 20.0
+) -> Recording:
     """Run the steps and give every host a clock of its own."""
     fault = fault or Fault()
     net = np.random.default_rng(seed + 1)
@@ -78,7 +91,7 @@ def record(plan: Plan, steps: int, seed: int, fault: Fault | None = None, *, off
 
 
 def _run_step(
-    plan: Plan, programs: list[list[object]], clock: list[float], ranks: list[RankRecord], lane_end: list[dict[str, float]],
+    plan: Plan, programs: list[list[Item]], clock: list[float], ranks: list[RankRecord], lane_end: list[dict[str, float]],
     fault: Fault, net: np.random.Generator, step: int,
 ) -> None:  # fmt: skip
     place = [0] * len(programs)
@@ -116,73 +129,81 @@ def _run_step(
         rank = queue.pop()
         items = programs[rank]
         while place[rank] < len(items):
-            kind, what, value = items[place[rank]]  # type: ignore[misc]
-            if kind == "work":
-                ranks[rank].work.append((what, clock[rank], clock[rank] + value))
-                clock[rank] += value
-            elif kind == "issue":
-                before = last_on[rank].get(value)
-                last_on[rank][value] = what
+            item = items[place[rank]]
+            if item.call is None:
+                ranks[rank].work.append((item.cause, clock[rank], clock[rank] + item.ns))
+                clock[rank] += item.ns
+            elif item.lane:
+                before = last_on[rank].get(item.lane)
+                last_on[rank][item.lane] = item.call
                 if before is not None and before not in ended:
-                    behind[rank, before] = (what, value, clock[rank], place[rank])
+                    behind[rank, before] = (item.call, item.lane, clock[rank], place[rank])
                 else:
-                    arrive(rank, what, value, clock[rank], lane_end[rank].get(value, 0.0), place[rank])
-            elif what not in ended:
-                waiting.setdefault(what, []).append(rank)
+                    arrive(rank, item.call, item.lane, clock[rank], lane_end[rank].get(item.lane, 0.0), place[rank])
+            elif item.call not in ended:
+                waiting.setdefault(item.call, []).append(rank)
                 break
             else:
-                clock[rank] = max(clock[rank], ended[what][rank] + 2000)
+                clock[rank] = max(clock[rank], ended[item.call][rank] + 2000)
             place[rank] += 1
     if any(at < len(items) for at, items in zip(place, programs, strict=True)):
         raise RuntimeError(f"step {step} of {plan.workload} does not end: a program waits for a call that nobody issues")
 
 
+@dataclass
+class _RankRows:
+    """Digest of one rank: columns of its call rows, the call of each, and its steps."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    calls: list[Call | None]
+    steps: pl.DataFrame
+
+
 def digests_of(recording: Recording, missing: Sequence[int] = ()) -> Digests:
     """The digests of the ranks of a run, but for the missing ones."""
     plan = recording.plan
-    parts = [_rank_columns(recording, rank) for rank in range(plan.world) if rank not in set(missing)]
-    present = [rank for rank in range(plan.world) if rank not in set(missing)]
-    calls = pl.DataFrame(
-        {name: np.concatenate([part[name] for part in parts]) if name != "none" else [] for name in parts[0] if name not in ("call", "steps")}
-    )
-    texts = [call for part in parts for call in part["call"]]
-    rank_of = calls["rank"].to_list()
-    ops, groups, peers, sizes = [], [], [], []
-    for rank, call in zip(rank_of, texts, strict=True):
-        if call is None:
-            ops.append(None), groups.append(None), peers.append(None), sizes.append(None)
-            continue
-        _, kind, members, op, _, size = call
-        direct = op == "p2p"
-        ops.append(("send" if members[0] == rank else "recv") if direct else op)
-        peers.append(members[members[0] == rank] if direct else None)
-        groups.append(_group_key(kind, members))
-        sizes.append(size)
-    frame = calls.with_columns(
-        pl.Series("op", ops, dtype=pl.String), pl.Series("group", groups, dtype=pl.String), pl.Series("peer", peers, dtype=pl.Int64),
-        pl.Series("bytes", sizes, dtype=pl.Int64), pl.col("late").replace(-1, None), pl.col("lane").replace("", None),
+    absent = set(missing)
+    present = [rank for rank in range(plan.world) if rank not in absent]
+    parts = [_rank_rows(recording, rank) for rank in present]
+    frame = pl.DataFrame({name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns})
+    calls = [call for part in parts for call in part.calls]
+    described = [_described(rank, call) for rank, call in zip(frame["rank"].to_list(), calls, strict=True)]
+    schema = {"op": pl.String, "group": pl.String, "peer": pl.Int64, "bytes": pl.Int64}
+    frame = pl.concat([frame, pl.DataFrame(described, schema=schema, orient="row")], how="horizontal").with_columns(
+        pl.col("late").replace(-1, None),
+        pl.col("lane").replace("", None),
         *(pl.when(pl.col("folded") > 0).then(name).alias(name) for name in ("issue_ns", "start_ns", "end_ns")),
-    )  # fmt: skip
-    tables = CLUSTER_TABLES
+    )
+    steps = pl.concat([part.steps for part in parts])
+    bounds = steps.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    ranks = pl.DataFrame(
+        {
+            "rank": present,
+            "host": [f"host{plan.host(rank)}" for rank in present],
+            "device": [rank % plan.per_host for rank in present],
+            "path": [f"rank{rank}" for rank in present],
+        }
+    ).join(bounds, on="rank")
+    ranks = ranks.with_columns(source=pl.lit("simulated"), lean=False, world_size=plan.world, losses=0, residual_ns=0)
     frames = {
-        "cluster_calls": tables["cluster_calls"].conform(frame),
-        "cluster_steps": tables["cluster_steps"].conform(pl.concat([part["steps"] for part in parts])),  # type: ignore[misc]
-        "cluster_ranks": tables["cluster_ranks"].conform(
-            pl.DataFrame(
-                {
-                    "rank": present, "host": [f"host{plan.host(rank)}" for rank in present],
-                    "device": [rank % plan.per_host for rank in present], "source": ["simulated"] * len(present),
-                    "lean": [False] * len(present), "path": [f"rank{rank}" for rank in present],
-                    "start_ns": [int(part["steps"]["start_ns"].min()) for part in parts],  # type: ignore[call-overload]
-                    "end_ns": [int(part["steps"]["end_ns"].max()) for part in parts],  # type: ignore[call-overload]
-                    "world_size": [plan.world] * len(present), "losses": [0] * len(present), "residual_ns": [0] * len(present),
-                }
-            )
-        ),
-        "cluster_groups": tables["cluster_groups"].conform(_groups(recording, present)),
-        "cluster_kernels": tables["cluster_kernels"].conform(_kernels(recording, present)),
-    }  # fmt: skip
-    return Digests(frames)
+        "cluster_calls": frame,
+        "cluster_steps": steps,
+        "cluster_ranks": ranks,
+        "cluster_groups": _groups(recording, present),
+        "cluster_kernels": _kernels(recording, present),
+    }
+    return Digests({name: CLUSTER_TABLES[name].conform(one) for name, one in frames.items()})
+
+
+def _described(rank: int, call: Call | None) -> tuple[str | None, str | None, int | None, int | None]:
+    """Operator, group, partner and bytes of a call as one rank sees it."""
+    if call is None:
+        return None, None, None, None
+    _, kind, members, op, _, size = call
+    if op != "p2p":
+        return op, _group_key(kind, members), None, size
+    sends = members[0] == rank
+    return ("send" if sends else "recv"), _group_key(kind, members), members[sends], size
 
 
 def _group_key(kind: str, members: tuple[int, ...]) -> str:
@@ -192,13 +213,13 @@ def _group_key(kind: str, members: tuple[int, ...]) -> str:
     return f"{kind}:{text}:{len(ordered)}"
 
 
-def _rank_columns(recording: Recording, rank: int) -> dict[str, object]:
+def _rank_rows(recording: Recording, rank: int) -> _RankRows:
     own = recording.ranks[rank]
     bounds = own.bounds
-    windows = recording.local(rank, [bounds[0][1], *(end for _, _, end in bounds)])
-    windows = np.maximum.accumulate(windows)
+    windows = np.maximum.accumulate(recording.local(rank, [bounds[0][1], *(end for _, _, end in bounds)]))
     chosen = sorted(own.calls, key=lambda row: (row[5], row[6]))  # program order: as the host launched them
-    issue, start, end = (recording.local(rank, [row[column] for row in chosen]) for column in (1, 2, 3))
+    issue = recording.local(rank, [row[1] for row in chosen])
+    start, end = recording.local(rank, [row[2] for row in chosen]), recording.local(rank, [row[3] for row in chosen])
     step = np.array([row[5] for row in chosen], dtype=np.int64)
     spans = {cause: _spans(recording, rank, own, cause) for cause in CAUSES[:-1]}
     compute = spans.pop("compute")
@@ -208,32 +229,44 @@ def _rank_columns(recording: Recording, rank: int) -> dict[str, object]:
     number = np.maximum(rows.call, 0)
     is_call = rows.call >= 0
 
-    def of_call(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def of_call(values: Ints) -> Ints:
         return np.where(is_call, values[number], 0) if len(values) else np.zeros(len(rows.call), dtype=np.int64)
 
     lanes = np.array([row[4] for row in chosen] or [""])
-    columns: dict[str, object] = {
-        "rank": np.full(len(rows.call), rank), "step": rows.window, "index": np.arange(len(rows.call)) - first[rows.window],
-        "issue_ns": of_call(issue), "start_ns": of_call(start), "end_ns": of_call(end), "stop": rows.stop,
-        "late": np.where(rows.late >= 0, rows.late - first[rows.window], -1), "after_ns": rows.after, "before_stop_ns": rows.before_stop, "folded": is_call.astype(np.int64),
+    columns: dict[str, npt.NDArray[Any]] = {
+        "rank": np.full(len(rows.call), rank),
+        "step": rows.window,
+        "index": np.arange(len(rows.call)) - first[rows.window],
+        "issue_ns": of_call(issue),
+        "start_ns": of_call(start),
+        "end_ns": of_call(end),
+        "stop": rows.stop,
+        "late": np.where(rows.late >= 0, rows.late - first[rows.window], -1),
+        "after_ns": rows.after,
+        "before_stop_ns": rows.before_stop,
+        "wait_ns": rows.waited,
+        "folded": is_call.astype(np.int64),
         "lane": np.where(is_call, lanes[number], ""),
         **{f"w_{cause}": rows.work[:, place] for place, cause in enumerate(CAUSES)},
-        "call": [chosen[one][0] if one >= 0 else None for one in rows.call.tolist()],
-    }  # fmt: skip
-    within = compute.within(windows[:-1], windows[1:])
-    busy = union(start, end)
+    }
     fault, plan = recording.fault, recording.plan
-    throttled = (fault.kind == "frequency" and fault.rank == rank) or (fault.kind == "host" and plan.host(fault.rank) == plan.host(rank))
-    columns["steps"] = CLUSTER_TABLES["cluster_steps"].conform(
-        pl.DataFrame(
-            {
-                "rank": [rank] * count, "step": list(range(count)), "start_ns": windows[:-1], "end_ns": windows[1:], "computing_ns": within,
-                "communication_ns": busy.within(windows[:-1], windows[1:]), "wait_ns": rows.wait,
-                "frequency_mhz": [FREQUENCY_MHZ / (fault.factor if throttled else 1.0)] * count,
-            }
-        )
-    )  # fmt: skip
-    return columns
+    throttled = (fault.kind == "frequency" and fault.rank == rank) or (
+        fault.kind == "host" and plan.host(fault.rank) == plan.host(rank)
+    )
+    steps = pl.DataFrame(
+        {
+            "rank": [rank] * count,
+            "step": list(range(count)),
+            "start_ns": windows[:-1],
+            "end_ns": windows[1:],
+            "computing_ns": compute.within(windows[:-1], windows[1:]),
+            "communication_ns": union(start, end).within(windows[:-1], windows[1:]),
+            "wait_ns": rows.wait,
+            "frequency_mhz": [FREQUENCY_MHZ / (fault.factor if throttled else 1.0)] * count,
+        }
+    )
+    calls = [chosen[one][0] if one >= 0 else None for one in rows.call.tolist()]
+    return _RankRows(columns, calls, CLUSTER_TABLES["cluster_steps"].conform(steps))
 
 
 def _spans(recording: Recording, rank: int, own: RankRecord, cause: str) -> Spans:
@@ -267,7 +300,7 @@ def _groups(recording: Recording, present: list[int]) -> pl.DataFrame:
 
 def kernel_times(recording: Recording, rank: int) -> tuple[Floats, Floats, str]:
     """Total ns and count of each kernel of a rank, and what its shapes are."""
-    plan, fault = recording.plan, recording.fault
+    fault = recording.fault
     pieces = [end - start for cause, start, end in recording.ranks[rank].work if cause == "compute"]
     total = float(sum(pieces))
     times = KERNEL_SHARE * total
@@ -279,7 +312,7 @@ def kernel_times(recording: Recording, rank: int) -> tuple[Floats, Floats, str]:
     if fault.rank == rank and fault.kind == "more_work":
         shapes = "6144,8192"
     # A heavier stage has more layers: more kernels, not slower ones.
-    weight = plan.weight(rank) * (fault.factor if fault.kind == "stage" and plan.place(fault.rank)[0] == plan.place(rank)[0] else 1.0)
+    weight = recording.weight(rank)
     count = np.full(len(KERNELS), max(1.0, round(len(pieces) * 10 * weight)))
     return times, count, shapes
 

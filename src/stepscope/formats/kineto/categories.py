@@ -57,7 +57,7 @@ _WAIT = {"wait_on_stream": _I, "wait_on_cuda_event_record_corr_id": _I, "wait_on
 _SHAPE = ("registers per thread", "shared memory", "blocks per SM")
 _COLLECTIVE = {
     "Collective name": _S, "In msg nelems": _I, "dtype": _S, "Group size": _I, "Process Group Name": _S,
-    "Process Group ID": _S, "Process Group Description": _S,
+    "Process Group ID": _S, "Process Group Description": _S, "Process Group Ranks": _S, "Src Rank": _I, "Dst Rank": _I, "Seq": _I,
 }  # fmt: skip
 _MTIA = {"direction": _S, "size": _I}  # of a copy
 _LABEL = {"labels": _S}  # what a process is: CPU, GPU 0, MTIA 17

@@ -17,7 +17,9 @@ _COPIES = {
 _MTIA_KINDS = {"dma_request": "memcpy", "event_wait": "event", "event_record": "event"}
 _WHOLE_CONTEXT = 2**32 - 1  # stream of a wait for all streams
 
-COLLECTIVE_COLUMNS = ("op_type", "count", "data_type", "rank_size", "group", "group_name")
+COLLECTIVE_COLUMNS = (
+    "op_type", "count", "data_type", "rank_size", "group", "group_name", "members", "src_rank", "dst_rank", "seq",
+)  # fmt: skip
 
 
 def collective_arguments() -> list[pl.Expr]:
@@ -28,7 +30,17 @@ def collective_arguments() -> list[pl.Expr]:
         pl.col("args.Group size").alias("rank_size"),
         pl.coalesce("args.Process Group Name", "args.Process Group ID").cast(TEXT).alias("group"),
         pl.col("args.Process Group Description").cast(TEXT).alias("group_name"),
+        _members().cast(TEXT).alias("members"),
+        pl.col("args.Src Rank").alias("src_rank"),
+        pl.col("args.Dst Rank").alias("dst_rank"),
+        pl.col("args.Seq").alias("seq"),
     ]
+
+
+def _members() -> pl.Expr:
+    """Ranks of a group from a text such as `[0, 1]`; lists that torch cut off (`[0, 1, ...]`) are not known."""
+    text = pl.col("args.Process Group Ranks").str.replace_all(r"[\[\]\s\"]", "")
+    return pl.when(text.str.contains(r"^\d+(,\d+)*$")).then(text)
 
 
 def collective_op_rows(events: pl.LazyFrame) -> pl.LazyFrame:

@@ -70,7 +70,9 @@ CLUSTER_CALLS = Table(
         _STEP,
         Column("index", pl.Int32(), "Position in the step."),
         Column("group", pl.String(), "Key of the group on this rank; joins `cluster_groups`."),
-        Column("op", pl.String(), "allreduce, allgather, reducescatter, alltoall, broadcast, send, recv, …; null in a closing row."),
+        Column(
+            "op", pl.String(), "allreduce, allgather, reducescatter, alltoall, broadcast, send, recv, …; null in a closing row."
+        ),
         Column("peer", pl.Int64(), "Other rank of a point-to-point call."),
         Column("seq", pl.Int64(), "Number of the call in its group, where the source has one."),
         Column("bytes", pl.Int64(), "Bytes, where known.", "B"),
@@ -80,9 +82,13 @@ CLUSTER_CALLS = Table(
         _ns("issue_ns", "When the compute stream had reached the call."),
         _ns("start_ns", "Start of the call on the device."),
         _ns("end_ns", "End of the call on the device."),
+        _ns("wait_ns", "Time that the compute stream waited for the call."),
         Column("stop", pl.Boolean(), "The compute stream stood still until the call ended."),
         Column("late", pl.Int32(), "Index of an earlier call of this step whose end was waited for before this row's issue."),
-        _ns("before_stop_ns", "Local time between the issue of this call and the moment at which it was waited for; 0 without a stop."),
+        _ns(
+            "before_stop_ns",
+            "Local time between the issue of this call and the moment at which it was waited for; 0 without a stop.",
+        ),
         _ns("after_ns", "Part of the local time that came after that wait; 0 without one."),
         *(_ns(f"w_{cause}", f"Local time ({cause}) between the previous issue and this one.") for cause in CAUSES),
     ),

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepscope cluster`: all ranks of a run: who is slow, why, and what it costs.
+
+Prints at most 25 lines; exits with 3 when --fail-on fires, with 2 when nothing can be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import orjson
+
+from stepscope.cluster.read import store
+from stepscope.cluster.read.engine import read_local
+from stepscope.cluster.read.reading import Options
+from stepscope.cluster.report import lines
+from stepscope.cluster.run import Choice, analyse_run, load
+from stepscope.errors import CaptureError
+from stepscope.verdict import words
+
+NOTHING_USABLE, FIRED = 2, 3
+_LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
+_KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalance", "imbalance", "any")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "roots", type=Path, nargs="+", metavar="ROOT", help="folder with the captures of all ranks, or digests of them"
+    )
+    parser.add_argument("--steps", type=_numbers, metavar="A-B", help="only these steps, such as 10-12 or 10,12")
+    parser.add_argument("--ranks", type=_numbers, metavar="A-B", help="only these ranks")
+    parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
+    parser.add_argument("--baseline", type=Path, metavar="OTHER", help="compare with another run")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
+    parser.add_argument(
+        "--digests", type=Path, metavar="DIR", help="write the digests of all ranks there, one Parquet file per table"
+    )
+    parser.add_argument("--keep-stores", action="store_true", help="also write the store of each capture")
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write digests beside the captures")
+    parser.add_argument("--json", metavar="FILE", help="write the analysis as JSON; - prints it instead of the text")
+    parser.add_argument(
+        "--fail-on",
+        type=_limit,
+        action="append",
+        default=[],
+        metavar="KIND:PERCENT",
+        help=f"exit with 3 when a finding costs this much of a step; kinds: {', '.join(_KINDS)}",
+    )
+    parser.add_argument("--lang", choices=words.LANGUAGES, help="language (default: that of the locale)")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        options = Options(keep_stores=args.keep_stores, cache=not args.no_cache)
+        choice = Choice(args.run, args.steps, args.ranks)
+
+        def engine(paths, options):  # type: ignore[no-untyped-def]
+            return read_local(paths, options, args.workers)
+
+        loaded = load(args.roots, choice, options, engine)
+        baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
+        analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
+    except CaptureError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return NOTHING_USABLE
+    files = []
+    if args.digests:
+        store.write_cluster(args.digests, loaded.digests)
+        files.append(str(args.digests))
+    content = orjson.dumps(analysis.as_dict(), option=orjson.OPT_INDENT_2) + b"\n"
+    if args.json == "-":
+        sys.stdout.write(content.decode())
+    else:
+        if args.json:
+            Path(args.json).write_bytes(content)
+            files.append(args.json)
+        print("\n".join(lines(analysis, words.language(args.lang), files)))
+    for kind, share in args.fail_on:
+        fired = [one for one in analysis.findings if kind in ("any", one.kind.replace("_", "-")) and one.share >= share]
+        if fired:
+            return FIRED
+    return 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match:
+            raise argparse.ArgumentTypeError(f"{part!r} is not a number or a range such as 10-12")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(found)
+
+
+def _limit(text: str) -> tuple[str, float]:
+    match = _LIMIT.fullmatch(text)
+    if not match or match["kind"] not in _KINDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_KINDS)} and a share, such as slow-rank:2%")
+    return match["kind"], float(match["share"]) / 100

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which captures belong to a run: every capture below a folder, and which of them are of one time."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.cluster.digest import Digests
+from stepscope.cluster.finding import Problem
+from stepscope.errors import CaptureError
+from stepscope.formats import registry
+
+DEPTH = 5
+GAP_NS = 600 * 10**9  # captures further apart are of different runs
+_HEAD = 1 << 20  # bytes of a JSON file that are looked at
+_NOT_CAPTURES = ("cluster_analysis_output", "stepscope_output")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Captures below a root, and what was seen on the way."""
+
+    paths: list[Path]
+    problems: list[Problem]
+
+
+def discover(roots: Sequence[Path]) -> Found:
+    """Every capture at or below the roots, down to five levels; symbolic links are not followed.
+
+    Raises:
+        CaptureError: a root does not exist, or nothing below is a capture.
+    """
+    paths: list[Path] = []
+    problems: list[Problem] = []
+    for root in roots:
+        root = Path(os.path.expanduser(root))
+        if not root.exists():
+            raise CaptureError(
+                "no such file or folder",
+                where=str(root),
+                fix="check the path; give the folder that holds the captures of all ranks",
+            )
+        _walk(root, DEPTH, paths, problems, top=True)
+    if not paths:
+        raise CaptureError(
+            "no capture here", where=", ".join(map(str, roots)), cause=f"looked {DEPTH} levels deep",
+            fix="give the folder that holds the captures of all ranks, or a folder that --digests wrote",
+        )  # fmt: skip
+    return Found(list(dict.fromkeys(paths)), problems)
+
+
+def _walk(path: Path, depth: int, paths: list[Path], problems: list[Problem], *, top: bool = False) -> None:
+    files = registry.claim(path)
+    if files is not None and not _holds_ranks(path):
+        paths.append(files.root)
+        return
+    if depth == 0 or not path.is_dir():
+        return
+    try:
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    except OSError as problem:
+        problems.append(Problem("failed", {"path": str(path), "error": str(problem)}))
+        return
+    claimed: list[tuple[Path, bool]] = []
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _NOT_CAPTURES:
+            continue
+        if entry.is_symlink():
+            problems.append(Problem("link", {"path": entry.path}))
+        elif entry.is_dir():
+            _walk(Path(entry.path), depth - 1, paths, problems)
+        elif entry.name.endswith((".json", ".json.gz", ".db", ".sqlite")):
+            files = registry.claim(Path(entry.path))
+            if files is not None and _may_be_trace(Path(entry.path)):
+                claimed.append((files.root, files.file is None))
+    # Databases and traces beside PROF folders are other forms of the same.
+    if not any(one.name.startswith("PROF_") and one.parent == path for one in paths):
+        paths += [one for one, _ in claimed]
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether a JSON file that does not bear the name of a trace has events; settings and reports lie beside captures."""
+    name = path.name.removesuffix(".gz")
+    if not name.endswith(".json") or name.endswith(".pt.trace.json"):
+        return True
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            head = file.read(_HEAD)
+    except (OSError, EOFError):
+        return True
+    return b'"traceEvents"' in head or head.lstrip()[:1] == b"["
+
+
+def _holds_ranks(path: Path) -> bool:
+    """A folder with several capture folders of a framework inside is not one capture."""
+    if not path.is_dir():
+        return False
+    try:
+        inner = [entry.name for entry in os.scandir(path) if entry.is_dir() and entry.name.endswith(("_ascend_pt", "_ascend_ms"))]
+    except OSError:
+        return False
+    return bool(inner)
+
+
+@dataclass
+class Read:
+    """One capture that was read; `rank` is what it says, None when it does not."""
+
+    path: str
+    digests: Digests
+    rank: int | None
+
+    @property
+    def start_ns(self) -> int:
+        return int(self.digests["cluster_ranks"]["start_ns"][0] or 0)
+
+    @property
+    def end_ns(self) -> int:
+        return int(self.digests["cluster_ranks"]["end_ns"][0] or 0)
+
+    @property
+    def family(self) -> str:
+        source = str(self.digests["cluster_ranks"]["source"][0] or "")
+        return "gpu" if source in ("kineto", "nsys", "rocprof") else "npu"
+
+
+def runs_of(read: Sequence[Read]) -> list[list[Read]]:
+    """Captures of one time together, oldest run first; GPU and NPU captures are never of one run."""
+    runs: list[list[Read]] = []
+    for family in sorted({one.family for one in read}):
+        reach = None
+        for one in sorted((one for one in read if one.family == family), key=lambda one: (one.start_ns, one.path)):
+            if reach is None or one.start_ns > reach + GAP_NS:
+                runs.append([])
+                reach = one.end_ns
+            runs[-1].append(one)
+            reach = max(reach, one.end_ns)
+    return sorted(runs, key=lambda run: (min(one.start_ns for one in run), run[0].path))
+
+
+def settle_ranks(run: Sequence[Read]) -> tuple[list[Digests], list[Problem]]:
+    """One digest per rank: numbers for captures without one, and a choice between captures of one rank at one time."""
+    problems: list[Problem] = []
+    nameless = [one for one in run if one.rank is None]
+    taken = {one.rank for one in run if one.rank is not None}
+    free = (number for number in range(len(run) + len(taken) + 1) if number not in taken)
+    numbered = [(one.rank, one) for one in run if one.rank is not None]
+    order = sorted(nameless, key=lambda one: (one.digests["cluster_ranks"]["device"][0] or 0, one.path))
+    numbered += [(next(free), one) for one in order]
+    if nameless:
+        problems.append(Problem("no_rank", {"count": len(nameless)}))
+    by_rank: dict[int, list[Read]] = {}
+    for rank, one in sorted(numbered, key=lambda pair: (pair[0], pair[1].start_ns, pair[1].path)):
+        assert rank is not None
+        by_rank.setdefault(rank, []).append(one)
+    kept: list[Digests] = []
+    for rank, several in by_rank.items():
+        chosen: list[Read] = []
+        for one in sorted(several, key=lambda one: (-one.digests["cluster_calls"].height, one.path)):
+            clash = next((other for other in chosen if one.start_ns < other.end_ns and other.start_ns < one.end_ns), None)
+            if clash is not None:
+                problems.append(Problem("duplicate", {"path": one.path, "kept": clash.path}, rank))
+            else:
+                chosen.append(one)
+        chosen.sort(key=lambda one: one.start_ns)
+        if len(chosen) > 1:
+            problems.append(Problem("two_spans", {}, rank))
+        kept.append(_joined(rank, chosen))
+    return kept, problems
+
+
+def _joined(rank: int, parts: Sequence[Read]) -> Digests:
+    """Captures of one rank one after the other; a step that is in both counts where it comes first."""
+    frames: dict[str, list[pl.DataFrame]] = {}
+    steps: set[int] = set()
+    for part in parts:
+        own = part.digests
+        fresh = [step for step in own["cluster_steps"]["step"].to_list() if step not in steps]
+        steps |= set(fresh)
+        for name, frame in own.frames.items():
+            if "step" in frame.columns:
+                frame = frame.filter(pl.col("step").is_in(fresh) | pl.col("step").is_null())
+            if name == "cluster_ranks" and frames.get(name):
+                continue
+            frames.setdefault(name, []).append(frame.with_columns(rank=pl.lit(rank, pl.Int64)))
+    return Digests({name: pl.concat(several) for name, several in frames.items()})

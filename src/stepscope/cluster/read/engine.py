@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where digests are made: in this process, in processes of this machine, or on a Dask cluster that runs already.
+
+Whatever the engine, results are sorted before they are used, so that the output is the same byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from stepscope.child_process import ProcessEnded, answers, serve
+from stepscope.cluster.read.reading import Options, Outcome, read_digests
+
+BATCH = 16  # captures per task
+ALONE = 4  # fewer captures than this are read in this process: starting others takes longer
+TRIES = 3
+
+Progress = Callable[[int, int], None]
+
+
+def read_local(paths: Sequence[str], options: Options, workers: int | None = None) -> Iterator[Outcome]:
+    """Digests by processes of this machine, as they become ready.
+
+    A process that dies takes its batch along; the captures of the batch are tried again one by one, then given up.
+    """
+    jobs = max(1, min(workers or os.cpu_count() or 1, len(paths)))
+    if jobs == 1 or len(paths) < ALONE:
+        for path in paths:
+            yield from read_digests([path], options)
+        return
+    size = max(1, min(BATCH, -(-len(paths) // (2 * jobs))))
+    todo = [list(paths[begin : begin + size]) for begin in range(0, len(paths), size)]
+    for attempt in range(TRIES):
+        failed: list[str] = []
+        requests = [{"paths": batch, "keep_stores": options.keep_stores, "cache": options.cache} for batch in todo]
+        for number, answer in answers("stepscope.cluster.read.engine:serve_digests", requests, jobs):
+            try:
+                rows = answer()["outcomes"]
+            except ProcessEnded as problem:
+                if attempt + 1 < TRIES:
+                    failed += todo[number]
+                else:
+                    yield from (Outcome(path, None, error=f"the process that read it ended ({problem})") for path in todo[number])
+                continue
+            yield from map(_decoded, rows)
+        if not failed:
+            return
+        todo = [[path] for path in failed]
+
+
+def serve_digests() -> int:
+    """Make digests for another process, one batch after the other."""
+    return serve(_answer)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    options = Options(bool(request.get("keep_stores")), bool(request.get("cache", True)))
+    return {"outcomes": [_encoded(outcome) for outcome in read_digests(request["paths"], options)]}
+
+
+def _encoded(outcome: Outcome) -> dict[str, Any]:
+    data = None if outcome.data is None else base64.b64encode(outcome.data).decode()
+    return {"path": outcome.path, "data": data, "rank": outcome.rank, "error": outcome.error}
+
+
+def _decoded(row: dict[str, Any]) -> Outcome:
+    data = None if row["data"] is None else base64.b64decode(row["data"])
+    return Outcome(row["path"], data, row["rank"], row["error"])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run from its folder: discover the captures, make their digests, analyse them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.cluster.analyse import Analysis, analyse
+from stepscope.cluster.digest import Digests, union_digests
+from stepscope.cluster.finding import Problem
+from stepscope.cluster.read import store
+from stepscope.cluster.read.discover import Read, discover, runs_of, settle_ranks
+from stepscope.cluster.read.engine import read_local
+from stepscope.cluster.read.reading import Options, Outcome
+from stepscope.errors import CaptureError
+
+Engine = Callable[[Sequence[str], Options], Iterator[Outcome]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which part of what lies at the roots is analysed.
+
+    Attributes:
+        run: number of the run from 1, oldest first; None for the newest.
+        steps: only these; None for all.
+        ranks: only these; None for all.
+    """
+
+    run: int | None = None
+    steps: tuple[int, ...] | None = None
+    ranks: tuple[int, ...] | None = None
+
+
+@dataclass
+class Loaded:
+    """The digests of a run and what was wrong on the way to them."""
+
+    digests: Digests
+    problems: list[Problem] = field(default_factory=list)
+    paths: dict[int, str] = field(default_factory=dict)  # of the captures, by rank
+
+
+def load(
+    roots: Sequence[Path], choice: Choice | None = None, options: Options | None = None, engine: Engine | None = None
+) -> Loaded:
+    """The digests of one run.
+
+    Raises:
+        CaptureError: nothing at the roots can be used.
+    """
+    choice, options = choice or Choice(), options or Options()
+    if len(roots) == 1 and store.is_cluster_store(roots[0]):
+        return _chosen(Loaded(store.read_cluster(roots[0])), choice)
+    found = discover(roots)
+    problems = list(found.problems)
+    read: list[Read] = []
+    outcomes = sorted((engine or read_local)([str(path) for path in found.paths], options), key=lambda one: one.path)
+    base = os.path.commonpath([str(root) for root in roots]) if roots else ""
+    for outcome in outcomes:
+        digests = store.from_bytes(outcome.data) if outcome.data is not None else None
+        shown = os.path.relpath(outcome.path, base) if base else outcome.path
+        if digests is None:
+            problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
+        else:
+            read.append(Read(shown, digests, outcome.rank))
+    if not read:
+        raise CaptureError(
+            "none of the captures can be read",
+            where=", ".join(map(str, roots)),
+            cause="; ".join(str(problem.params.get("error")) for problem in problems[:3]),
+            fix="see the errors of the single captures",
+        )
+    runs = runs_of(read)
+    number = choice.run if choice.run is not None else len(runs)
+    if not 1 <= number <= len(runs):
+        raise CaptureError(f"there is no run {number}", where=", ".join(map(str, roots)), fix=f"choose a run from 1 to {len(runs)}")
+    if len(runs) > 1:
+        sizes = ", ".join(f"{place}: {len(run)} captures" for place, run in enumerate(runs, 1))
+        problems.append(Problem("several_runs", {"count": len(runs), "runs": sizes, "chosen": number}))
+    parts, more = settle_ranks(runs[number - 1])
+    digests = union_digests([_located(part) for part in parts])
+    paths = {int(one["cluster_ranks"]["rank"][0]): str(one["cluster_ranks"]["path"][0]) for one in parts}
+    return _chosen(Loaded(digests, [*problems, *more], paths), choice)
+
+
+def _located(digests: Digests) -> Digests:
+    return digests
+
+
+def _chosen(loaded: Loaded, choice: Choice) -> Loaded:
+    digests = loaded.digests
+    if choice.ranks is not None:
+        digests = digests.filter(choice.ranks)
+    if choice.steps is not None:
+        wanted = list(choice.steps)
+        digests = Digests(
+            {
+                name: frame.filter(pl.col("step").is_in(wanted)) if "step" in frame.columns else frame
+                for name, frame in digests.frames.items()
+            }
+        )
+    if not digests.ranks:
+        raise CaptureError("no rank is left", cause="the choice of ranks leaves out all that were found", fix="see --ranks")
+    return Loaded(digests, loaded.problems, loaded.paths)
+
+
+def analyse_run(loaded: Loaded, baseline: Loaded | None = None, baseline_name: str = "") -> Analysis:
+    """The analysis of loaded digests, beside that of a baseline run if there is one."""
+    analysis = analyse(loaded.digests, loaded.problems)
+    if baseline is not None:
+        before = analyse(baseline.digests, baseline.problems)
+        if len(before.step_ns) and len(analysis.step_ns):
+            old, new = float(np.median(before.step_ns)) / 1e6, float(np.median(analysis.step_ns)) / 1e6
+            analysis.baseline = {"path": baseline_name, "before": old, "after": new, "change": new / old - 1}
+    return analysis

@@ -1,0 +1,37 @@
+"""A part of the proof (`make cluster-proof` runs all of it): faults are found, healthy clusters are left in peace."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("cluster_proof", Path(__file__).with_name("proof.py"))
+assert _spec is not None
+proof = importlib.util.module_from_spec(_spec)
+sys.modules["cluster_proof"] = proof
+_spec.loader.exec_module(proof)
+
+
+@pytest.mark.slow  # simulates and analyses 20 clusters
+def test_faults_are_found_and_healthy_clusters_are_not_blamed():
+    result = proof.prove(14, 6)
+    assert result.alarms == 0, result.lines
+    assert result.first == 1.0, result.lines
+    assert result.nobody_else == 1.0, result.lines
+    assert result.cause >= 0.9, result.lines
+
+
+@pytest.mark.parametrize("form", ["kineto", "db"])
+@pytest.mark.parametrize("kind", ["frequency", "data_loading", "allocation", "link"])
+def test_the_same_through_captures_on_disk(form, kind):
+    link = ("ppF", (1, 5)) if kind == "link" else ("", ())
+    plan = proof.Plan("megatron", tp=2, pp=2, dp=2, micro=2, layers=1)
+    fault = proof.Fault(kind, 1, 1.4 if kind == "frequency" else 12.0, 6e6, link=link)
+    score = proof.judge(proof.Case(plan, fault, 3, 4, 20.0), form)
+    assert score.first, score.text
+    assert score.cause, score.text
+    assert not score.others, score.text
+    assert abs(score.error) < 0.25, score.text

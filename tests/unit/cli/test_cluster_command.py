@@ -1,0 +1,94 @@
+"""`stepscope cluster` on simulated captures, digests and bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepscope.cli import main
+from stepscope.cluster.simulate import Fault, Plan, record
+from stepscope.cluster.simulate.captures import write_captures
+
+PLAN = Plan("ddp", dp=4, micro=2, layers=1, per_host=2)
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    write_captures(folder, record(PLAN, 4, 3, Fault("data_loading", 2, ns=9e6)), "kineto")
+    return folder
+
+
+def run(capsys, *words):
+    code = main(["cluster", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_names_the_slow_rank_in_few_lines(captures, capsys):
+    code, out, _ = run(capsys, captures, "--no-cache", "--workers", 1, "--lang", "en")
+    assert code == 0
+    assert len(out.splitlines()) <= 25
+    assert "rank 2 is slow" in out
+    assert "it waits for data" in out
+    assert not list(captures.glob(".*"))
+
+
+def test_speaks_chinese(captures, capsys):
+    assert "rank 2 慢" in run(capsys, captures, "--no-cache", "--workers", 1, "--lang", "zh")[1]
+
+
+def test_json_from_captures_and_from_digests_is_the_same(captures, capsys, tmp_path):
+    first = run(capsys, captures, "--no-cache", "--workers", 1, "--json", "-", "--digests", tmp_path / "d")[1]
+    found = json.loads(first)
+    assert found["schema"] == "stepscope.cluster/1"
+    assert found["run"]["ranks"] == [0, 1, 2, 3]
+    assert [(one["kind"], one["ranks"], one["cause"]) for one in found["findings"]] == [("slow_rank", [2], "data_loading")]
+    assert first == run(capsys, tmp_path / "d", "--json", "-")[1]
+
+
+def test_fails_on_request(captures, capsys):
+    words = (captures, "--no-cache", "--workers", 1, "--fail-on")
+    assert run(capsys, *words, "slow-rank:2%")[0] == 3
+    assert run(capsys, *words, "slow-rank:99%")[0] == 0
+    assert run(capsys, *words, "slow-link:0%")[0] == 0
+
+
+def test_other_processes_give_the_same_bytes(captures, capsys):
+    alone = run(capsys, captures, "--no-cache", "--workers", 1, "--json", "-")[1]
+    assert run(capsys, captures, "--no-cache", "--workers", 3, "--json", "-")[1] == alone
+
+
+def test_the_digest_is_kept_and_made_again_when_the_capture_changes(tmp_path, capsys):
+    write_captures(tmp_path, record(PLAN, 3, 3), "kineto")
+    first = run(capsys, tmp_path, "--workers", 1, "--json", "-")[1]
+    kept = sorted(tmp_path.glob(".rank-*.digest-v1.arrow"))
+    assert len(kept) == 4
+    kept[0].write_bytes(kept[0].read_bytes()[:100])
+    assert run(capsys, tmp_path, "--workers", 1, "--json", "-")[1] == first
+    write_captures(tmp_path, record(PLAN, 3, 3, Fault("frequency", 1, 1.5)), "kineto")
+    assert json.loads(run(capsys, tmp_path, "--workers", 1, "--json", "-")[1])["findings"][0]["ranks"] == [1]
+
+
+def test_missing_torn_and_duplicate_captures_are_problems(captures, capsys, tmp_path):
+    for path in captures.glob("rank-*.json"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "rank-3.pt.trace.json").unlink()
+    (tmp_path / "rank-1.pt.trace.json").write_text("{")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "rank-2.pt.trace.json").write_bytes((tmp_path / "rank-2.pt.trace.json").read_bytes())
+    found = json.loads(run(capsys, tmp_path, "--no-cache", "--workers", 1, "--json", "-")[1])
+    assert found["run"]["missing"] == [1, 3]
+    assert {"failed", "duplicate", "missing_ranks"} <= {one["kind"] for one in found["problems"]}
+    assert found["run"]["ranks"] == [0, 2]
+
+
+@pytest.mark.parametrize("content", [{}, {"notes.txt": "hello"}], ids=["empty", "no-capture"])
+def test_nothing_usable_is_exit_code_2(content, tmp_path, capsys):
+    for name, text in content.items():
+        (tmp_path / name).write_text(text)
+    code, _, err = run(capsys, tmp_path)
+    assert code == 2
+    assert "no capture here" in err
+    assert "do this" in err
