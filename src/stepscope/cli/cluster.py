@@ -9,18 +9,18 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import orjson
-
-from stepscope.cluster.read import store
-from stepscope.cluster.read.engine import read_local
-from stepscope.cluster.read.reading import Options
-from stepscope.cluster.report import lines
-from stepscope.cluster.run import Choice, analyse_run, load
+from stepscope.cli.options import LANGUAGES
 from stepscope.errors import CaptureError
-from stepscope.verdict import words
 
+EXAMPLES = """\
+  stepscope cluster runs/llama                             who is slow, why, and what it costs
+  stepscope cluster runs/llama --json -                    the same as JSON
+  stepscope cluster runs/llama --fail-on slow-rank:2%      exit code 3 when a slow rank costs 2 % of a step
+  stepscope cluster runs/llama --digests small/            keep what is needed to ask again, without the captures
+"""
 NOTHING_USABLE, FIRED = 2, 3
 _LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
 _KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalance", "imbalance", "any")
@@ -49,16 +49,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KIND:PERCENT",
         help=f"exit with 3 when a finding costs this much of a step; kinds: {', '.join(_KINDS)}",
     )
-    parser.add_argument("--lang", choices=words.LANGUAGES, help="language (default: that of the locale)")
+    parser.add_argument("--lang", choices=LANGUAGES, help="language (default: that of the locale)")
 
 
 def run(args: argparse.Namespace) -> int:
+    import orjson
+
+    from stepscope.cluster.read import store
+    from stepscope.cluster.read.engine import read_local
+    from stepscope.cluster.read.reading import Options, Outcome
+    from stepscope.cluster.report import lines
+    from stepscope.cluster.run import Choice, analyse_run, load
+    from stepscope.verdict import words
+
+    def engine(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
+        return read_local(paths, options, args.workers)
+
     try:
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache)
         choice = Choice(args.run, args.steps, args.ranks)
-
-        def engine(paths, options):  # type: ignore[no-untyped-def]
-            return read_local(paths, options, args.workers)
 
         loaded = load(args.roots, choice, options, engine)
         baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None

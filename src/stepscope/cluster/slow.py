@@ -20,6 +20,7 @@ from stepscope.cluster.ideal import FEW, Ideal
 from stepscope.cluster.replay import Floats
 
 SHARE = 0.01  # of the step: findings below cost too little to mention
+ONE_OFF_SHARE = 0.02  # of the mean step, for what stands out in single steps only: every host pauses now and then
 TIMES_NOISE = 6.0
 TIMES_ERROR = 6.0
 TIMES_ERROR_FEW = 7.0  # with fewer than 5 steps
@@ -190,7 +191,8 @@ def find_slow(scenarios: Scenarios, hosts: Sequence[str | None]) -> Ranking:
         steady = float(mean[places].mean()) / error
         limit = TIMES_ERROR if steps >= 5 else TIMES_ERROR_FEW
         sudden = float(cost.max()) > ONE_STEP * moving and float(excess[:, places].max()) > ONE_STEP * moving
-        if value >= SHARE * scenarios.step_ns and value >= TIMES_NOISE * noise and (steady >= limit or sudden):
+        needed = SHARE if steady >= limit else ONE_OFF_SHARE
+        if value >= needed * scenarios.step_ns and value >= TIMES_NOISE * noise and (steady >= limit or sudden):
             few = min(int(scenarios.ideal.peers[place]) for place in places) < FEW
             found.append(
                 Suspect(places, cost, value, waits[unit], "low" if few else "high" if steady >= 2 * limit else "medium", host)
