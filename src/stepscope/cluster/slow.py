@@ -188,7 +188,10 @@ def find_slow(scenarios: Scenarios, hosts: Sequence[str | None]) -> Ranking:
         cost = lengths[unit]
         value = float(cost.mean()) - jitter
         error = max(moving / steps**0.5, 1.0)
-        steady = float(mean[places].mean()) / error
+        # Few steps that stand out are no habit: a single long pause moves the mean, too.
+        hit = int((excess[:, places].mean(1) > 2 * moving).sum())
+        often = 2 * hit >= steps if steps >= 5 else 2 * hit > steps
+        steady = float(mean[places].mean()) / error if often else 0.0
         limit = TIMES_ERROR if steps >= 5 else TIMES_ERROR_FEW
         sudden = float(cost.max()) > ONE_STEP * moving and float(excess[:, places].max()) > ONE_STEP * moving
         needed = SHARE if steady >= limit else ONE_OFF_SHARE
