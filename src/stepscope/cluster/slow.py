@@ -226,7 +226,7 @@ def _slow_hosts(
 def pattern_of(cost: Floats, steps: Sequence[int]) -> tuple[str, int | None, list[int]]:
     """How a cost is spread over the steps: pattern, period, the steps that it hits."""
     hit = np.flatnonzero(cost > 0.3 * cost.max()) if cost.max() > 0 else np.empty(0, dtype=np.int64)
-    named = [int(steps[place]) for place in hit]
+    named = [steps[place] for place in hit.tolist()]
     if len(hit) >= 2 and len(hit) >= 0.3 * len(cost):
         gaps = np.unique(np.diff(hit))
         every = int(gaps[0]) if len(gaps) == 1 and gaps[0] > 1 and len(hit) > 2 else None
