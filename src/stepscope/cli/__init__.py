@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if module is None:  # `stepscope -- top …`
         return main(words[words.index(args.command) :])
     if name in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
-        from stepscope.cli.allocation import keep_freed_memory
+        from stepscope.cli.process.allocation import keep_freed_memory
 
         keep_freed_memory()
     return _run(module, args)
