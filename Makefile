@@ -88,7 +88,7 @@ hooks: $(VENV)/core ## check style and types of changed files before each commit
 	$(BIN)/pre-commit install
 
 quick: check ## style, types and the fast unit tests
-	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
+	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=quick tests/unit
 
 $(FRAMEWORKS_VENV)/ready: $(VENV)/torch
 	@echo "setting up $(FRAMEWORKS_VENV) (once) ..."

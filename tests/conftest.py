@@ -15,6 +15,8 @@ from shared_data import GOLDEN, PLACES, SEEDS
 # How long an example takes says nothing on a shared machine.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
+# For `make quick`; `make test` tries as many examples as each test asks for.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 
 UNIT = Path(__file__).parent / "unit"
 

@@ -52,6 +52,7 @@ def test_export_type_decides_the_files(tmp_path, export_type, own, files):
     assert set(result.files) == files
 
 
+@pytest.mark.slow  # starts workers
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_names_that_look_like_formulas_are_marked_when_asked_for(tmp_path, jobs):
     """In this process and in workers; by default the name stands there as the script wrote it."""

@@ -16,6 +16,7 @@ print("kept" if "dirty_decay_ms:5000" in os.environ.get("_RJEM_MALLOC_CONF", "")
 """
 
 
+@pytest.mark.slow  # starts processes
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

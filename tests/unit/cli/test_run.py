@@ -183,6 +183,7 @@ def test_the_sitecustomize_of_the_machine_still_runs(tmp_path):
     assert (done.stdout, done.stderr) == ("of the machine\n", "")
 
 
+@pytest.mark.slow  # starts processes with torch
 def test_inference_on_the_cpu_is_profiled_by_calls_and_without_the_simulated_device(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     name = script(tmp_path, INFERENCE)

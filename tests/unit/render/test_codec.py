@@ -128,6 +128,7 @@ columns = st.one_of(
 )
 
 
+@pytest.mark.slow  # many values
 @given(st.lists(columns, min_size=1, max_size=12), st.integers(1, 400), st.booleans(), st.sampled_from([1 << 9, 1 << 16]))
 def test_pages(found, repeats, with_key, rows_at_once):
     frame = pl.concat([pl.DataFrame({f"c{at}": column for at, column in enumerate(found)})] * repeats, rechunk=False)

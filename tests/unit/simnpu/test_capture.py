@@ -338,6 +338,7 @@ profiled(out / "killed", until_killed)
 """
 
 
+@pytest.mark.slow  # starts processes with torch
 def test_without_the_task_queue_and_after_a_kill(tmp_path):
     reason = reason_without_device()
     if reason:
@@ -395,6 +396,7 @@ profiled(out, work, profile_memory=True)
 """
 
 
+@pytest.mark.slow  # starts a process with torch
 def test_workspaces_with_task_queue_2(tmp_path):
     """What kernels need besides their tensors is allocated by the dequeue thread, in files and database under WORKSPACE."""
     reason = reason_without_device()

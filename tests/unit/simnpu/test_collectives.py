@@ -258,6 +258,7 @@ def after_peer_died():
     return ""
 
 
+@pytest.mark.slow  # starts two processes with torch
 @pytest.mark.parametrize(
     ("name", "of_rank"),
     [

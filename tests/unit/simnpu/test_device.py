@@ -322,6 +322,7 @@ print(x.sum().item())
 """
 
 
+@pytest.mark.slow  # starts processes with torch
 def test_a_forked_child_is_told_instead_of_hanging():
     assert ran(FORKS) == ["2.0", "True", "True", "True", "True", "4.0", "2.0"]
 
@@ -363,6 +364,7 @@ print(set(tasks["dequeue_start"].tolist()), set(tasks["host_thread"]) == set(tas
 """
 
 
+@pytest.mark.slow  # starts processes with torch
 @pytest.mark.parametrize(("queue", "stamped"), [("0", False), ("1", True)])
 def test_settings(queue, stamped):
     """The host blocks at a full queue; the model sets how long kernels take; the task queue can be off."""

@@ -111,6 +111,7 @@ plain = {
 event = st.fixed_dictionaries({"ph": plain["ph"], "ts": times}, optional={k: v for k, v in plain.items() if k not in ("ph", "ts")})
 
 
+@pytest.mark.slow  # many values
 @given(st.lists(event, min_size=1, max_size=6), st.sampled_from([(", ", ": "), (",", ":")]), st.booleans())
 @settings(max_examples=400)
 def test_any_values(tmp_path_factory, found, separators, ascii_only):
@@ -121,6 +122,7 @@ def test_any_values(tmp_path_factory, found, separators, ascii_only):
     assert_same(tmp_path_factory.mktemp("t") / "t.json", json.dumps(found, separators=separators, ensure_ascii=ascii_only))
 
 
+@pytest.mark.slow  # many values
 @given(st.lists(event, min_size=1, max_size=3), st.data())
 @settings(max_examples=300)
 def test_any_damage(tmp_path_factory, found, data):

@@ -302,6 +302,7 @@ def test_garbage_never_raises(tmp_path, files, ticks):
     read(tmp_path, FrameworkClock(counts_ticks=ticks, mhz=24.0, tick_zero=7)).check()
 
 
+@pytest.mark.slow  # many values
 @given(st.data())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_flipped_bytes_never_raise(tmp_path, data):
