@@ -151,11 +151,14 @@ def obstacle_of(prof: Prof) -> str:
     files = TASK_FILES[chip.tasks]
     if not any(part.slices(file) for part in prof.devices for file in files):
         return f"no device task records ({files[0].removesuffix('.data')}) are there"
-    if prof.host is None or not any(prof.host.slices(layout.file) for layout in (API_EVENT, TASK_TRACK, TASK_TRACK_V2)):
+    groups = prof.host.groups if prof.host else {}
+    newer = any(layout.file in groups for layout in (API_EVENT, TASK_TRACK, TASK_TRACK_V2))
+    if not newer and not any(kind.startswith(_OLD_HOST_FILES) for kind in groups):
         return "no host records (api_event, task_track) are there"
     return ""
 
 
+_OLD_HOST_FILES = ("Framework.task_desc_info", "Framework.single_op_task_info", "Runtime.task_track")
 # In which files each reader finds task times.
 TASK_FILES = {
     "stars": ("stars_soc.data",),

@@ -285,6 +285,41 @@ STARS_SOC_PROFILE = _device(
 )  # fmt: skip
 PCIE = _device("pcie.data", 96, "P", counter=(0, "<u8"), device=(8, "<u4"), values=(12, "<u4", 21))
 
+
+# Host records of 2021 and 2022: a magic and a tag, no level (docs/formats/cann.md 6.11). Names stand in the record or are hashes.
+def _old(file: str, size: int, evidence: str, /, **fields: Any) -> Layout:
+    return Layout(file, _struct(size, magic=(0, "<u2"), tag=(2, "<u2"), **fields), evidence, HOST_MAGIC)
+
+
+OLD_TASK_DESC = _old(
+    "Framework.task_desc_info", 256, "P",
+    core=(4, "<u4"), name_kind=(8, "u1"), name=(16, "S120"), name_hash=(16, "<u8"), type_kind=(136, "u1"), op_type=(144, "S56"),
+    type_hash=(144, "<u8"), index=(200, "<u8"), stamp=(208, "<u8"), block_num=(220, "<u4"), model=(224, "<u4"),
+    stream=(228, "<u4"), task=(232, "<u2"), batch=(234, "<u2"), tid=(236, "<u4"),
+)  # fmt: skip
+OLD_TENSOR_DATA = _old(
+    "Framework.tensor_data_info", 256, "R",
+    model=(4, "<u4"), index=(8, "<u8"), stream=(16, "<u4"), task=(20, "<u2"), batch=(22, "<u2"), count=(24, "<u4"),
+    tensors=(28, TENSOR, 5), stamp=(248, "<u8"),
+)  # fmt: skip
+OLD_TASK_TRACK = _old(
+    "Runtime.task_track", 64, "P",
+    tid=(4, "<u4"), stamp=(8, "<u8"), task_type=(16, "S32"), task=(48, "<u2"), batch=(50, "<u2"), stream=(52, "<u2"),
+)  # fmt: skip
+OLD_RUNTIME_API = _old("Runtime.api", 256, "P", tid=(4, "<u4"), begin=(8, "<u8"), end=(16, "<u8"), name=(32, "S64"))
+OLD_ACL_API = _old(
+    "AclModule.acl_op",
+    128,
+    "P",
+    type=(4, "<u4"),
+    begin=(8, "<u8"),
+    end=(16, "<u8"),
+    pid=(24, "<u4"),
+    tid=(28, "<u4"),
+    name=(32, "S64"),
+)
+OLD_HOST_LAYOUTS = (OLD_TASK_DESC, OLD_TENSOR_DATA, OLD_TASK_TRACK, OLD_RUNTIME_API, OLD_ACL_API)
+
 # Layouts of files that other chips fill otherwise (docs/formats/cann.md 6).
 LAYOUTS_OF_OTHER_CHIPS: tuple[Layout, ...] = (
     TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,

@@ -16,6 +16,7 @@ from stepscope.formats.cann.communication import communication
 from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.facts import read_prof_facts
 from stepscope.formats.cann.folder import Prof, open_prof
+from stepscope.formats.cann.host.old_files import old_kinds
 from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.sampled import tables as sampled
@@ -159,7 +160,7 @@ def _not_read(prof: Prof) -> list[pl.DataFrame]:
     """Kinds of files that nobody reads, with their size."""
     rows: list[pl.DataFrame] = []
     if prof.host is not None:
-        rows += unknown_files(prof.host, [*HOST_FILES, *sampled.HOST_FILES])
+        rows += unknown_files(prof.host, [*HOST_FILES, *old_kinds(prof.host), *sampled.HOST_FILES])
     for part in prof.devices:
         rows += unknown_files(part, [*chips.device_files(chips.chip_of(part.chip) or chips.UNSAID), *sampled.DEVICE_FILES])
     return rows

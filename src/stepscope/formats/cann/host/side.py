@@ -13,9 +13,10 @@ from stepscope.formats.cann.host.api_events import api_frame, read_apis
 from stepscope.formats.cann.host.dictionaries import read_dictionaries
 from stepscope.formats.cann.host.hccl_records import read_big_ops, read_small_tasks, small_task_columns
 from stepscope.formats.cann.host.marks import read_marks
+from stepscope.formats.cann.host.old_files import read_old_host
 from stepscope.formats.cann.host.op_memory import read_op_memory
 from stepscope.formats.cann.host.operators import read_operators
-from stepscope.formats.cann.host.task_tracks import read_tracks
+from stepscope.formats.cann.host.task_tracks import is_old_driver, read_tracks
 from stepscope.formats.cann.host.tasks import join_tasks
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import EXPAND_STREAM_SPEC
@@ -99,9 +100,21 @@ def read_host(prof: Prof) -> HostSide:
         *words.lost, *apis.lost, *operators.lost, *tracks.lost, *small.lost, *joined.lost, *big_lost, *mark_lost, *memory_lost,
         *unnamed_types,
     )  # fmt: skip
+    tasks, descriptions = joined.tasks, joined.descriptions
+    newer = len(tracks) > 0 or calls.height > 0
+    old = None if newer else read_old_host(host, batches=chip.has_batches and not is_old_driver(host))
+    if old is not None:
+        calls, tasks, descriptions = _as(calls, old.calls), _as(tasks, old.tasks), _as(descriptions, old.descriptions)
+        losses += old.lost
     return HostSide(
-        calls, joined.tasks, joined.descriptions, big_ops, hccl_tasks, marks, op_memory, has_wide_streams(host), losses,
+        calls, tasks, descriptions, big_ops, hccl_tasks, marks, op_memory, has_wide_streams(host), losses,
     )  # fmt: skip
+
+
+def _as(schema: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the columns of another frame; what they do not have is null."""
+    known = rows.select(pl.col(name).cast(schema.schema[name]) for name in rows.columns)
+    return pl.concat([schema.clear(), known], how="diagonal")
 
 
 def is_level0(host: Part | None) -> bool:
