@@ -151,7 +151,7 @@ def _count(proof: NpuProof, case: NpuCase, answered: Verdict, usual: list[float]
         if one.severity in LOUD:
             if one.rule in case.rules:
                 proof.right += 1
-            else:
+            elif one.rule not in case.also:
                 proof.wrong.append(f"{case.name}: {one.rule} {one.share:.0%}")
 
 

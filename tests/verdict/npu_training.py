@@ -65,7 +65,7 @@ class Problem:
             torch.empty(self.n << 20, dtype=torch.uint8, device=DEVICE)
         for _ in range(self.n if self.kind in ("item", "cast", "transpose", "unique", "host_copy") else 0):
             if self.kind == "item":
-                float(y.float().sum())
+                y.sum().item()
             elif self.kind == "cast":
                 y = y.to(torch.float32).to(torch.float16)
             elif self.kind == "transpose":

@@ -42,7 +42,7 @@ def test_what_counts():
     slow = Loop(seed=2, steps=6, at_step=lambda machine, step: machine.spend(20_000) and None).run().tables()
     answered, proof = verdict(slow), NpuProof()
     calm = verdict(Loop(seed=2, steps=6).run().tables())
-    case = NpuCase("python-0", frozenset({"host-python"}), {"kind": "python"})
+    case = NpuCase("python-0", frozenset({"host-python"}), problem={"kind": "python"})
     _count(proof, case, answered, [step_ns(calm)])
     assert proof.named == ["python-0"]
     assert proof.right == 1

@@ -73,7 +73,7 @@ def ask(case: Case, rules: Collection[str] | None = None) -> Answer:
         except CannotTell as reason:
             missing.append(_lack(case, rule.name, reason))
     drafts = [draft for draft in drafts if rules is None or draft.rule in rules]
-    kept = _folded([draft for draft in drafts if _counts(case, draft)])
+    kept = _after_waits(case, _folded([draft for draft in drafts if _counts(case, draft)]))
     findings = tuple(_finding(case, draft, number) for number, draft in _numbered(kept))
     return Answer(case, findings, tuple(kept), _rank(case, missing))
 
@@ -120,6 +120,30 @@ def _folded(drafts: list[Draft]) -> list[Draft]:
     return [draft for draft in kept if draft.rule != "slow-steps" or draft.saved_ns > 1.5 * most]
 
 
+def _after_waits(case: Case, drafts: list[Draft]) -> list[Draft]:
+    """Without what the host is late with only because it waited: a device that has run dry idles until the next task comes.
+
+    A lesser finding about issuing stays when it still saves something once the waits are gone.
+    """
+    waits = next((draft for draft in drafts if draft.without_waits is not None and draft.severity != "info"), None)
+    if waits is None or case.schedule is None:
+        return drafts
+    schedule = case.schedule
+    alone = schedule.saved(without_waits=waits.without_waits)
+    least = case.limit("severity", "low") * case.total_ns
+    kept: list[Draft] = []
+    folded: list[Draft] = []
+    for draft in drafts:
+        lesser = draft.rule in _AFTER_WAITS and draft.saved_ns <= waits.saved_ns
+        if lesser and draft.host_layers:
+            host = schedule.without_layers(*draft.host_layers)
+            lesser = schedule.saved(without_waits=waits.without_waits, host=host) - alone < least
+        (folded if lesser else kept).append(draft)
+    explains = (*waits.explains, *(draft.rule for draft in folded))
+    return [replace(draft, explains=explains) if draft is waits else draft for draft in kept]
+
+
+_AFTER_WAITS = {"host-dispatch", "host-python", "queue-thread"}
 _CAUSES_OF_SLOW_STEPS = {"gc-pause", "checkpoint", "data-wait", "compile", "allocator"}
 
 

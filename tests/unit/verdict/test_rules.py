@@ -313,3 +313,13 @@ def test_where_nothing_communicates_no_detail_of_it_is_missed():
     said = lacks(Loop(seed=18, steps=6).run().tables())
     assert "communication" in said
     assert not {"packets", "transfers", "links", "collective-bytes", "few-steps"} & set(said)
+
+
+def test_issuing_late_after_a_wait_is_part_of_the_wait():
+    bad = Loop(seed=19, host=60.0, at_layer=lambda machine, layer: machine.wait()).run().tables()
+    waits = named(bad, "sync-stall")
+    assert "host-dispatch" in waits.explains
+    assert named(bad, "host-dispatch") is None
+    # A host that is late without any wait stays a finding beside it.
+    slow = Loop(seed=19, host=200.0, at_layer=lambda machine, layer: machine.wait()).run().tables()
+    assert named(slow, "host-dispatch") is not None
