@@ -18,7 +18,7 @@ from stepscope.analysis.partition.model import COMPUTE
 from stepscope.analysis.replay import Schedule, build_schedule
 from stepscope.analysis.replay.waits import callers
 from stepscope.analysis.source_lines import operator_places
-from stepscope.tables import Facts, Tables
+from stepscope.tables import TEXT, Facts, Tables
 from stepscope.verdict.finding import CannotTell, Evidence, Place
 from stepscope.verdict.settings import Chip, Limits, chip_of
 
@@ -221,9 +221,10 @@ class Case:
         frame = pl.DataFrame({"op": ops, "ns": pl.Series(ns)}).drop_nulls("op")
         if not frame.height or not self.tables.ops.height:
             return ()
-        rows = self.tables.ops.select(pl.col("name").cast(pl.String))[frame["op"]].hstack(self.op_places[frame["op"]])
+        rows = self.tables.ops.select("name")[frame["op"]].hstack(self.op_places[frame["op"]])
         key = ["name", "module", "line"]
-        named = frame.hstack(rows).group_by(key).agg(pl.col("ns").sum()).sort("ns", *key, descending=[True, False, False, False])
+        named = frame.hstack(rows).group_by(key).agg(pl.col("ns").sum()).with_columns(pl.col(key).cast(pl.String))
+        named = named.sort("ns", *key, descending=[True, False, False, False])
         named = named.head(int(self.limit("general", "places")))
         return tuple(
             Place(name or "", module or "", line or "", ns / self.count)
@@ -232,8 +233,8 @@ class Case:
 
     @cached_property
     def op_places(self) -> pl.DataFrame:
-        """Module and source line of each operator."""
-        return operator_places(self.tables)
+        """Module and source line of each operator; few distinct ones for many operators."""
+        return operator_places(self.tables).cast(TEXT)
 
     def gap_places(self, *layers: str) -> tuple[Place, ...]:
         """Operators that launched the tasks after the gaps in which the layers idled the device."""
