@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")
 PROF_OUTPUT = "stepscope_output"  # in a PROF folder, beside what the vendor's tool writes there
 # Peak memory by byte of source data, from benchmarks/run.py; decides how many captures run at once under --max-memory.
 MEMORY_PER_SOURCE_BYTE = 2.5
+_SMALL_BYTES = 100 << 20
 _KERNELS_PAY_SECONDS = 1.0  # an analysis of this length makes up for building the kernels after a few more
 
 
@@ -86,7 +87,8 @@ def analyse(
 
     Args:
         profiler_path: a `*_ascend_pt` folder or a folder of such folders.
-        max_process_number: captures analysed at the same time; half the cores unless given.
+        max_process_number: captures analysed at the same time; unless given, one per core where all are below 100 MB, else half
+            as many.
         export_type: `text` (json, csv and both databases), `db` (databases only) or a list of them; by default what
             each capture's profiler_info.json says.
         safe_csv: put an apostrophe before text cells of csv files that a spreadsheet would run as formulas.
@@ -96,7 +98,7 @@ def analyse(
     """
     captures = open_all(profiler_path)
     request = Request(exports=_exports(export_type), safe_csv=safe_csv)
-    return analyse_captures(captures, request, jobs=_jobs(max_process_number))
+    return analyse_captures(captures, request, jobs=_jobs(max_process_number, default_jobs(captures)))
 
 
 def analyse_captures(
@@ -114,9 +116,13 @@ def _results(captures: Sequence[Capture], request: Request, jobs: int, on_result
     if jobs <= 1:
         return [_notify(_guarded(capture, request), on_result) for capture in captures]
     paths = [str(capture.path) for capture in captures]
+    # Where every core has a capture of its own, threads would only wait for one another.
+    cores = len(os.sched_getaffinity(0))
+    request = replace(request, parallel=request.parallel and 2 * jobs <= cores)
+    threads = {"POLARS_MAX_THREADS": str(max(1, cores // jobs))}
     wanted = _to_json(request)
     done: dict[int, Result] = {}
-    for index, answer in answers("stepscope.worker:serve_captures", [{"path": path, **wanted} for path in paths], jobs):
+    for index, answer in answers("stepscope.worker:serve_captures", [{"path": path, **wanted} for path in paths], jobs, threads):
         try:
             result = _result(answer())
         except ProcessEnded as problem:
@@ -162,6 +168,14 @@ def _lost_process(path: str, how: str) -> str:
         fix="look for a lack of memory (dmesg), and analyse this capture alone with --max-memory",
     )
     return str(problem)
+
+
+def default_jobs(captures: Sequence[Capture]) -> int:
+    """How many captures to analyse at once: small ones keep one core busy each, large ones two."""
+    cores = len(os.sched_getaffinity(0))
+    if all(source_bytes(capture) < _SMALL_BYTES for capture in captures):
+        return cores
+    return max(1, cores // 2)
 
 
 def jobs_within(captures: Sequence[Capture], jobs: int, max_memory: int | None) -> int:
@@ -417,9 +431,8 @@ def _exports(export_type: Any) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(words))
 
 
-def _jobs(max_process_number: Any) -> int:
+def _jobs(max_process_number: Any, default: int) -> int:
     cores = os.cpu_count() or 1
-    default = max(1, cores // 2)
     if max_process_number is None:
         return default
     if not isinstance(max_process_number, int) or isinstance(max_process_number, bool) or max_process_number < 1:

@@ -70,18 +70,24 @@ class ProcessEnded(Exception):
     """A process ended before it answered; the text says how."""
 
 
-def answers(entry: str, requests: Sequence[Mapping[str, Any]], jobs: int) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+def answers(
+    entry: str, requests: Sequence[Mapping[str, Any]], jobs: int, defaults: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
     """Let `jobs` processes work off the requests.
 
     Args:
         entry: `module:name` of a function that calls `serve`.
         requests: what to send, as JSON objects.
         jobs: number of processes; each is used for several requests.
+        defaults: variables of the environment that the user has not set.
 
     Yields:
         The number of a request and a function that gives its answer or raises ProcessEnded, as they become ready.
     """
-    with _Workers(entry) as workers, ThreadPoolExecutor(jobs, thread_name_prefix="stepscope-worker") as threads:
+    with (
+        _Workers(entry, {**(defaults or {}), **environment()}) as workers,
+        ThreadPoolExecutor(jobs, thread_name_prefix="stepscope-worker") as threads,
+    ):
         waiting = {threads.submit(workers.ask, request): number for number, request in enumerate(requests)}
         try:
             for future in as_completed(waiting):
@@ -105,8 +111,8 @@ def serve(handle: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
 class _Workers:
     """Processes that wait for requests; started when needed, used again, replaced when they end."""
 
-    def __init__(self, entry: str):
-        self._entry = entry
+    def __init__(self, entry: str, variables: Mapping[str, str]):
+        self._entry, self._variables = entry, variables
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
@@ -139,15 +145,15 @@ class _Workers:
     def _start(self) -> _Worker:
         if self._interrupted:
             raise ProcessEnded("interrupted")
-        self._all.append(_Worker(self._entry))
+        self._all.append(_Worker(self._entry, self._variables))
         return self._all[-1]
 
 
 class _Worker:
-    def __init__(self, entry: str):
+    def __init__(self, entry: str, variables: Mapping[str, str]):
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.process = subprocess.Popen(
-            command(entry), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment()
+            command(entry), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=variables
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -250,6 +250,13 @@ def test_same_name_into_one_out_folder_is_refused(tmp_path):
         analyse_captures(captures, Request(out=tmp_path / "out"), jobs=1)
 
 
+@pytest.mark.parametrize(("sizes", "jobs"), [([5, 50], 4), ([5, 500], 2), ([], 4)], ids=["small", "one-large", "none"])
+def test_small_captures_get_a_core_each(monkeypatch, sizes, jobs):
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: set(range(4)))
+    monkeypatch.setattr(module, "source_bytes", lambda capture: capture << 20)
+    assert module.default_jobs(sizes) == jobs
+
+
 def test_memory_limit_reduces_the_jobs(tmp_path, monkeypatch):
     captures = open_all(capture(tmp_path))
     monkeypatch.setattr(module, "source_bytes", lambda capture: 1_000_000)

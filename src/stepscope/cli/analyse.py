@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write results below this folder instead of into the captures")
     parser.add_argument(
-        "--jobs", type=positive, metavar="N", help="number of captures to analyse in parallel (default: half the cores)"
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="number of captures to analyse in parallel (default: one per core if all are below 100 MB, else half as many)",
     )
     parser.add_argument(
         "--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g; packed files that give more are refused"
@@ -47,11 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from stepscope.analyser import Request, analyse_captures, jobs_within
+    from stepscope.analyser import Request, analyse_captures, default_jobs, jobs_within
     from stepscope.capture import open_all
 
     captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
-    jobs = jobs_within(captures, args.jobs or max(1, (os.cpu_count() or 1) // 2), args.max_memory)
+    jobs = jobs_within(captures, args.jobs or default_jobs(captures), args.max_memory)
     request = Request(
         exports=args.export,
         out=args.out,

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stepscope.render.number_forms import GROUP
 
@@ -97,6 +96,8 @@ class Rows:
 
     def text(self, start: int, stop: int) -> memoryview:
         """The text of these rows, end to end."""
+        import pyarrow.compute as pc  # takes long to load, and the kernels need none of it
+
         stop = min(stop, self.height)
         places = np.empty((stop - start, len(self.first)), dtype=np.int32)
         at = 0

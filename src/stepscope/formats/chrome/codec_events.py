@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from stepscope.native.codec import codec
+from stepscope.render.arrow import to_series
 
 # The kinds and the layout of native/codec/events.cpp.
 _TEXT, _INTEGER, _FLOAT, _BOOLEAN, _TIME, _LENGTH, _NUMBER_OR_TEXT = range(7)
@@ -155,9 +156,9 @@ def _series(
             buffers.append(pa.py_buffer(text if column.uses_source else b""))
         if column.uses_decoded:
             buffers.append(extra)
-        return pl.Series(name, pa.Array.from_buffers(pa.string_view(), height, buffers))
+        return to_series(name, pa.Array.from_buffers(pa.string_view(), height, buffers))
     if kind == _BOOLEAN:
         bits = pa.py_buffer(np.packbits(np.frombuffer(values, np.uint8), bitorder="little"))
-        return pl.Series(name, pa.Array.from_buffers(pa.bool_(), height, [valid, bits]))
-    series = pl.Series(name, pa.Array.from_buffers(_TYPES[kind], height, [valid, values]))
+        return to_series(name, pa.Array.from_buffers(pa.bool_(), height, [valid, bits]))
+    series = to_series(name, pa.Array.from_buffers(_TYPES[kind], height, [valid, values]))
     return series if dtype is None or series.dtype == dtype else series.cast(dtype, strict=False)

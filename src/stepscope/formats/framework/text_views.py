@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stepscope.formats.framework.tlv import Bytes, Offsets, take
+from stepscope.render.arrow import to_series
 
 _INLINE = 12  # a view holds texts up to this length itself
 _STEP = 1 << 30  # views have 32-bit offsets: buffers of 2 GiB begin at every GiB, so each text of up to 1 GiB is whole in one
@@ -43,7 +44,7 @@ def _binary(views: NDArray[Any], buffers: list[Any], present: NDArray[np.bool_])
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     # An absent row must not point at bytes that are not text: they would still be checked.
     shown = views if validity is None else np.where(present, views, np.zeros(1, _VIEW))
-    return pl.Series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
+    return to_series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
 
 
 def _is_text(value: bytes) -> bool:

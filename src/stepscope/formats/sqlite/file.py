@@ -15,7 +15,6 @@ from types import TracebackType
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as sqlite
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -52,6 +51,8 @@ class SqliteFile:
         self.quality: list[pl.DataFrame] = []
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         head = _head(path)
+        import adbc_driver_sqlite.dbapi as sqlite  # loads half of pyarrow, and writers of databases come by here too
+
         try:
             self._connection = sqlite.connect(self._address(head))
         except adbc_driver_manager.Error as error:
