@@ -7,6 +7,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 from viewer.page import AXE, Page, serving
 from viewer.tiny_trace import HOSTILE, write_trace
 
@@ -191,3 +194,26 @@ def test_broken_capture_says_what_and_where(driver: object, tmp_path: Path) -> N
         assert "bad/w.pt.trace.json" in page.text(".problem")
         page.choose("select-runs", "good")
         page.until("return !!document.querySelector('[data-testid=view-operator][data-ready=true]')", "the other run")
+
+
+def test_names_are_completed_in_the_sql_box_and_examples_fill_it(tiny_page: Page) -> None:
+    tiny_page.open("files")
+    driver = tiny_page.driver
+    box = WebDriverWait(driver, 30).until(lambda one: one.find_element("css selector", "[data-testid=sql] textarea"))
+    WebDriverWait(driver, 30).until(lambda one: one.find_elements("css selector", "[data-testid=sql] option:nth-child(2)"))
+    box.clear()
+    box.send_keys("select count(*) as n from op")
+    names = [one.text for one in driver.find_elements("css selector", "[data-testid=sql] .sql-names button")]
+    assert names[0] == "ops"
+    box.send_keys(Keys.TAB)
+    assert box.get_property("value") == "select count(*) as n from ops"
+    box.send_keys(" where na")
+    assert [one.text for one in driver.find_elements("css selector", "[data-testid=sql] .sql-names button")] == ["name"]
+    box.send_keys(Keys.ESCAPE)
+    assert driver.find_elements("css selector", "[data-testid=sql] .sql-names button") == []
+    box.clear()
+    box.send_keys("select count(*) as n from ops", Keys.CONTROL + Keys.ENTER)
+    WebDriverWait(driver, 60).until(lambda one: one.find_elements("css selector", "[data-testid=sql] [data-testid=col-n]"))
+    Select(driver.find_element("css selector", "[data-testid=sql] select")).select_by_visible_text("v_parts")
+    assert "FROM v_parts" in box.get_property("value")
+    assert tiny_page.errors() == []

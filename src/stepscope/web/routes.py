@@ -17,7 +17,7 @@ from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
 from stepscope.web.request import ViewRequest
-from stepscope.web.sql import sql
+from stepscope.web.sql import schema, sql
 from stepscope.web.timeline import binary_columns
 from stepscope.web.views import arrows as arrow_view
 from stepscope.web.views import communication as communication_view
@@ -258,6 +258,11 @@ def files_preview(request: ViewRequest) -> Answer:
 @_get("source")
 def source(request: ViewRequest) -> Answer:
     return file_view.source(request.settings.source_root, request.query)
+
+
+@_get("sql/schema")
+def sql_schema(request: ViewRequest) -> Answer:
+    return schema(request.capture())
 
 
 @_post("sql")

@@ -12,6 +12,10 @@ from weakref import finalize
 
 from stepscope.query import QueryError
 from stepscope.query.engine import MOST_ROWS, Answer, Engine, Store, StoreChanged
+from stepscope.query.relations import columns
+from stepscope.query.views.catalogue import VIEWS
+from stepscope.query.views.columns import VIEW_TABLES
+from stepscope.tables import ALL_TABLES
 from stepscope.tables.store import store_folder, write_store
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.problems import Problem, bad_parameter
@@ -32,6 +36,20 @@ def sql(engine: Engine, capture: LoadedCapture, body: object) -> dict[str, Any]:
         raise Problem(status, code, problem.what, detail=problem.cause, hint=problem.fix) from None
     rows = [list(row) for row in frame.iter_rows()]
     return {"columns": frame.columns, "rows": rows, "truncated": more, "seconds": time.perf_counter() - began}
+
+
+def schema(capture: LoadedCapture) -> dict[str, Any]:
+    """The answer of `GET sql/schema`: what a question can name, and questions to begin with."""
+    tables = capture.tables
+    declared = {**ALL_TABLES, **VIEW_TABLES}
+    listed = []
+    for name, table in declared.items():
+        if name in ALL_TABLES and not tables[name].height:
+            continue
+        own = [column.name for column in columns(table)]
+        extra = [column for column in tables[name].columns if column not in own] if name in ALL_TABLES else []
+        listed.append({"name": name, "kind": "table" if name in ALL_TABLES else "view", "doc": table.doc, "columns": own + extra})
+    return {"relations": listed, "examples": [{"name": name, "query": view.example} for name, view in VIEWS.items()]}
 
 
 def _ask(engine: Engine, capture: LoadedCapture, query: str, limit: int) -> Answer:

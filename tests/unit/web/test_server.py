@@ -188,3 +188,12 @@ def test_tensorboard_shows_the_tab(samples):
         assert (metadata.es_module_path, metadata.disable_reload) == ("/index.js", True)
     finally:
         plugin.catalogue.close()
+
+
+def test_the_schema_of_queries_names_tables_views_and_examples(samples):
+    with running(samples, Address()) as server:
+        schema = json.loads(fetch(f"{server.url}api/v1/sql/schema?wait=30")[1])
+    relations = {one["name"]: one for one in schema["relations"]}
+    assert relations["ops"]["columns"][:2] == ["id", "rank"]
+    assert "kernels" not in relations  # no rows
+    assert {one["name"] for one in schema["examples"]} == {name for name, one in relations.items() if one["kind"] == "view"}

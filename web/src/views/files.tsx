@@ -2,7 +2,7 @@
 // Files: what was read, what was lost, and questions in SQL.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ApiError, type Api } from "../api";
 import { auto, whole } from "../format";
 import { runs, type Texts } from "../state";
@@ -132,12 +132,45 @@ interface SqlAnswer {
   readonly seconds: number;
 }
 
+interface SqlSchema {
+  readonly relations: readonly { name: string; kind: "table" | "view"; doc: string; columns: readonly string[] }[];
+  readonly examples: readonly { name: string; query: string }[];
+}
+
+const MOST_OFFERED = 8;
+
+// Names that begin as the word before the caret does: relations, and columns of the relations in the text.
+function offered(schema: SqlSchema | null, text: string, caret: number): { from: number; words: readonly string[] } {
+  const begun = /[A-Za-z_]\w*$/.exec(text.slice(0, caret))?.[0] ?? "";
+  if (!schema || !begun) return { from: caret, words: [] };
+  const named = new Set(text.match(/[A-Za-z_]\w*/g) ?? []);
+  const columns = schema.relations.filter((one) => named.has(one.name)).flatMap((one) => one.columns);
+  const known = [...new Set([...schema.relations.map((one) => one.name), ...columns])];
+  const words = known.filter((word) => word !== begun && word.toLowerCase().startsWith(begun.toLowerCase())).slice(0, MOST_OFFERED);
+  return { from: caret - begun.length, words };
+}
+
 function Sql({ api, tables }: { api: Api; tables: readonly string[] }): JSX.Element {
   const first = tables.includes("kernels") ? "kernels" : (tables[0] ?? "ops");
   const [text, setText] = useState(`select name, count(*) as calls, sum(end_ns - start_ns) / 1000.0 as total_us\nfrom ${first} group by name order by total_us desc limit 20`);
   const [answer, setAnswer] = useState<(SqlAnswer & { key: number }) | null>(null);
   const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
+  const [caret, setCaret] = useState(-1);
+  const box = useRef<HTMLTextAreaElement>(null);
+  const schema = useLoad<SqlSchema>(JSON.stringify([api.capture, "sql/schema"]), (options) => api.get<SqlSchema>("sql/schema", {}, options)).data;
+  const offer = caret < 0 ? { from: 0, words: [] } : offered(schema, text, caret);
+  const accept = (word: string): void => {
+    const end = offer.from + word.length;
+    setText(text.slice(0, offer.from) + word + text.slice(caret));
+    setCaret(-1);
+    requestAnimationFrame(() => { box.current?.focus(); box.current?.setSelectionRange(end, end); });
+  };
+  const typed = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void ask();
+    else if (event.key === "Escape" && offer.words.length) { event.stopPropagation(); setCaret(-1); }
+    else if (event.key === "Tab" && !event.shiftKey && offer.words[0] !== undefined) { event.preventDefault(); accept(offer.words[0]); }
+  };
   const ask = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);
@@ -153,7 +186,15 @@ function Sql({ api, tables }: { api: Api; tables: readonly string[] }): JSX.Elem
   return (
     <Card title="SQL" testid="sql" {...(answer ? { note: `${whole(answer.rows.length)} ${t("rows")}${answer.truncated ? "+" : ""} · ${answer.seconds.toFixed(3)} s` } : {})}>
       <form class="card-body sql" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
-        <textarea rows={3} aria-label={t("Query")} value={text} spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void ask(); }} />
+        <textarea ref={box} rows={3} aria-label={t("Query")} aria-describedby="sql-help" value={text} spellcheck={false} onInput={(event) => { setText(event.currentTarget.value); setCaret(event.currentTarget.selectionStart); }} onKeyDown={typed} />
+        <div class="row sql-names" role="group" aria-label={t("Names")}>
+          {offer.words.map((word) => <button key={word} type="button" class="button small" onClick={() => accept(word)}>{word}</button>)}
+          {!offer.words.length && <span class="muted" id="sql-help">{t("Tab completes names of tables and columns; SHOW TABLES lists them.")}</span>}
+        </div>
+        {schema && <label class="row">{t("Examples")} <select aria-label={t("Examples")} value="" onChange={(event) => { const one = schema.examples.find((example) => example.name === event.currentTarget.value); if (one) setText(one.query); setCaret(-1); }}>
+          <option value="">…</option>
+          {schema.examples.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
+        </select></label>}
         <button type="submit" class="button primary" disabled={busy}>{t("Run query")}</button>
       </form>
       {problem && <div class="card-body"><Problem problem={problem} /></div>}

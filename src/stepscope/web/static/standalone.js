@@ -1,1 +1,1 @@
-import{t as e}from"./app-Dgza3yTC.js";e();
+import{t as e}from"./app-qZMoG7I4.js";e();
