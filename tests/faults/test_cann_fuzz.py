@@ -300,3 +300,34 @@ def test_a_whole_folder_loses_nothing_of_what_was_written():
     with folder(written) as path:
         prof = open_prof(path)
         assert [row for frame in (*prof.lost, *_dictionaries(prof), *_devices(prof)[1:]) for row in frame.rows()] == []
+
+
+EXTREMES = np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+SAMPLED = [layout for layout in LAYOUTS if not layout.file.startswith(("compact", "additional", "api_event"))]
+
+
+def _extremes(layout: Layout, field: str) -> Damage:
+    """The records of a kind with the ends of every range in a field, one after the other."""
+
+    def damage(files: dict[str, bytes]) -> None:
+        for name in DATA:
+            data = files.get(name, b"")
+            if layout.file in name and len(data) % layout.size == 0:
+                records = np.frombuffer(bytearray(data), np.uint8).view(layout.dtype)
+                values = np.resize(EXTREMES, len(records)).astype(records.dtype[field].base)
+                records[field] = values.reshape(-1, *(1,) * (records[field].ndim - 1))
+                files[name] = records.tobytes()
+
+    return damage
+
+
+@pytest.mark.slow  # a read for each of some two hundred fields
+@pytest.mark.parametrize("layout", SAMPLED, ids=lambda layout: f"{layout.file}-{layout.size}")
+def test_no_extreme_value_of_a_sampled_field_stops_a_reader(layout: Layout):
+    """Every field that is a number: bounded, where the draws above are not."""
+    for field in (field for other, field in FIELDS if other is layout and layout.dtype[field].base.kind in "ui"):
+        files = dict(FILES)
+        _extremes(layout, field)(files)
+        with folder(files) as path:
+            for frame in READERS["samples"](open_prof(path)):
+                ALL_TABLES["quality"].check(frame)
