@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -197,3 +198,30 @@ def test_a_panic_is_our_fault_not_a_crash(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("stepscope.capture.Capture.load", panic)
     assert main(["info", str(tmp_path)]) == 70
     assert "bug in stepscope" in capsys.readouterr().err
+
+
+class Panic(BaseException):
+    """As the columnar engine's own is: not an Exception."""
+
+
+@pytest.mark.parametrize(
+    "fault", [ValueError("odd"), Panic("slice out of bounds"), MemoryError()], ids=lambda fault: type(fault).__name__
+)
+def test_info_of_one_bad_capture_shows_the_others(tmp_path, monkeypatch, capsys, fault):
+    from stepscope import report
+
+    events = [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}}]
+    for name in ("bad", "good"):
+        (tmp_path / f"{name}.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    shown = report.overview
+
+    def overview(capture):
+        if capture.path.name.startswith("bad"):
+            raise fault
+        return shown(capture)
+
+    monkeypatch.setattr(report, "overview", overview)
+    assert main(["info", str(tmp_path)]) == 3
+    said = capsys.readouterr()
+    assert "good.pt.trace.json" in said.out
+    assert f"bad.pt.trace.json: {type(fault).__name__}" in said.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -179,6 +180,34 @@ for _ in range(5):
     (capture,) = captures(tmp_path / "seen" / "rank0_start2_stop3")
     assert "trace_view.json" in results(capture)
     assert stepscope.open(capture, source="raw").steps["step"].to_list() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("mode", "prof_path", "said"),
+    [(0o777, "./seen", "is writable by everyone"), (0o755, "/elsewhere/x", "is outside")],
+    ids=["open-folder", "other-place"],
+)
+def test_a_file_that_others_may_have_written_is_not_followed(tmp_path, mode, prof_path, said):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config").chmod(mode)
+    output = run(
+        tmp_path,
+        NETWORK
+        + f"""
+import json
+from pathlib import Path
+from stepscope.mindspore import DynamicProfilerMonitor
+monitor = DynamicProfilerMonitor("./config", output_path="./seen", poll_interval=1)
+file = Path("config/profiler_config.json")
+file.write_text(json.dumps({{**json.loads(file.read_text()), "start_step": 1, "stop_step": 2, "prof_path": {prof_path!r}}}))
+for _ in range(3):
+    monitor.step()
+    train()
+""",
+    )
+    assert said in output
+    assert not (tmp_path / "seen").exists()
+    assert not Path(prof_path).is_absolute() or not Path(prof_path).exists()
 
 
 def test_a_killed_process_leaves_settings_and_a_clock(tmp_path):

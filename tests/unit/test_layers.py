@@ -50,7 +50,7 @@ ALLOWED = {
     "mstx": {"collect"},
     "integrations": {"collect", "dynamic_profile", "profiler"},
     "compat": {"autoload", "collect", "dynamic_profile", "frameworks", "integrations", "mstx", "profiler", "simnpu"},
-    "frameworks": {"collect", "dynamic_profile", "formats", "mstx", "profiler"},
+    "frameworks": {"collect", "control", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "query": {"analysis", "capture", "child_process", "tables", "verdict"},
     "agents": {"analysis", "capture", "query", "tables", "verdict"},

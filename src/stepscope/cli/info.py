@@ -43,6 +43,11 @@ def run(args: argparse.Namespace) -> int:
         except CaptureError as problem:  # the others are shown all the same
             note(f"error: {problem}")
             failed += 1
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as problem:  # noqa: BLE001 - a border, as of analyses; a panic of the columnar engine is not an Exception
+            note(f"error: {capture.path}: {type(problem).__name__}: {problem}; this is a defect of stepscope, please report it")
+            failed += 1
     for item in overviews:
         if args.json:
             print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ HEARTBEAT_SECONDS = 10.0
 IDLE, WAITING, COLLECTING, DONE, REFUSED, LEFT_OUT = "idle", "waiting", "collecting", "done", "refused", "left out"
 ENDED, KILLED, SILENT = "ended", "killed", "silent"
 _OVER = (ENDED, KILLED)
+_tokens: dict[int, str] = {}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Answer:
     pid: int
     born: int = 0  # start of the process in ticks of its machine: pids are reused
     namespace: str = ""  # of pids: in another container the same number is another process
+    token: str = ""  # of the process: containers of one name on two machines may agree in all of the above
     job: str = ""  # the same for all ranks of a job
     world_size: int = 1
     step: int = 0
@@ -54,7 +57,7 @@ class Answer:
     problem: str | None = None
 
     def file_name(self) -> str:
-        return f"{self.host}_{self.pid}.json"
+        return f"{self.host}_{self.pid}_{self.token}.json" if self.token else f"{self.host}_{self.pid}.json"
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,14 @@ def of_this_process(rank: int, world_size: int) -> Answer:
     pid = os.getpid()
     job = "_".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"))
     return Answer(
-        rank, socket.gethostname(), pid, born=_start_ticks(pid) or 0, namespace=_namespace(), job=job, world_size=world_size
+        rank,
+        socket.gethostname(),
+        pid,
+        born=_start_ticks(pid) or 0,
+        namespace=_namespace(),
+        token=_tokens.setdefault(pid, secrets.token_hex(4)),  # a fork has a token of its own
+        job=job,
+        world_size=world_size,
     )
 
 
@@ -112,7 +122,7 @@ def read(folder: Path) -> list[AgedAnswer]:
 
 def folder_seconds(folder: Path) -> float:
     """Now, by the clock that stamps files in this folder: machines that share it may disagree about the time."""
-    probe = folder / f".clock.{socket.gethostname()}.{os.getpid()}"
+    probe = folder / f".clock.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         probe.touch()
         try:

@@ -62,6 +62,13 @@ class TestBoard:
         board.write(tmp_path, Answer(**{**vars(here), "namespace": "pid:[1]", "born": 1}))
         assert [seen.answer.state for seen in board.read(tmp_path)] == ["idle"]
 
+    def test_containers_of_one_name_and_pid_keep_their_own_answers(self, tmp_path, monkeypatch):
+        """Both are PID 1 of a host `trainer`, and their folder is shared."""
+        for rank in (0, 1):
+            monkeypatch.setattr(board, "_tokens", {})  # as in another process
+            board.write(tmp_path, board.of_this_process(rank, 2))
+        assert [aged.answer.rank for aged in board.read(tmp_path)] == [0, 1]
+
     def test_silence_and_an_end(self, tmp_path):
         board.write(tmp_path, answer(0))
         board.write(tmp_path, answer(1, state="ended"))

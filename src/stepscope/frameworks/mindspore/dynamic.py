@@ -16,6 +16,7 @@ from mindspore.train import Callback
 
 from stepscope.collect import messages, paths
 from stepscope.collect.guard import warn_on_failure
+from stepscope.control import trust
 from stepscope.frameworks.mindspore import training_steps
 from stepscope.frameworks.mindspore.constants import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.frameworks.mindspore.profiler import Profiler
@@ -105,9 +106,16 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         if not self._file.is_file():
             return
         changed = self._file.stat().st_mtime_ns
+        if changed != self._changed and (refusal := self._distrust()):
+            messages.once(messages.warning, f"the dynamic profiler does not follow {self._file}: {refusal}")
+            return
         if changed != self._changed:
             self._changed = changed
             self._config = {**DEFAULTS, **json.loads(self._file.read_bytes())}
+
+    def _distrust(self) -> str | None:
+        """Why the file is not followed: whoever can write there decides where this job writes."""
+        return trust.distrust_of_folder(self._file.parent) or trust.distrust_of_file(str(self._file), self._file.lstat())
 
     def _start(self) -> None:
         config = self._config
@@ -115,7 +123,12 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         if not isinstance(last, int) or last < first:
             messages.warning(f"{CONFIG}: stop_step={last!r} is not after start_step={first!r}; nothing is recorded")
             return
-        parent = self._output if config["prof_path"] in ("", "./") else str(config["prof_path"])
+        of_file = None if config["prof_path"] in ("", "./") else str(config["prof_path"])
+        refusal = None if of_file is None else trust.outside_roots(of_file)
+        if refusal:
+            messages.warning(f"{self._file}: {refusal}; nothing is recorded")
+            return
+        parent = self._output if of_file is None else of_file
         self._profiler = Profiler(
             output_path=os.path.join(parent, f"rank{rank()}_start{first}_stop{last}"),
             profiler_level=_member(ProfilerLevel, config["profiler_level"], _LEVELS),
