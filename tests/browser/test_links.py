@@ -116,3 +116,13 @@ def test_headings_stay_while_their_tracks_are_scrolled(sample_page: Page) -> Non
         " [one.dataset.key, Math.round(one.getBoundingClientRect().top - heads)])"
     )
     assert [first["key"], 0] in tops
+
+
+def test_free_time_says_why(sample_page: Page) -> None:
+    page = Timeline(sample_page, f"{NPU}&find=%5EFree%24&findmode=r", height=720)
+    Landing(sample_page).lands()
+    assert page.find("[data-testid=cause] .trace-why").text.startswith(("The host", "The next task"))
+    ended = page.all("[data-testid=cause] > p .trace-link")
+    page.browser.execute_script("arguments[0].click()", ended[0])
+    page.until(lambda: not page.all("[data-testid=cause]"))
+    Landing(sample_page).lands()

@@ -13,6 +13,7 @@ from typing import Any
 from stepscope import __version__
 from stepscope.render.formulas import FORMULA, MARK
 from stepscope.web.catalogue import REFRESH_S, Entry
+from stepscope.web.gap_cause import gap_cause
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
@@ -310,7 +311,8 @@ def trace_counters(request: ViewRequest) -> Answer:
 @_get("trace/slice")
 def trace_slice(request: ViewRequest) -> Answer:
     capture = request.capture()
-    return slice_view.slice_detail(capture.trace, capture.tables, request.query)
+    detail = slice_view.slice_detail(capture.trace, capture.tables, request.query)
+    return {**detail, "cause": gap_cause(capture, detail["id"])}
 
 
 @_get("trace/next")

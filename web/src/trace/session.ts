@@ -440,10 +440,10 @@ export class Session {
   longestHit(): void {
     const hits = this.result?.hits ?? [];
     const at = hits.reduce((best, hit, i) => (best < 0 || hit.duration_ns > hits[best]!.duration_ns ? i : best), -1);
-    if (at >= 0) this.hit(1, at);
+    if (at >= 0) this.hit(1, at, false);
   }
 
-  hit(direction: 1 | -1, at?: number): void {
+  hit(direction: 1 | -1, at?: number, walking = true): void {
     const { result } = this;
     if (!result?.hits.length) return;
     let index = at ?? result.at + direction;
@@ -456,7 +456,7 @@ export class Session {
     this.result = { ...result, at: index };
     const hit = result.hits[index]!;
     this.hear.searched(this.result);
-    void this.select(hit.source, hit.id, true, 1, true);
+    void this.select(hit.source, hit.id, true, 1, walking);
   }
 }
 

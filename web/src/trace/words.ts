@@ -5,6 +5,12 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.":
     "时间线。W、S 缩放，A、D 平移，句号和逗号切换切片，问号列出所有按键。",
   "Height of the panel": "面板高度",
+  "Why the device was idle": "Device 空闲的原因",
+  "What the host did": "Host 在做什么",
+  "Ended by": "由谁结束",
+  "issued": "下发",
+  "launched": "启动",
+  "started": "开始",
   "Reading the capture": "正在读取采集数据",
   "Reading the timeline…": "正在读取时间线…",
   "Tracks": "轨道",
@@ -84,4 +90,5 @@ export function setLanguage(language: "en" | "zh"): void {
   chinese = language === "zh";
 }
 
+export const inLanguage = (texts: Readonly<Record<"en" | "zh", string>>): string => texts[chinese ? "zh" : "en"];
 export const t = (text: string): string => (chinese ? (CHINESE[text] ?? text) : text);

@@ -1,1 +1,1 @@
-export{t as render}from"./app-qZMoG7I4.js";
+export{t as render}from"./app-C9ZqBWqz.js";

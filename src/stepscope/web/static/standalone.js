@@ -1,1 +1,1 @@
-import{t as e}from"./app-qZMoG7I4.js";e();
+import{t as e}from"./app-C9ZqBWqz.js";e();

@@ -2,12 +2,12 @@
 // The bottom panel: Slice Detail, Slice List of a range, search hits, marks. Tables twin what the canvas shows.
 
 import { button, h } from "./dom";
-import type { Detail, FlowEnd, RangeSlices, RangeTable } from "../data/model";
+import type { Cause, Detail, FlowEnd, RangeSlices, RangeTable } from "../data/model";
 import { exactUs, grouped, length, rawUs, whole } from "../numbers";
 import type { SearchResult, Session } from "../session";
 import type { Source } from "../data/source";
 import type { Chosen, Range } from "../canvas/timeline";
-import { t } from "../words";
+import { inLanguage, t } from "../words";
 
 type Tab = "detail" | "list" | "search" | "marks";
 const TITLES: Readonly<Record<Tab, string>> = { detail: "Slice Detail", list: "Slice List", search: "Search", marks: "Marks" };
@@ -132,7 +132,7 @@ export class Panel {
     }
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
-        h("div", {}, this.links(chosen, detail), table(facts)),
+        h("div", {}, detail.cause ? causeOf(detail.cause, go) : null, this.links(chosen, detail), table(facts)),
         h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
           detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
@@ -298,6 +298,22 @@ export class Panel {
         button(t("Remove"), t("Remove"), () => session.setMarks(marks.filter((_, j) => j !== i))));
     })));
   }
+}
+
+/** Why the device was idle: a sentence, its parts, what the host did, and the task that ended it. */
+function causeOf(cause: Cause, go: (id: number | null) => void): HTMLElement {
+  const linked = (name: string, id: number | null): Node => (id === null ? document.createTextNode(name) : button(name, name, () => go(id), { class: "trace-link" }));
+  const whole = cause.parts.reduce((sum, part) => sum + part.ns, 0) || 1;
+  const ended = cause.ended_by;
+  const times = ended ? ([["issued", ended.issue], ["launched", ended.launch], ["started", ended.start]] as const).filter(([, at]) => at !== null) : [];
+  return h("section", { class: "trace-cause", "data-testid": "cause" },
+    h("h2", { class: "trace-h" }, t("Why the device was idle")),
+    h("p", { class: "trace-why" }, inLanguage(cause.why)),
+    h("ul", {}, ...cause.parts.map((part) => h("li", {}, `${inLanguage(part.name)} `, h("b", {}, length(part.ns)), h("small", {}, ` ${grouped((100 * part.ns) / whole)} %`)))),
+    cause.operators.length ? h("h2", { class: "trace-h" }, t("What the host did")) : null,
+    cause.operators.length ? h("ul", {}, ...cause.operators.map((one) => h("li", {}, linked(one.name, one.id), h("small", {}, ` ${length(one.ns)}`)))) : null,
+    ended ? h("h2", { class: "trace-h" }, t("Ended by")) : null,
+    ended ? h("p", {}, linked(ended.name, ended.id), h("small", {}, ` ${times.map(([word, at]) => `${t(word)} ${length(at!)}`).join(" → ")}`)) : null);
 }
 
 const noted = (flow: FlowEnd): FlowEnd & { note: string } => ({ ...flow, note: flow.category });

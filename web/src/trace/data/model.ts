@@ -86,6 +86,8 @@ export interface FlowEnd {
 
 export interface Detail extends Brief {
   readonly self_ns: number;
+  /** Of free time: why the device was idle. */
+  readonly cause?: Cause | null;
   readonly raw_start_us: string;
   readonly step: number | null;
   readonly step_share: number | null;
@@ -145,4 +147,13 @@ export interface RangeSlices {
   readonly start_ns: readonly number[];
   readonly duration_ns: readonly number[];
   readonly track: readonly number[];
+}
+
+type Texts = Readonly<Record<"en" | "zh", string>>;
+
+export interface Cause {
+  readonly why: Texts;
+  readonly parts: readonly { readonly part: string; readonly name: Texts; readonly ns: number }[];
+  readonly operators: readonly { readonly name: string; readonly ns: number; readonly id: number | null }[];
+  readonly ended_by: { readonly name: string; readonly id: number | null; readonly issue: number | null; readonly launch: number | null; readonly start: number | null } | null;
 }
