@@ -27,19 +27,16 @@ def npu_steps(capture: LoadedCapture) -> pl.DataFrame:
 
 
 def npu_bars(capture: LoadedCapture) -> pl.DataFrame:
-    """The same steps in parts that add up to `total`, in us.
+    """The same steps in parts that add up to `total`, in us, or to more where the device goes on after the step's end.
 
     Preparing counts from the step's start on the host, when the device may still be busy with the step before: what exceeds the
-    step is taken from Preparing first, then from Free and so on. Other is what lies outside of all: the end of the step after its
-    last task.
+    step is taken from it. The times on the device are those of every other view. Other is the end of the step after its last task.
     """
-    named = NPU_BAR[:-1]
-    rows = npu_steps(capture).select("device", "step", "total", *named)
-    rows = rows.with_columns(excess=(pl.sum_horizontal(named) - pl.col("total")).clip(lower_bound=0.0))
-    for part in reversed(named):
-        taken = pl.min_horizontal(part, "excess")
-        rows = rows.with_columns(pl.col(part) - taken, excess=pl.col("excess") - taken)
-    return rows.with_columns(Other=(pl.col("total") - pl.sum_horizontal(named)).clip(lower_bound=0.0)).drop("excess")
+    *on_device, preparing, other = NPU_BAR
+    left = (pl.col("total") - pl.sum_horizontal(on_device)).clip(lower_bound=0.0)
+    rows = npu_steps(capture).select("device", "step", "total", *NPU_BAR[:-1])
+    rows = rows.with_columns(pl.min_horizontal(preparing, left))
+    return rows.with_columns((left - pl.col(preparing)).alias(other))
 
 
 def _npu_steps(capture: LoadedCapture) -> pl.DataFrame:
