@@ -14,7 +14,7 @@ NPU = (
     "Computing", "Communication(Not Overlapped)", "Overlapped", "Free", "Bubble", "Preparing", "Stage",
 )  # fmt: skip
 OTHER = PARTS
-# What a bar of a step is made of; it is as long as the step in the timeline.
+# What a bar of a step is made of.
 NPU_BAR = ("Computing", "Communication(Not Overlapped)", "Free", "Preparing", "Other")
 
 
