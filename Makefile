@@ -18,7 +18,7 @@ CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof cross aarch64 news bench docs web browser wheel clean
+.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -158,6 +158,9 @@ verdict-proof: $(VENV)/torch ## how well the rules find simulated problems, and 
 
 cluster-proof: $(VENV)/core ## how well faults of simulated clusters are found, and what they cost is told
 	$(BIN)/python tests/cluster/proof.py $(ARGS)
+
+diff-proof: $(VENV)/core ## how often a diff names an injected change first, and stays silent about equal runs
+	$(BIN)/python tests/diff/diff_proof.py $(ARGS)
 
 bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)

@@ -2,8 +2,8 @@
 """Where every step of an AI training or inference run goes, on NPU, GPU or CPU.
 
 `stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files;
-`stepscope.verdict(path)` says what costs time, what would be saved and what to do; `stepscope.query(path, sql)` answers
-anything else.
+`stepscope.verdict(path)` says what costs time, what would be saved and what to do; `stepscope.diff(base, new)` says why two runs
+differ; `stepscope.query(path, sql)` answers anything else.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["analyse", "open", "open_all", "query", "verdict"]
+__all__ = ["analyse", "diff", "open", "open_all", "query", "verdict"]
 
 if TYPE_CHECKING:
     from stepscope import query
     from stepscope.analyser import analyse
     from stepscope.capture import open_all
     from stepscope.capture import open_capture as open
+    from stepscope.diff import diff
     from stepscope.verdict import verdict
 
 
@@ -31,7 +32,7 @@ def __getattr__(name: str) -> Any:
         from stepscope import capture
 
         return capture.open_capture if name == "open" else capture.open_all
-    if name in ("query", "verdict"):
+    if name in ("diff", "query", "verdict"):
         from importlib import import_module
 
         return import_module(f"stepscope.{name}")  # these packages are callable

@@ -8,7 +8,7 @@ is injected by calling hooks at fixed points of a step; the same loop without th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ class Machine:
     free: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     ends: list[float] = field(default_factory=list)
+    slower: Mapping[str, float] = field(default_factory=dict)  # factor of an operator's time on the device
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -57,7 +58,7 @@ class Machine:
             self.call("launch", issue, full + 1)
             host, issue = host + full + 1 - issue, full + 1
         start = max(issue + self.latency, self.free[COMPUTE] + self.gap)
-        end = start + self.vary(device)
+        end = start + self.vary(device * self.slower.get(name, 1.0))
         self.free[COMPUTE] = end
         self.ends.append(end)
         self.now = began + host
@@ -167,9 +168,10 @@ class Loop:
     at_layer: Hook | None = None
     at_end: Hook | None = None
     held: Callable[[int], int] = _steady
+    slower: Mapping[str, float] = field(default_factory=dict)
 
     def run(self, machine: Machine | None = None) -> Machine:
-        machine = machine or Machine(self.seed, jitter=self.jitter)
+        machine = machine or Machine(self.seed, jitter=self.jitter, slower=self.slower)
         random = np.random.default_rng(self.seed + 7)
         for step in range(self.steps):
             began = machine.now

@@ -37,7 +37,7 @@ ALLOWED = {
     },
     "report": {"analysis_queue", "analysis", "capture", "tables", "verdict"},
     "top": {"analysis", "tables"},
-    "diff": {"analysis", "export", "tables"},
+    "diff": {"analysis", "export", "tables", "verdict"},
     "verdict": {"analysis", "tables"},
     "cluster": {"analysis", "capture", "child_process", "formats", "tables"},
     "worker": {"analysis_queue", "analyser", "capture", "child_process", "export", "render", "tables"},
@@ -65,6 +65,7 @@ ALLOWED = {
         "cluster",
         "compat",
         "control",
+        "diff",
         "doctor",
         "export",
         "integrations",
@@ -78,7 +79,7 @@ ALLOWED = {
         "web",
     },
     "autoload": {"collect", "dynamic_profile", "integrations"},
-    "__init__": {"analyser", "capture", "query", "verdict"},
+    "__init__": {"analyser", "capture", "diff", "query", "verdict"},
     "__main__": {"cli"},
 }
 MOST_FILES = 20  # in a folder

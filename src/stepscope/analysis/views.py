@@ -73,6 +73,13 @@ def module_of_operators(tables: Tables, *, backward: bool = True) -> pl.Series:
         backward: whether what backward runs belongs to the module of its forward operator; else only calls around an operator
             itself count, which in backward are those that are computed again.
     """
+    own, linked, paths = _operator_paths(tables)
+    number = np.where(own >= 0, own, linked) if backward else own
+    return paths["path"].gather(op_tree.to_rows(number, "path")).alias("module")
+
+
+def _operator_paths(tables: Tables) -> tuple[Ints, Ints, pl.DataFrame]:
+    """Number of the path of each operator by the calls around it, of what backward runs by its forward operator, and the paths."""
     calls = tables.python_calls.filter(pl.col("kind") == "module").sort("start_ns", "end_ns", descending=[False, True])
     calls = calls.with_columns(_PROCESS)
     parent = op_tree.parents(calls)
@@ -80,8 +87,23 @@ def module_of_operators(tables: Tables, *, backward: bool = True) -> pl.Series:
     path, paths = _paths(calls, recompute.first_parents(calls, parent, around))
     own, linked = (_path_of(path, module) for module in _module_of_ops(tables, calls, parent, around))
     paths, own, linked = cells.inside_graphs(tables.ops, paths, own, linked)
-    number = np.where(own >= 0, own, linked) if backward else own
-    return paths["path"].gather(op_tree.to_rows(number, "path")).alias("module")
+    return own, linked, paths
+
+
+def module_paths(tables: Tables) -> tuple[Ints, pl.Series]:
+    """Number of the module path of each operator (-1 without one), and the paths.
+
+    What the backward of an operator launches belongs to the module of the operator. Without recorded module calls the hierarchy
+    is that which the framework wrote beside each operator.
+    """
+    ops = tables.ops
+    if not has_modules(tables):
+        written = ops["modules"].cast(pl.String)
+        paths = written.drop_nulls().unique(maintain_order=True)
+        number = written.replace_strict(paths, pl.int_range(paths.len(), eager=True), default=-1, return_dtype=pl.Int64)
+        return (number.to_numpy() if paths.len() else np.full(ops.height, -1, dtype=np.int64)), paths
+    own, linked, known = _operator_paths(tables)
+    return np.where(own >= 0, own, linked), known["path"]
 
 
 def _starts_in(step: pl.DataFrame | None, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:

@@ -19,6 +19,7 @@ COMMANDS = {
     "cluster": "analyse all ranks of a run: who is slow, why, and what it costs",
     "completion": "print the completion script of a shell",
     "ctl": "start or stop profiling in a running job, or show each rank's status",
+    "diff": "say why two runs differ, and whether a budget is kept",
     "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",
     "info": "show what a capture contains: steps, switches, sizes, data quality",
     "mcp": "answer an agent's questions about captures (Model Context Protocol)",
@@ -31,7 +32,7 @@ COMMANDS = {
     "view": "open captures in the browser",
     "whatif": "say how long a step would be if something took more or less time",
 }
-SHORT_COMMANDS = ("analyse", "info", "report", "top", "verdict", "whatif")
+SHORT_COMMANDS = ("analyse", "diff", "info", "report", "top", "verdict", "whatif")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 _EXAMPLES = """\
 examples:
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Only the command to run is loaded; the others are names with a line of help.
     name = words[0] if words and words[0] in COMMANDS else ""
     module = import_module(f"stepscope.cli.{name}") if name else None
-    args = parser({name: module} if module else {}).parse_args(words)
+    rewrite = getattr(module, "rewrite", list)
+    args = parser({name: module} if module else {}).parse_args(rewrite(words))
     if module is None:  # `stepscope -- top …`
         return main(words[words.index(args.command) :])
     if name in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):

@@ -15,6 +15,7 @@ EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")  # analyser.py
 LANGUAGES = ("en", "zh")  # verdict/words.py
 SEVERITIES = ("high", "medium", "low")  # verdict/finding.py
 GROUPINGS = ("op", "kernel", "api", "module", "step", "mark", "rank")  # top.py
+LEVELS = ("part", "module", "op", "kernel")  # diff/align.py
 WITHOUT = ("sync", "gc", "alloc", "compile", "checkpoint", "data", "api", "operator", "python", "other")  # verdict/what_if.py
 
 

@@ -21,6 +21,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 HERE = Path(__file__).parent
+UNREADABLE = (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError)
 Limits = Mapping[str, Mapping[str, float]]
 
 
@@ -63,8 +64,8 @@ def limits(config: Path | None = None) -> Limits:
     if config is None:
         return ours
     try:
-        given = tomllib.loads(config.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        given = parse_toml(config)
+    except UNREADABLE as problem:
         raise CaptureError("the limits cannot be read", where=str(config), cause=str(problem), fix="give a TOML file") from None
     wrong = [mistake for rule, values in given.items() for mistake in _mistakes(rule, values, ours)]
     if wrong:
@@ -113,7 +114,12 @@ def schema() -> Any:
 @cache
 def load_toml(name: str) -> Any:
     """A data file of this package."""
-    return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
+    return parse_toml(HERE / name)
+
+
+def parse_toml(path: Path) -> Any:
+    """A TOML file; a mark of the byte order at its begin is left out."""
+    return tomllib.loads(path.read_text(encoding="utf-8-sig"))
 
 
 def fused_optimizers() -> list[dict[str, str]]:

@@ -37,17 +37,17 @@ def finding_text(rule: str, part: str, lang: str, params: Mapping[str, Any], var
     """Title, detail or next step of a finding."""
     entry = texts(lang)["rule"][rule]
     chosen = entry.get(variant, entry) if variant else entry
-    return _filled(chosen[part], params)
+    return fill(chosen[part], params)
 
 
 def lack_text(lack: str, lang: str, params: Mapping[str, Any]) -> str:
     if lack == "empty":
         params = {"what": texts(lang)["recorded"][params["what"]]}
-    return _filled(texts(lang)["lack"][lack], params)
+    return fill(texts(lang)["lack"][lack], params)
 
 
 def line(name: str, lang: str, **params: Any) -> str:
-    return _filled(texts(lang)["line"][name], params)
+    return fill(texts(lang)["line"][name], params)
 
 
 def part_name(part: str, lang: str) -> str:
@@ -74,12 +74,13 @@ def short_name(finding: Finding, lang: str) -> str:
     return name
 
 
-def _filled(text: str, params: Mapping[str, Any]) -> str:
-    filled = text.format_map({key: _shown(value) for key, value in params.items()})
+def fill(text: str, params: Mapping[str, Any]) -> str:
+    """A text with its parameters."""
+    filled = text.format_map({key: plain(value) for key, value in params.items()})
     return re.sub(r"(?<=\d)%", " %", filled)
 
 
-def _shown(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Names of a capture are text that nobody checked: one line, no control characters, not without end."""
     if not isinstance(value, str):
         return value

@@ -18,6 +18,7 @@ import stepscope
 from stepscope import analyser, top
 from stepscope.cli import COMMANDS, main, options, parser
 from stepscope.control import config
+from stepscope.diff.align import LEVELS
 from stepscope.formats import reader
 from stepscope.verdict import finding, words
 from stepscope.verdict.what_if import WITHOUT
@@ -69,6 +70,7 @@ def test_the_words_of_options_are_those_of_their_owners():
     assert options.LANGUAGES == words.LANGUAGES
     assert (*options.SEVERITIES, "info") == finding.SEVERITIES
     assert (*top.TOP, "rank") == options.GROUPINGS
+    assert tuple(LEVELS) == options.LEVELS
     assert options.WITHOUT == WITHOUT
     assert options.ACTIVITIES == config.ACTIVITIES
 
