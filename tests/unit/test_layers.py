@@ -37,7 +37,7 @@ ALLOWED = {
     },
     "report": {"analysis_queue", "analysis", "capture", "tables", "verdict"},
     "top": {"analysis", "tables"},
-    "diff": {"analysis", "export", "tables", "verdict"},
+    "diff": {"analysis", "tables", "verdict"},
     "verdict": {"analysis", "tables"},
     "cluster": {"analysis", "capture", "child_process", "formats", "tables"},
     "worker": {"analysis_queue", "analyser", "capture", "child_process", "export", "render", "tables"},

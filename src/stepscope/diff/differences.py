@@ -10,7 +10,7 @@ def differences(baseline: pl.DataFrame, experiment: pl.DataFrame) -> pl.DataFram
     """Both sides by name, the largest difference of time first.
 
     Args:
-        baseline: name, calls and value of the first capture, as `levels.times` gives them.
+        baseline: name, calls and value of the first capture, as `operators.operators` gives them.
         experiment: those of the second.
 
     Returns:

@@ -94,7 +94,7 @@ def test_diff_of_two_levels_counts_all_threads(npu, golden):
     query = {
         side: "&".join(f"{key}={value}" for key, value in where(level, 0).items()) for side, level in zip("ab", LEVELS, strict=True)
     }
-    answer = npu.get("diff", metric="host_self", limit=20000, **query)
+    answer = npu.get("diff", level="operator", metric="host_self", limit=20000, **query)
     columns = [column["name"] for column in answer["table"]["columns"]]
     assert columns[5:9] == [
         "Baseline Self Host Duration (us)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diff: two captures, phase by phase and operator by operator.
+// Diff: why two captures differ, as `stepscope diff` says it, and their operators side by side.
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
@@ -30,7 +30,16 @@ interface Phase {
   readonly children: boolean;
 }
 
+interface Both<Kind> {
+  readonly en: Kind;
+  readonly zh: Kind;
+}
+
 interface Diff {
+  readonly answer: Both<string>;
+  readonly notes: Both<readonly string[]>;
+  readonly status: string;
+  readonly comparable: boolean;
   readonly path: readonly string[];
   readonly phases: readonly Phase[];
   readonly metric: string;
@@ -39,7 +48,7 @@ interface Diff {
 }
 
 const METRICS: Readonly<Record<string, string>> = { host_total: "Host Duration", host_self: "Self Host Duration", device_total: "Device Duration", device_self: "Self Device Duration" };
-const LEVELS = ["operator", "kernel", "communication", "module", "step"];
+const LEVELS: Readonly<Record<string, string>> = { kernel: "kernel", op: "operator", module: "module", part: "part", operator: "durations by operator" };
 
 const pathOf = (text: string): string[] => {
   try {
@@ -54,7 +63,7 @@ export function View(_: ViewProps): JSX.Element {
   const [ready, setReady] = useState(false);
   if (!a.run || !a.worker || !a.span || !b.run || !b.worker || !b.span) return <Empty title={t("Nothing to show yet")} />;
   const side = (one: typeof a): string => new URLSearchParams({ run: one.run!.name, worker: one.worker!.name, span: one.span!.name }).toString();
-  const level = param("level", "operator");
+  const level = param("level", "kernel");
   const metric = param("metric", "host_total");
   const path = pathOf(param("path"));
   const query = { a: side(a), b: side(b), level, metric, path: JSON.stringify(path) };
@@ -67,8 +76,8 @@ export function View(_: ViewProps): JSX.Element {
   return (
     <Frame name="diff" ready={!load.busy && ready}>
       <Toolbar>
-        <Select label="Level" testid="select-level" value={level} options={LEVELS.map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ level: value, path: null, t: null })} />
-        <Select label={t("Operator View")} testid="select-metric" value={metric} options={(load.data?.metrics ?? Object.keys(METRICS)).map((one) => ({ value: one, label: METRICS[one] ?? one }))} onChange={(value) => setParams({ metric: value, t: null })} />
+        <Select label="Level" testid="select-level" value={level} options={Object.entries(LEVELS).map(([value, label]) => ({ value, label: t(label) }))} onChange={(value) => setParams({ level: value, path: null, t: null })} />
+        {level === "operator" && <Select label={t("Operator View")} testid="select-metric" value={metric} options={Object.entries(METRICS).map(([value, label]) => ({ value, label }))} onChange={(value) => setParams({ metric: value, t: null })} />}
         {path.length > 0 && (
           <span class="row">
             <button type="button" class="button" data-testid="btn-back" onClick={() => setParams({ path: path.length > 1 ? JSON.stringify(path.slice(0, -1)) : null, t: null })}><Icon name="left" />{t("Go Back")}</button>
@@ -78,6 +87,7 @@ export function View(_: ViewProps): JSX.Element {
         <button type="button" class="button" aria-pressed={timelines} data-testid="btn-timelines" onClick={() => setParams({ timelines: timelines ? null : "1" })}>{t("Timelines")}</button>
         {same && <span class="table-note">{t("Baseline")} = {t("Experimental")}</span>}
       </Toolbar>
+      <Await load={load}>{(data) => <Answer data={data} />}</Await>
       <Await load={load} tall>
         {(data) =>
           data.phases.length > 0 && (
@@ -117,6 +127,17 @@ export function View(_: ViewProps): JSX.Element {
         onProblem={() => setReady(true)}
       />
     </Frame>
+  );
+}
+
+/** The answer in one line, then what a reader must know of the comparison: other work first. */
+function Answer({ data }: { data: Diff }): JSX.Element {
+  const own = language.value === "zh" ? "zh" : "en";
+  return (
+    <section class="card" data-testid="diff-answer" data-status={data.status}>
+      <h2>{data.answer[own]}</h2>
+      {data.notes[own].map((note, place) => <p key={note} class={place === 0 && !data.comparable ? "table-note" : "muted"}>{note}</p>)}
+    </section>
   );
 }
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops, rows, steps, tables, task
 
+import stepscope
 from stepscope.analysis.link.capture import link
 from stepscope.formats.reader import CaptureFiles
 from stepscope.query.engine import Engine
@@ -356,7 +357,7 @@ def test_diff_keeps_rows_of_one_side_and_drills_down(npu):
         ),
         device_kind="npu",
     )
-    answer = diff.diff(npu, other, Query(metric="host_total"))
+    answer = diff.diff(npu, other, Query(level="operator", metric="host_total"))
     shown = {row[0]: row[1:] for row in answer["table"]["rows"]}
     assert shown["aten::matmul"][:8] == [2, 1, -1, -50.0, 20.0, 30.0, 10.0, 50.0]
     assert (shown["aten::new"][-1], shown["aten::mm"][-1], shown["aten::matmul"][-1]) == ("experiment", "baseline", None)
@@ -366,10 +367,23 @@ def test_diff_keeps_rows_of_one_side_and_drills_down(npu):
         ("aten::new", 0.0, 2.0, False),
     ]
     assert answer["phases"][-1]["diff_sum"] == 2.0
-    inside = diff.diff(npu, other, Query(path='["aten::matmul"]'))["phases"]
+    inside = diff.diff(npu, other, Query(level="operator", path='["aten::matmul"]'))["phases"]
     assert [row["name"] for row in inside] == ["aten::mm", "aten::matmul"]
     with pytest.raises(Problem):
-        diff.diff(npu, other, Query(path='["nothing"]'))
+        diff.diff(npu, other, Query(level="operator", path='["nothing"]'))
+
+
+@pytest.mark.parametrize("level", ["kernel", "op", "module", "part"])
+def test_diff_shows_what_the_command_says(npu, level):
+    other = loaded(npu.tables.replace(kernels=npu.tables.kernels.head(1)), device_kind="npu")
+    answer = diff.diff(npu, other, Query(level=level, limit=2000))
+    found = stepscope.diff(npu.tables, other.tables, by=level)
+    keys = [column["key"] for column in answer["table"]["columns"]]
+    shown = [dict(zip(keys, row, strict=True)) for row in answer["table"]["rows"]]
+    assert [row["delta_ms"] for row in shown] == [float(row.delta_ns) / 1e6 for row in found.rows]
+    assert sum(row["delta_ms"] for row in shown) == pytest.approx(answer["delta_ms"])
+    assert answer["answer"] == found.as_dict()["answer"]
+    assert answer["phases"][-1]["diff_sum"] == pytest.approx(answer["delta_ms"] * 1000)
 
 
 def test_flame_of_operators_and_stacks(npu):
@@ -593,4 +607,6 @@ def test_rows_of_equal_time_keep_their_places():
 def test_captures_without_kernels_can_be_compared():
     """`GET diff` with level=kernel answered 500 for an NPU capture that has collectives only, or nothing."""
     empty = loaded(tables(ops=ops(op("a", 0, 10))), device_kind="npu")
-    assert diff.diff(empty, empty, Query(level="kernel"))["table"]["rows"] == []
+    answer = diff.diff(empty, empty, Query(level="kernel"))
+    assert answer["delta_ms"] == 0
+    assert len(answer["table"]["rows"]) == 1
