@@ -12,6 +12,8 @@ import pytest
 from viewer.page import Page
 from viewer.timeline import npu_events, spans
 
+import stepscope
+
 pytestmark = pytest.mark.slow  # a real browser
 
 NPU = {"run": "npu_level2", "worker": "0"}
@@ -180,8 +182,21 @@ def test_distributed_without_communication_files_says_how_to_get_them(sample_pag
     assert sample_page.errors() == []
 
 
-def test_diff_of_two_levels(sample_page: Page, samples: Path) -> None:
+def test_diff_shows_what_the_command_says(sample_page: Page, samples: Path) -> None:
     sample_page.open("diff", arun="npu_level0", aworker="0", brun="npu_level2", bworker="0")
+    sides = (samples / level / "rank0_ascend_pt" for level in ("npu_level0", "npu_level2"))
+    found = stepscope.diff(*sides)
+    assert sample_page.text("[data-testid=diff-answer] h2") == found.as_dict()["answer"]["en"]
+    assert "profiler level" in sample_page.text("[data-testid=diff-answer]")  # they were recorded at different levels
+    shown = sample_page.rows("diff-kernel", sample_page.keys("diff-kernel"))
+    assert [row[3:5] for row in shown[:5]] == [
+        [f"{float(ns) / 1e6:,.3f}" for ns in (row.base_ns, row.new_ns)] for row in found.rows[:5]
+    ]
+    assert sample_page.errors() == []
+
+
+def test_diff_of_two_levels(sample_page: Page, samples: Path) -> None:
+    sample_page.open("diff", arun="npu_level0", aworker="0", brun="npu_level2", bworker="0", level="operator")
 
     def calls(level: str) -> dict[str, int]:
         found: dict[str, int] = defaultdict(int)

@@ -146,6 +146,11 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Experimental": "对比",
   "Execution Comparison": "执行对比",
   "Execution Diff": "执行差异",
+  "kernel": "核函数",
+  "operator": "算子",
+  "module": "模块",
+  "part": "部分",
+  "durations by operator": "按算子的时长",
   "Operator View": "算子视图",
   "Go Back": "返回",
   "Swap": "交换",
@@ -293,7 +298,7 @@ const CHINESE: Readonly<Record<string, string>> = {
 };
 
 /** What the server says in each language, in the reader's. */
-export function inLanguage(texts: Readonly<Record<Language, string>>): string {
+export function inLanguage<Kind>(texts: Readonly<Record<Language, Kind>>): Kind {
   return texts[language.value];
 }
 

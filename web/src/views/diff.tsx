@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { apiFor, param, setParams } from "../state";
+import { apiFor, param, setParams, type Texts } from "../state";
 import { diffSide } from "../panel";
 import { Bars } from "../ui/bars";
 import { Select } from "../ui/controls";
@@ -13,7 +13,7 @@ import { Await, Empty } from "../ui/messages";
 import { type Page, remote } from "../ui/pages";
 import { Table } from "../ui/table";
 import type { TraceState } from "../trace_state";
-import { t } from "../words";
+import { inLanguage, t } from "../words";
 import { TimelineBox } from "./timeline";
 import { Frame, Toolbar, type ViewProps } from "./view";
 
@@ -30,14 +30,9 @@ interface Phase {
   readonly children: boolean;
 }
 
-interface Both<Kind> {
-  readonly en: Kind;
-  readonly zh: Kind;
-}
-
 interface Diff {
-  readonly answer: Both<string>;
-  readonly notes: Both<readonly string[]>;
+  readonly answer: Texts;
+  readonly notes: Readonly<Record<keyof Texts, readonly string[]>>;
   readonly status: string;
   readonly comparable: boolean;
   readonly path: readonly string[];
@@ -132,11 +127,10 @@ export function View(_: ViewProps): JSX.Element {
 
 /** The answer in one line, then what a reader must know of the comparison: other work first. */
 function Answer({ data }: { data: Diff }): JSX.Element {
-  const own = language.value === "zh" ? "zh" : "en";
   return (
     <section class="card" data-testid="diff-answer" data-status={data.status}>
-      <h2>{data.answer[own]}</h2>
-      {data.notes[own].map((note, place) => <p key={note} class={place === 0 && !data.comparable ? "table-note" : "muted"}>{note}</p>)}
+      <h2>{inLanguage(data.answer)}</h2>
+      {inLanguage(data.notes).map((note, place) => <p key={note} class={place === 0 && !data.comparable ? "table-note" : "muted"}>{note}</p>)}
     </section>
   );
 }

@@ -1,1 +1,1 @@
-export{t as render}from"./app-C9ZqBWqz.js";
+export{t as render}from"./app-COBo783n.js";
