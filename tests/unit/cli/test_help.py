@@ -91,7 +91,8 @@ def test_an_option_means_the_same_everywhere():
 
 def test_commands_have_the_same_line_everywhere():
     assert list(COMMANDS) == sorted(COMMANDS)
-    files = {path.stem for path in (SOURCE / "stepscope" / "cli").glob("*.py")}
+    folder = SOURCE / "stepscope" / "cli"
+    files = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     assert set(COMMANDS) <= files
 
 
