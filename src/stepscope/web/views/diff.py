@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Diff view: why two captures differ, as `stepscope diff` says it, and their operators side by side (viewer.md 4.9)."""
+"""The Diff view: why two captures differ, and their operators side by side (docs/reference/viewer.md 4.9)."""
 
 from __future__ import annotations
 
