@@ -39,7 +39,8 @@ def prof(parent: Path, *, chip: int = 5, raw: bool = True, parsed: bool = False,
         pytest.param(5, True, True, ("raw", "parsed"), id="raw-before-parsed"),
         pytest.param(7, True, True, ("raw", "parsed"), id="310B"),
         pytest.param(4, True, True, ("parsed", "part"), id="old-chip-falls-back"),
-        pytest.param(15, True, False, ("part",), id="new-chip-host-only"),
+        pytest.param(15, True, False, ("raw",), id="950"),
+        pytest.param(99, True, False, ("part",), id="unknown-chip-host-only"),
         pytest.param(5, False, True, ("parsed",), id="parsed-only"),
         pytest.param(5, False, False, (), id="nothing"),
     ],
@@ -111,16 +112,15 @@ def test_parsed_output_is_removed_only_when_raw_can_replace_it(tmp_path, chip, e
     assert (folder / "device_0/data/stars_soc.data.0.slice_0").exists()
 
 
-@pytest.mark.parametrize(("chip", "name"), [(4, "Ascend310P"), (15, "Ascend950"), (99, "of platform_version 99")])
-def test_a_chip_that_cannot_be_read_is_named(tmp_path, chip, name):
-    (found,) = find(prof(tmp_path, chip=chip))
+def test_a_chip_that_cannot_be_read_is_named(tmp_path):
+    (found,) = find(prof(tmp_path, chip=99))
     with pytest.raises(CaptureError, match="nothing in this raw folder can be read") as problem:
         Capture(found).load(keep=False)
-    assert problem.value.cause.startswith(f"not yet readable: chip {name}")
+    assert problem.value.cause.startswith("not yet readable: chip of platform_version 99")
 
 
 def test_host_calls_of_an_unreadable_chip_are_read(tmp_path):
-    folder = prof(tmp_path, chip=15)
+    folder = prof(tmp_path, chip=99)
     (folder / "host/start_info").write_text('{"clockMonotonicRaw": "0", "collectionTimeBegin": "1000000"}')
     call = np.zeros(1, API_EVENT.dtype)
     call["magic"], call["level"], call["type"], call["begin"], call["end"] = API_EVENT.magic, 5000, 1003, 5, 9
@@ -128,14 +128,14 @@ def test_host_calls_of_an_unreadable_chip_are_read(tmp_path):
     (found,) = find(folder)
     tables = Capture(found).load(keep=False)
     assert tables.api_calls.select("level", "start_ns", "end_ns").rows() == [("runtime", 1_000_000_005, 1_000_000_009)]
-    assert "not yet readable: chip Ascend950 (platform_version 15)" in tables.quality["detail"].to_list()
+    assert "not yet readable: chip of platform_version 99" in tables.quality["detail"].to_list()
 
 
 def test_unreadable_device_data_leaves_the_framework_readable(tmp_path):
-    prof(tmp_path, chip=4)
+    prof(tmp_path, chip=99)
     (tmp_path / "FRAMEWORK").mkdir()
     (tmp_path / "profiler_info_0.json").write_text("{}")
     (found,) = find(tmp_path)
     tables = Capture(found).load(keep=False)
     details = dict(tables.quality.select("issue", "detail").iter_rows())
-    assert details["raw-device-unread"] == "not yet readable: chip Ascend310P (platform_version 4)"
+    assert details["raw-device-unread"] == "not yet readable: chip of platform_version 99"
