@@ -93,7 +93,7 @@ quick: check ## style, types and the fast unit tests
 $(FRAMEWORKS_VENV)/ready: $(VENV)/torch
 	@echo "setting up $(FRAMEWORKS_VENV) (once) ..."
 	@test -x $(FRAMEWORKS_VENV)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS_VENV)
-	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(FRAMEWORKS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/src > "$$($(FRAMEWORKS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
 	@if $(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH) $(FRAMEWORKS); then touch $@; \
 	elif [ -n "$$CI" ]; then echo "CI must run the tests of trainers; $(FRAMEWORKS) could not be installed" >&2; exit 1; \
 	else rm -rf $(FRAMEWORKS_VENV); echo "$(FRAMEWORKS) could not be installed; skipping their tests"; fi

@@ -221,7 +221,7 @@ def test_info_of_one_bad_capture_shows_the_others(tmp_path, monkeypatch, capsys,
         return shown(capture)
 
     monkeypatch.setattr(report, "overview", overview)
-    assert main(["info", str(tmp_path)]) == 3
+    assert main(["info", str(tmp_path)]) == 70
     said = capsys.readouterr()
     assert "good.pt.trace.json" in said.out
     assert f"bad.pt.trace.json: {type(fault).__name__}" in said.err

@@ -36,18 +36,18 @@ def run(args: argparse.Namespace) -> int:
     from stepscope.native.codec import describe_codec
     from stepscope.report import overview, same_ranks
 
-    overviews, failed = [], 0
+    overviews, code = [], 0
     for capture in [capture for path in args.captures for capture in open_all(path, source=args.source)]:
         try:
             overviews.append(overview(capture))
         except CaptureError as problem:  # the others are shown all the same
             note(f"error: {problem}")
-            failed += 1
+            code = max(code, 3)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as problem:  # noqa: BLE001 - a border, as of analyses; a panic of the columnar engine is not an Exception
-            note(f"error: {capture.path}: {type(problem).__name__}: {problem}; this is a defect of stepscope, please report it")
-            failed += 1
+            note(f"error: {capture.path}: {type(problem).__name__}: {problem}; this is a bug in stepscope, please report it")
+            code = 70
     for item in overviews:
         if args.json:
             print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
     note(f"engine: {describe_codec()}")
-    return 3 if failed else 0
+    return code
 
 
 def _print(item: Overview, language: Language) -> None:

@@ -168,8 +168,10 @@ class Engine:
         if found is not None:
             return found
         with self._lock:
-            process = self._started.pop() if self._started else None
-        return _Child(process or start(), key, stores, views, self.limits)
+            # One that its command ended meanwhile is of no use.
+            ready = [process for process in self._started if process.stdin is not None and not process.stdin.closed]
+            self._started = ready[:-1]
+        return _Child(ready[-1] if ready else start(), key, stores, views, self.limits)
 
     def _keep(self, child: _Child) -> None:
         with self._lock:

@@ -40,6 +40,8 @@ def views_by_files(files: CaptureFiles) -> list[str]:
         views |= {view for name, view in _OF_FILES.items() if (files.output / name).is_file()}
         if "NPU Kernel" in views and not files.profs and read_capture_facts(files.root)[0].device_kind == "cpu":
             views = views - {"NPU Kernel"} | {"CPU Kernel"}
+        if "Trace" in views:
+            views.add("Verdict")
     if files.file or files.databases:
         views |= {"Verdict", "Overview", "Operator", "Trace"}
     if files.framework or files.profs:

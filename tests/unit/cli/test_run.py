@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from npu_process import reason_without_device
@@ -175,10 +176,10 @@ def test_a_script_without_torch_is_told_once(tmp_path):
 
 def test_the_sitecustomize_of_the_machine_still_runs(tmp_path):
     """Python imports the first one that it finds; ours imports the next."""
-    from stepscope.compat import END_FOLDER
-
+    # Not imported: stepscope.compat changes the process, and those that it starts.
+    end_folder = str(Path(stepscope.__file__).parent / "compat" / "end_of_script")
     (tmp_path / "sitecustomize.py").write_text("print('of the machine')")
-    path = os.pathsep.join([END_FOLDER, str(tmp_path)])
+    path = os.pathsep.join([end_folder, str(tmp_path)])
     done = subprocess.run([sys.executable, "-c", ""], capture_output=True, text=True, check=True, env={"PYTHONPATH": path})
     assert (done.stdout, done.stderr) == ("of the machine\n", "")
 

@@ -7,6 +7,7 @@ was appended. One lock guards everything: any thread may call, one at a time get
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -145,8 +146,9 @@ class ProfWriter:
                 return
             self._closed = True
             self._flush_texts()
-            for file in self._files.values():
-                file.close()
+            with contextlib.ExitStack() as files:  # all of them, also when the folder is gone
+                for file in self._files.values():
+                    files.callback(file.close)
             end_ns = time.time_ns() if end_ns is None else end_ns
             for device in (None, *self.session.devices):
                 name, data = end_file(self.session, device, end_ns)
