@@ -58,7 +58,8 @@ class Forks {
 
   void release() {
     holds--;
-    if (Worker::forks_.fetch_sub(1) == 1 && threads_started.load())
+    // A forked child has no workers, and its copy of the condition still counts those that waited: it would wait for them.
+    if (Worker::forks_.fetch_sub(1) == 1 && threads_started.load() && !forked.load())
       tell();
   }
 
