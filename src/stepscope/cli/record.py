@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
         return USAGE
     plan = parse(args.profile)
     began = time.time() - _CLOCK_SECONDS
-    code = _wait(subprocess.Popen(words, env={**os.environ, "STEPSCOPE_PROFILE": args.profile}))
+    # Of this command alone: in a job that is recorded itself, another process speaks.
+    outer = {name: value for name, value in os.environ.items() if name != "STEPSCOPE_PROFILE_PID"}
+    code = _wait(subprocess.Popen(words, env={**outer, "STEPSCOPE_PROFILE": args.profile}))
     captures = sorted(path for path in Path(plan.folder).glob("*_ascend_pt") if path.stat().st_mtime > began)
     if captures:
         shown = captures[0] if len(captures) == 1 else plan.folder
@@ -66,11 +68,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of the command; what a terminal or scheduler sends to us reaches it too."""
+    """The exit code of the command; what a scheduler sends to us reaches it too."""
     for number in _FORWARDED:
         signal.signal(number, lambda got, _frame: process.send_signal(got))
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+    if sys.stdin.isatty():  # the terminal has sent it to both of us
+        signal.signal(signal.SIGINT, lambda _got, _frame: None)
+    return process.wait()

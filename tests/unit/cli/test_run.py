@@ -302,3 +302,20 @@ def test_any_command_is_recorded(tmp_path):
     assert none.stderr.startswith("no capture was written to other: either the steps were not reached, or")
     assert started(*record, "no-such-program", cwd=tmp_path).returncode == 2
     assert started(*record, cwd=tmp_path).stderr.startswith("error: there is no command to run")
+
+
+WAITS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow  # starts processes
+def test_a_signal_to_record_reaches_the_command(tmp_path):
+    command = [sys.executable, "-m", "stepscope", "record", "--", sys.executable, script(tmp_path, WAITS)]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
+        assert job.stdout.readline() == b"ready\n"
+        job.terminate()
+        assert job.wait(60) == 7
