@@ -18,8 +18,10 @@ from stepscope.tables import Tables
 CALL_NS = 50_000  # a shorter call is not asked whether it waited
 CALL_LATE_NS = 30_000  # a call that waited returns this soon after the end of a task
 OP_NS = 200_000  # what an operator must take after its issue; below that, host-bound captures are full of coincidences
-OP_LATE_NS = 100_000
-OP_LATE_SHARE = 0.2
+OP_LATE_NS = 100_000  # an operator that waited for its kernel returns this soon after it,
+OP_LATE_SHARE = 0.2  # and its return is a small part of what it took;
+LONG_LATE_NS = 500_000  # after a long wait this is soon too: waking up and copying the result out take their time,
+LONG_LATE_SHARE = 0.1  # if it is but this share of the wait
 
 # `full` waits are launches into a full queue, found by behaviour: the program did not ask for them. `call` is a row of
 # `api_calls`, `op` a row of `ops`; one of them is null.
@@ -66,7 +68,8 @@ def _operators(model: DeviceModel, tids: list[int]) -> pl.DataFrame:
     )
     owner = model.tables.ops.select("tid", "end_ns")[tasks["op"]]
     took, late = owner["end_ns"] - tasks["issue_ns"], owner["end_ns"] - tasks["end_ns"]
-    waited = (late >= 0) & (late < OP_LATE_NS) & (took > OP_NS) & (late < OP_LATE_SHARE * took) & owner["tid"].is_in(tids)
+    soon = ((late < OP_LATE_NS) & (late < OP_LATE_SHARE * took)) | ((late < LONG_LATE_NS) & (late < LONG_LATE_SHARE * took))
+    waited = (late >= 0) & (took > OP_NS) & soon & owner["tid"].is_in(tids)
     rows = pl.DataFrame(
         {"start_ns": tasks["issue_ns"] + 1, "end_ns": owner["end_ns"], "tid": owner["tid"], "op": tasks["op"]}
     ).filter(waited)

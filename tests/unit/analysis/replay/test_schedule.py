@@ -153,3 +153,29 @@ def test_waits_by_behaviour(name, length, late, full, found):
     schedule = build_schedule(device_model(made))
     assert schedule is not None
     assert schedule.waits["full"].to_list() == [full] * found
+
+
+@pytest.mark.parametrize(
+    ("took", "late", "found"),
+    [
+        pytest.param(400, 50, 1, id="returns soon after its kernel"),
+        pytest.param(400, 90, 0, id="works on for too large a part of its time"),
+        pytest.param(2500, 190, 1, id="returns soon for a wait this long"),
+        pytest.param(2500, 300, 0, id="works on long after its kernel"),
+        pytest.param(20_000, 900, 0, id="works on for longer than waking up takes"),
+        pytest.param(150, 10, 0, id="too short to tell"),
+    ],
+)
+def test_operators_that_wait_for_their_own_kernel(took, late, found):
+    back = took * US
+    made = capture(
+        kernels=[
+            kernel(-40 * US, -30 * US, -50 * US),
+            {**kernel(10 * US, back - late * US, 0), "op": 0},
+            kernel(back + 50 * US, back + 60 * US, back + 40 * US),
+        ],
+        ops=[{"tid": 1, "start_ns": -5 * US, "end_ns": back, "name": "aten::_unique2"}],
+    )
+    schedule = build_schedule(device_model(made))
+    assert schedule is not None
+    assert schedule.waits.height == found
