@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,39 +59,54 @@ def load(
     if len(roots) == 1 and store.is_cluster_store(roots[0]):
         return _chosen(Loaded(store.read_cluster(roots[0])), choice)
     found = discover(roots)
-    problems = list(found.problems)
+    outcomes = (engine or read_local)([str(path) for path in found.paths], options)
+    base = os.path.commonpath([os.path.abspath(root) for root in roots])
+    base = os.path.dirname(base) if os.path.isfile(base) else base
+    return settle(outcomes, base, choice, found.problems)
+
+
+def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None, problems: Sequence[Problem] = ()) -> Loaded:
+    """The digests of one run from those of single captures, in whatever order they come.
+
+    Args:
+        base: folder; captures are named by their path below it.
+        problems: what is known to be wrong already.
+
+    Raises:
+        CaptureError: no capture can be used, or there is no such run.
+    """
+    choice, problems = choice or Choice(), list(problems)
     read: list[Read] = []
-    outcomes = sorted((engine or read_local)([str(path) for path in found.paths], options), key=lambda one: one.path)
-    base = os.path.commonpath([str(root) for root in roots]) if roots else ""
-    for outcome in outcomes:
+    for outcome in sorted(outcomes, key=lambda one: one.path):
         digests = store.from_bytes(outcome.data) if outcome.data is not None else None
         shown = os.path.relpath(outcome.path, base) if base else outcome.path
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
         else:
-            read.append(Read(shown, digests, outcome.rank))
+            read.append(Read(shown, _located(digests, shown), outcome.rank))
     if not read:
         raise CaptureError(
             "none of the captures can be read",
-            where=", ".join(map(str, roots)),
+            where=base,
             cause="; ".join(str(problem.params.get("error")) for problem in problems[:3]),
             fix="see the errors of the single captures",
         )
     runs = runs_of(read)
     number = choice.run if choice.run is not None else len(runs)
     if not 1 <= number <= len(runs):
-        raise CaptureError(f"there is no run {number}", where=", ".join(map(str, roots)), fix=f"choose a run from 1 to {len(runs)}")
+        raise CaptureError(f"there is no run {number}", where=base, fix=f"choose a run from 1 to {len(runs)}")
     if len(runs) > 1:
         sizes = ", ".join(f"{place}: {len(run)} captures" for place, run in enumerate(runs, 1))
         problems.append(Problem("several_runs", {"count": len(runs), "runs": sizes, "chosen": number}))
     parts, more = settle_ranks(runs[number - 1])
-    digests = union_digests([_located(part) for part in parts])
+    digests = union_digests(parts)
     paths = {int(one["cluster_ranks"]["rank"][0]): str(one["cluster_ranks"]["path"][0]) for one in parts}
     return _chosen(Loaded(digests, [*problems, *more], paths), choice)
 
 
-def _located(digests: Digests) -> Digests:
-    return digests
+def _located(digests: Digests, path: str) -> Digests:
+    ranks = digests["cluster_ranks"].with_columns(path=pl.lit(path, pl.String))
+    return Digests({**digests.frames, "cluster_ranks": ranks})
 
 
 def _chosen(loaded: Loaded, choice: Choice) -> Loaded:

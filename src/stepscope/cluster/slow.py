@@ -112,15 +112,29 @@ class Scenarios:
 
     def saving(self, places: Sequence[int]) -> float:
         """What a mean step would be shorter if these ranks were ideal and all else as measured."""
-        work = []
-        for number, measured in enumerate(self.measured):
-            own = measured.copy()
-            for place in places:
-                rows = self.rows[number][place]
+        return float((self.actual_steps - self.repaired(places)).mean())
+
+    def repaired(self, places: Sequence[int], causes: Sequence[int] = (), transfers: bool = False) -> Floats:
+        """Length of the steps if ranks did no more than their peers, for some causes only if any are given, all else as measured.
+
+        Args:
+            transfers: all transfers take no longer than usual, too.
+        """
+        work, moved = [], []
+        chosen = np.zeros(len(self.graph.ranks), dtype=np.bool_)
+        chosen[list(places)] = True
+        for number, variant in enumerate(self.graph.variants):
+            own = self.measured[number].copy()
+            rows = np.flatnonzero(chosen[variant.rank])
+            if len(causes):
+                over = variant.work[:, rows][..., list(causes)] - self.ideal.causes[number][:, rows][..., list(causes)]
+                own[:, rows] -= np.maximum(over, 0.0).sum(2)
+            else:
                 own[:, rows] = np.minimum(own[:, rows], self.ideal.total[number][:, rows])
             work.append(own)
-        times, _, _ = self._run(1, work, [variant.transfer for variant in self.graph.variants])
-        return float((self.actual_steps - times[0]).mean())
+            moved.append(np.minimum(variant.transfer, self.ideal.transfer[number]) if transfers else variant.transfer)
+        times, _, _ = self._run(1, work, moved)
+        return np.asarray(times[0])
 
     def saving_transfers(self, calls: Sequence[Ints]) -> float:
         transfer = []

@@ -25,6 +25,7 @@ from stepscope.tables.store import SCHEMA_VERSION, fingerprint
 from stepscope.web.discovery import CaptureLocation, discover, layouts, natural, shown_path
 from stepscope.web.loaded import LoadedCapture, load_capture
 from stepscope.web.problems import Problem
+from stepscope.web.run_analysis import RunAnalyses
 from stepscope.web.timeline import index as trace_index
 from stepscope.web.view_list import in_order, views_by_files, views_of
 
@@ -116,6 +117,7 @@ class Catalogue:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="stepscope-load")
         # Four of the server's threads at most are busy with queries, and their processes leave the processor to the others.
         self.queries = Engine(Limits(waiting=2, nice=10))
+        self.analyses = RunAnalyses()
 
     @property
     def known(self) -> bool:
@@ -125,6 +127,7 @@ class Catalogue:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.queries.close()
+        self.analyses.close()
 
     def scan(self, *, force: bool = False) -> None:
         """Look for captures again when the last look is too long ago."""

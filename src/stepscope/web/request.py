@@ -15,6 +15,7 @@ from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
+from stepscope.web.run_analysis import RunAnalysis
 from stepscope.web.view_list import damaged_files
 
 MOST_WAIT = 30
@@ -95,6 +96,11 @@ class ViewRequest:
         if not ready and last is not None:
             raise last
         return ready, behind
+
+    def run_analysis(self) -> RunAnalysis:
+        """The analysis of all ranks of the run."""
+        entries = self.catalogue.workers_of(self.query.optional("run"), self.query.optional("span"))
+        return self.catalogue.analyses.analysis(entries, self._wait())
 
     def worker_count(self) -> int:
         return len(self.catalogue.workers_of(self.entry().location.run, None))

@@ -36,6 +36,10 @@ from stepscope.web.views import slices as slice_view
 from stepscope.web.views import trace as trace_view
 from stepscope.web.views import trace_export
 from stepscope.web.views import verdict as verdict_view
+from stepscope.web.views.cluster import links as cluster_links
+from stepscope.web.views.cluster import model as cluster_model
+from stepscope.web.views.cluster import overview as cluster_view
+from stepscope.web.views.cluster import ranks as cluster_ranks
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,41 @@ def comm_bandwidth(request: ViewRequest) -> Answer:
 @_get("comm/strip")
 def comm_strip(request: ViewRequest) -> Answer:
     return communication_view.strip(request.workers()[0], request.query)
+
+
+@_get("cluster")
+def cluster(request: ViewRequest) -> Answer:
+    return cluster_view.overview(request.run_analysis())
+
+
+@_get("cluster/heat")
+def cluster_heat(request: ViewRequest) -> Answer:
+    return cluster_view.heat(request.run_analysis(), request.query)
+
+
+@_get("cluster/timeline")
+def cluster_timeline(request: ViewRequest) -> Answer:
+    return cluster_ranks.timeline(request.run_analysis(), request.query)
+
+
+@_get("cluster/call")
+def cluster_call(request: ViewRequest) -> Answer:
+    return cluster_ranks.call(request.run_analysis(), request.query)
+
+
+@_get("cluster/matrix")
+def cluster_matrix(request: ViewRequest) -> Answer:
+    return cluster_links.matrix(request.run_analysis(), request.query)
+
+
+@_get("cluster/pipeline")
+def cluster_pipeline(request: ViewRequest) -> Answer:
+    return cluster_model.pipeline(request.run_analysis(), request.query)
+
+
+@_get("cluster/whatif")
+def cluster_what_if(request: ViewRequest) -> Answer:
+    return cluster_model.what_if(request.run_analysis(), request.query)
 
 
 @_get("modules")
