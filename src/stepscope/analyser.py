@@ -377,6 +377,12 @@ def _target(capture: Capture, request: Request) -> Path:
         target = folder / PROF_OUTPUT
     elif capture.source in RECORDS:
         target = folder / OUTPUT
+    elif capture.source == "store":
+        raise CaptureError(
+            "this capture consists of tables only, and results in its folder would be taken for the capture",
+            where=str(folder),
+            fix="pass --out DIR",
+        )
     else:
         raise CaptureError(
             "only the parsed files of this capture are left, and the results would replace them",

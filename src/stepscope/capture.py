@@ -18,13 +18,14 @@ import polars as pl
 
 from stepscope.errors import CaptureError, printable
 from stepscope.formats.discover import find
+from stepscope.formats.pack import is_pack, unpacked
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
 from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
 from stepscope.tables.store import fingerprint, is_fresh, read_store, store_folder, write_store
 from stepscope.tables.tableset import absent_table
 
-__all__ = ["SOURCES", "Capture", "gc_paused", "open_all", "open_capture"]
+__all__ = ["SOURCES", "Capture", "folder_of", "gc_paused", "open_all", "open_capture", "store_path"]
 
 
 @contextmanager
@@ -97,7 +98,10 @@ class Capture:
     def stored(self) -> Path | None:
         """The folder of the store, built when it is absent or stale; None when it cannot be written."""
         _require_utf8(self.path)
-        sources, folder = fingerprint(self.source_files(), self.path), store_folder(self.path)
+        folder = store_path(self.files)
+        if reader_of(self.files).stored is not None:
+            return folder
+        sources = fingerprint(self.source_files(), self.path)
         if is_fresh(folder, sources):
             return folder
         self.__dict__["tables"] = self.load()
@@ -108,6 +112,8 @@ class Capture:
     ) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
         _require_utf8(self.path)
+        if reader_of(self.files).stored is not None:
+            return self._read(Options(self.source, progress=progress))
         sources = fingerprint(self.source_files(), self.path)
         folder = store_folder(self.path)
         stored = read_store(folder, sources)
@@ -137,7 +143,7 @@ def open_capture(path: str | Path, *, source: str = "auto") -> Capture:
     """Open the one capture at `path`.
 
     Args:
-        path: a capture folder, a PROF_* folder, a trace file, a database, or a folder with exactly one of them.
+        path: a capture folder, a PROF_* folder, a trace file, a database, a pack, or a folder with exactly one of them.
         source: `raw` records of framework and device, records of the framework with the vendor's `parsed` device data,
             the `text` or `db` files of an earlier analysis, or `auto` for the best that is there.
     """
@@ -153,6 +159,17 @@ def open_capture(path: str | Path, *, source: str = "auto") -> Capture:
 def open_all(path: str | Path, *, source: str = "auto") -> list[Capture]:
     """Every capture at or directly below `path`."""
     return [Capture(files, source=source) for files in find(Path(path))]
+
+
+def store_path(files: CaptureFiles) -> Path:
+    """Where the tables of a capture lie, once they are stored."""
+    own = reader_of(files).stored
+    return own(files) if own is not None else store_folder(files.root)
+
+
+def folder_of(path: Path) -> Path:
+    """The path itself, or for a pack the folder into which it was unpacked."""
+    return unpacked(path) if is_pack(path) else path
 
 
 def _require_utf8(path: Path) -> None:

@@ -18,20 +18,27 @@ COMMANDS = {
     "analyse": "write every documented file of one or more captures",
     "cluster": "analyse all ranks of a run: who is slow, why, and what it costs",
     "completion": "print the completion script of a shell",
+    "convert": "write captures for other programs: Chrome, Perfetto, Parquet, databases, flame graphs",
     "ctl": "start or stop profiling in a running job, or show each rank's status",
     "diff": "say why two runs differ, and whether a budget is kept",
     "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",
     "info": "show what a capture contains: steps, switches, sizes, data quality",
     "mcp": "answer an agent's questions about captures (Model Context Protocol)",
+    "merge": "put captures of one run into one folder",
+    "pack": "put captures into one file to share, if wanted without names",
+    "publish": "put key figures and the report of a run into wandb or mlflow",
     "query": "ask a question in SQL about the tables of one or more captures",
     "record": "run any command, such as torchrun, and record steps of the training scripts below it",
     "report": "write a run as one HTML file that opens anywhere, offline",
     "run": "run a training script on simulated NPUs, optionally with profiling",
+    "slice": "cut steps, seconds or ranks out of a run",
     "top": "show where the time goes, by operator, kernel, module, step, mark or rank",
+    "unpack": "put the captures of a pack into a folder",
     "verdict": "say what costs time, what would be saved, where, and what to do",
     "view": "open captures in the browser",
     "whatif": "say how long a step would be if something took more or less time",
 }
+_FOLDERS = dict.fromkeys(("convert", "merge", "pack", "publish", "slice", "unpack"), "share.")  # below cli/
 SHORT_COMMANDS = ("analyse", "diff", "info", "report", "top", "verdict", "whatif")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 _EXAMPLES = """\
@@ -49,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     # Only the command to run is loaded; the others are names with a line of help.
     name = words[0] if words and words[0] in COMMANDS else ""
-    module = import_module(f"stepscope.cli.{name}") if name else None
+    module = module_of(name) if name else None
     rewrite = getattr(module, "rewrite", list)
     args = parser({name: module} if module else {}).parse_args(rewrite(words))
     if module is None:  # `stepscope -- top …`
@@ -59,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         keep_freed_memory()
     return _run(module, args)
+
+
+def module_of(command: str) -> Any:
+    """The module of a command."""
+    return import_module(f"stepscope.cli.{_FOLDERS.get(command, '')}{command}")
 
 
 def parser(modules: dict[str, Any]) -> argparse.ArgumentParser:

@@ -31,11 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from importlib import import_module
+    from stepscope.cli import COMMANDS, module_of, parser
 
-    from stepscope.cli import COMMANDS, parser
-
-    made = parser({name: import_module(f"stepscope.cli.{name}") for name in COMMANDS})
+    made = parser({name: module_of(name) for name in COMMANDS})
     commands = {name: (COMMANDS[name], tuple(_options(sub))) for name, sub in _commands(made)}
     print(SHELLS[args.shell](commands), end="")
     return 0

@@ -7,6 +7,7 @@ The words are repeated here, and compared by a test, so that `-h` answers withou
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ACTIVITIES = ("CPU", "NPU", "CUDA")  # control/config.py
@@ -15,6 +16,10 @@ EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")  # analyser.py
 LANGUAGES = ("en", "zh")  # verdict/words.py
 SEVERITIES = ("high", "medium", "low")  # verdict/finding.py
 GROUPINGS = ("op", "kernel", "api", "module", "step", "mark", "rank")  # top.py
+PACKED = ("raw", "text", "store")  # share/pack.py
+REDACTIONS = ("paths", "hosts", "stacks", "metadata")  # share/redact.py
+FORMS = ("chrome", "perfetto", "parquet", "db", "speedscope", "collapsed")  # share/convert.py
+TRACKERS = ("wandb", "mlflow")  # share/publish.py
 LEVELS = ("part", "module", "op", "kernel")  # diff/align.py
 WITHOUT = ("sync", "gc", "alloc", "compile", "checkpoint", "data", "api", "operator", "python", "other")  # verdict/what_if.py
 
@@ -37,6 +42,21 @@ def add_rank(parser: argparse.ArgumentParser, default: str = "all") -> None:
     parser.add_argument(
         "--rank", type=int, action="append", metavar="N", help=f"only this rank; repeat for more (default: {default})"
     )
+
+
+def words_of(known: Sequence[str], *, everything: str = "") -> Callable[[str], tuple[str, ...]]:
+    """Some of the known words, with commas between; all of them for the word `everything`."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        if everything and text == everything:
+            return tuple(known)
+        chosen = tuple(word.strip() for word in text.split(",") if word.strip())
+        unknown = [word for word in chosen if word not in known]
+        if unknown or not chosen:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(known)}")
+        return chosen
+
+    return parse
 
 
 def positive(text: str) -> int:

@@ -26,10 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Imported here, because other commands start faster without the viewer.
+    from stepscope.capture import folder_of
     from stepscope.web.html_report.page import html, runs
     from stepscope.web.html_report.write import write
 
-    found = runs(args.paths)
+    found = runs([folder_of(path) for path in args.paths])
     size = write(html(found, most_workers=max(1, args.workers)), args.out)
     for run_ in found:
         for worker, why in run_.missing:

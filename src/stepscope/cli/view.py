@@ -32,11 +32,13 @@ def run(args: argparse.Namespace) -> int:
     import webbrowser
     from threading import Timer
 
+    from stepscope.capture import folder_of
     from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
+    paths = [folder_of(path) for path in args.paths]
     settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links)
-    server = Server(args.paths, Address(args.host, args.port, with_token=not args.no_token), settings)
+    server = Server(paths, Address(args.host, args.port, with_token=not args.no_token), settings)
     print(server.url, flush=True)
     runs = server.catalogue.listing()
     if runs["empty"]:

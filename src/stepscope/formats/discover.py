@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stepscope.errors import CaptureError
 from stepscope.formats import registry
+from stepscope.formats.pack import is_pack, unpacked
 from stepscope.formats.reader import CaptureFiles
 
 # Files that only MindInsight read.
@@ -34,6 +35,8 @@ def find(path: Path) -> list[CaptureFiles]:
         )
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         raise CaptureError("cannot be read", where=str(path), cause="no permission", fix=f"chmod u+rX {path}")
+    if is_pack(path):
+        path = unpacked(path)
     alias = path if path.is_symlink() else None
     path = path.resolve() if alias else path
     found = registry.claim(path)
@@ -81,7 +84,7 @@ def _is_mindinsight_result(path: Path) -> bool:
 
 
 def _accepted_inputs() -> str:
-    *most, last = (reader.accepts for reader in registry.READERS)
+    *most, last = (*(reader.accepts for reader in registry.READERS), "a .tar.zst of stepscope pack")
     return f"{', '.join(most)} or {last}"
 
 

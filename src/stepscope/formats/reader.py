@@ -101,6 +101,7 @@ class Reader:
     choose: Callable[[CaptureFiles, str], str] | None = None  # the form to read, given `--source`, where there are several
     listed: Callable[[Path], bool] = never  # whether a file is shown when a folder around it was given
     names: Callable[[CaptureFiles], tuple[str, str]] = name_and_one  # worker and span, as the page lists them
+    stored: Callable[[CaptureFiles], Path] | None = None  # where a capture consists of linked tables: the folder of these
     layouts: tuple[str, ...] = ()  # where such captures lie below a folder, shown when nothing was found
 
     def source(self, files: CaptureFiles, requested: str) -> str:

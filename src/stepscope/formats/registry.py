@@ -21,6 +21,7 @@ from stepscope.formats.mindspore_2020.reader import READER as MINDSPORE_2020
 from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
 from stepscope.formats.rocprof.reader import READER as ROCPROF
+from stepscope.formats.store.reader import READER as STORE
 
 READERS: tuple[Reader, ...] = (
     PROF_FOLDER,
@@ -34,6 +35,7 @@ READERS: tuple[Reader, ...] = (
     NSYS,
     MEMORY_SNAPSHOT,
     ASCEND_DATABASE,
+    STORE,  # last: the tables beside a capture are made from it
 )
 
 

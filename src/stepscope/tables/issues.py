@@ -632,5 +632,30 @@ STEPS_NOT_FOUND = _issue(
     advice=("stepscope info lists the recorded steps.", "可用 stepscope info 查看已采集的 step。"),
 )
 
+STORE_OF_OTHER_VERSION = _issue(
+    "warning",
+    "store-of-other-version",
+    "files",
+    sentence=(
+        "the tables were written by another version of stepscope: what that version did not know is missing",
+        "数据表由其他版本的 stepscope 写入：该版本没有的内容缺失",
+    ),
+    advice=("Open it with the version that wrote it.", "可用写入它的版本打开。"),
+)
+PART_OF_CAPTURE = _issue(
+    "note",
+    "part-of-capture",
+    "values",
+    sentence=("this is a part that was cut out of a capture", "这是从采集数据中截取的一部分"),
+    advice=("stepscope slice made it; averages are of this part only.", "由 stepscope slice 生成，平均值仅针对这一部分。"),
+)
+REDACTED = _issue(
+    "note",
+    "redacted",
+    "values",
+    sentence=("names were removed before this capture was shared", "共享之前已去除部分名称"),
+    advice=("The detail says which kinds; times are unchanged.", "详情列出了类别，时间数据未改动。"),
+)
+
 # Said before anything else about a capture: what follows is only a part of what ran.
 HEADLINES = (RECORDING_UNFINISHED, RECORDING_ENDED_EARLY, TRUNCATED_FILE)

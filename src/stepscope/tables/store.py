@@ -16,9 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.errors import printable
-from stepscope.tables.sealed_folder import Damaged, SealedFolder, seal
-from stepscope.tables.tableset import Tables
+from stepscope.errors import CaptureError, printable
+from stepscope.tables import issues
+from stepscope.tables.sealed_folder import MANIFEST, Damaged, SealedFolder, seal
+from stepscope.tables.tableset import ALL_TABLES, Tables, lost
+from stepscope.tables.union import REFERENCES
 from stepscope.tables.whole_folder import replacing_folder
 
 _SMALL = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
@@ -82,6 +84,52 @@ def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
         return Tables({name: opened(part) for name, part in data.items()})
     except (Damaged, KeyError, TypeError):  # the last two: sealed, but by another program
         return None
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder holds tables and their manifest; its files are checked when it is opened."""
+    try:
+        with (folder / MANIFEST).open("rb") as file:
+            return b'"schema_version"' in file.read(4096)
+    except OSError:
+        return False
+
+
+def open_store(folder: Path) -> Tables:
+    """Open a store that is a capture of its own: nothing is left from which it could be built again.
+
+    Raises:
+        CaptureError: a file is damaged, or holds what no table holds.
+    """
+    try:
+        store = SealedFolder(folder)
+        version = store.content["schema_version"]
+        names = [name for name in store.content["rows"] if name in ALL_TABLES]
+        frames = {name: _map(store.data(f"{name}.arrow")) for name in names}
+        if version != SCHEMA_VERSION:
+            # Columns that came later are null, those that are gone are left out.
+            frames = {name: ALL_TABLES[name].conform(frame) for name, frame in frames.items()}
+        tables = Tables(frames).check()
+        _check_references(tables)
+    except (Damaged, KeyError, TypeError, ValueError, OSError, pl.exceptions.PolarsError) as problem:
+        raise CaptureError(
+            "the tables of this capture are damaged",
+            where=str(folder),
+            cause=f"{type(problem).__name__}: {problem}",
+            fix="copy or unpack it again; there are no other data in it",
+        ) from problem
+    detail = f"version {version} of the tables, read as version {SCHEMA_VERSION}"
+    return tables.with_quality(lost(issues.STORE_OF_OTHER_VERSION, str(folder), int(version != SCHEMA_VERSION), detail))
+
+
+def _check_references(tables: Tables) -> None:
+    """Row numbers lie inside the tables that they point to: a store may come from anybody."""
+    for (name, column), target in REFERENCES.items():
+        numbers = tables[name][column]
+        if numbers.null_count() < numbers.len():
+            least, most = numbers.min(), numbers.max()
+            if not (isinstance(least, int) and isinstance(most, int) and 0 <= least <= most < tables[target].height):
+                raise ValueError(f"{name}.{column} points outside {target}")
 
 
 def _copy(data: memoryview) -> pl.DataFrame:

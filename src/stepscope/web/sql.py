@@ -10,13 +10,14 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
+from stepscope.capture import store_path
 from stepscope.query import QueryError
 from stepscope.query.engine import MOST_ROWS, Answer, Engine, Store, StoreChanged
 from stepscope.query.relations import columns
 from stepscope.query.views.catalogue import VIEWS
 from stepscope.query.views.columns import VIEW_TABLES
 from stepscope.tables import ALL_TABLES
-from stepscope.tables.store import store_folder, write_store
+from stepscope.tables.store import write_store
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.problems import Problem, bad_parameter
 
@@ -56,7 +57,7 @@ def _ask(engine: Engine, capture: LoadedCapture, query: str, limit: int) -> Answ
     rows = {name: capture.tables[name].height for name in capture.tables.filled()}
     path = str(capture.files.root)
     try:
-        return engine.ask([Store(store_folder(capture.files.root), path, rows)], query, limit)
+        return engine.ask([Store(store_path(capture.files), path, rows)], query, limit)
     except StoreChanged:
         # It could not be written, or was built again since this capture was read; what the page shows is what is asked.
         copy = capture.once("copy of the store", lambda: _StoreCopy(capture))

@@ -9,17 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import stepscope
 from stepscope import analyser, top
-from stepscope.cli import COMMANDS, main, options, parser
+from stepscope.cli import COMMANDS, main, module_of, options, parser
 from stepscope.control import config
 from stepscope.diff.align import LEVELS
 from stepscope.formats import reader
+from stepscope.share import convert, pack, publish, redact
 from stepscope.verdict import finding, words
 from stepscope.verdict.what_if import WITHOUT
 
@@ -33,7 +33,7 @@ def stepscope_command(*arguments: str, **settings: str) -> subprocess.CompletedP
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    made = parser({name: import_module(f"stepscope.cli.{name}") for name in COMMANDS})
+    made = parser({name: module_of(name) for name in COMMANDS})
     (commands,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
     return dict(commands.choices)
 
@@ -55,7 +55,7 @@ def test_help_loads_nothing_heavy_and_shows_examples(command: str):
 def test_examples_can_be_parsed():
     """Every line of an example is a command with options that exist; what follows three blanks says what it does."""
     for name in COMMANDS:
-        for line in import_module(f"stepscope.cli.{name}").EXAMPLES.splitlines():
+        for line in module_of(name).EXAMPLES.splitlines():
             text = re.split(r" {3,}", line.strip())[0].split(" > ")[0]
             if text.startswith("eval"):
                 text = text.split("$(")[1].split(")")[0]
@@ -72,6 +72,10 @@ def test_the_words_of_options_are_those_of_their_owners():
     assert (*top.TOP, "rank") == options.GROUPINGS
     assert tuple(LEVELS) == options.LEVELS
     assert options.WITHOUT == WITHOUT
+    assert options.PACKED == pack.WHAT
+    assert options.REDACTIONS == redact.KINDS
+    assert tuple(convert.FORMS) == options.FORMS
+    assert tuple(publish.TRACKERS) == options.TRACKERS
     assert options.ACTIVITIES == config.ACTIVITIES
 
 
@@ -93,7 +97,7 @@ def test_commands_have_the_same_line_everywhere():
     assert list(COMMANDS) == sorted(COMMANDS)
     folder = SOURCE / "stepscope" / "cli"
     files = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert set(COMMANDS) <= files
+    assert set(COMMANDS) <= files | {path.stem for path in (folder / "share").glob("*.py")}
 
 
 def complete(script: str, *given: str) -> list[str]:
