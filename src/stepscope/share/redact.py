@@ -38,8 +38,11 @@ _SHORTEST = 3  # letters; a shorter name would be found inside other words
 
 # Frames of a stack, whose file names may hold blanks; what begins with a slash, a drive, ~ or a scheme; files below folders.
 _FRAME = re.compile(r"(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[^;\n\r\"(]*(?=\(\d+\))")
-_ABSOLUTE = re.compile(r"(?<![\w.:/\\-])(?:\w+://|[A-Za-z]:[\\/]|\\\\|~\w*/|/(?=[^/\s]))[^\s:;,\"'()<>|\[\]{}]*", re.UNICODE)
-_RELATIVE = re.compile(r"(?<![\w./\\:-])(?:[\w.@+-]+[/\\])+[\w.@+-]*\.[A-Za-z]\w{0,4}(?![\w/])")
+# Not after a letter: `Default/network-Train/Conv2D` is an operator. Folders that every machine has are found anywhere.
+_REST = r"[^\s:;,\"'()<>|\[\]{}]*"
+_ROOTS = "home|root|Users|usr|opt|data|mnt|tmp|var|work|share|srv|scratch|nfs|export"
+_ABSOLUTE = re.compile(rf"(?<![A-Za-z0-9_/\\])(?:\w+://|[A-Za-z]:[\\/]|\\\\|~\w*/|/(?=[^/\s])){_REST}|/(?:{_ROOTS})/{_REST}")
+_RELATIVE = re.compile(r"(?<![A-Za-z0-9_/\\])(?:[\w.@+-]+[/\\])+[\w.@+-]*\.[A-Za-z]\w{0,4}(?![\w/])")
 _USER = re.compile(r"(?:^|[/\\])(?:home|Users|users|export/home)[/\\]([^/\\\s:;,\"'()]+)")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
 _FOLDER = re.compile(r"(?P<host>.+?)_\d+_\d{14,20}.*|(?P<traced>.+?)[_.]\d+\.\d+.*\.pt\.trace\.json(?:\.gz)?")

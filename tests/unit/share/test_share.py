@@ -348,5 +348,17 @@ def test_each_kind_takes_out_its_own_names_only(tmp_path: Path):
     assert text({"stacks"}, frame) == frame
     kept = ["Default/network-Train/Conv2D-op12", "aten::add", "a/b", "1/2", "nn.Module: Linear_0", "3,4;5", "<built-in method x>"]
     assert [text({"paths", "hosts", "stacks", "metadata"}, name) for name in kept] == kept
-    for path in ("C:\\Users\\eve\\a.py", "s3://bucket/x/y", "~eve/run/a", "../eve/x.py", "file:///eve/x", "eve/run/train.py"):
+    for path in (
+        "C:\\Users\\eve\\a.py",
+        "s3://bucket/x/y",
+        "~eve/run/a",
+        "../eve/x.py",
+        "file:///eve/x",
+        "eve/run/train.py",
+        "f./eve/x.py",
+        "cwd:/eve/x",
+        "-I/opt/eve/x",
+        "在/eve/x",
+        "=/eve/x",
+    ):
         assert "eve" not in text({"paths"}, f"at {path}, then"), path
