@@ -54,7 +54,7 @@ ALLOWED = {
     "frameworks": {"collect", "control", "dynamic_profile", "formats", "mstx", "profiler"},
     "mindspore": {"frameworks"},
     "query": {"analysis", "capture", "child_process", "tables", "verdict"},
-    "agents": {"analysis", "capture", "query", "tables", "verdict"},
+    "agents": {"analysis", "capture", "diff", "query", "tables", "verdict"},
     "web": {"analysis", "capture", "cluster", "diff", "export", "formats", "query", "render", "report", "tables", "verdict"},
     "doctor": {"analyser", "analysis", "capture", "profiler"},
     "cli": {

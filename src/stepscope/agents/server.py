@@ -26,6 +26,7 @@ _DESCRIPTIONS = {
     "verdict": "What costs time in a run, what would be saved per step, where, and what to do. `top`: number of findings.",
     "whatif": "How long a step would be with changes. `scale`: kernel~PATTERN=FACTOR, op~PATTERN=FACTOR, collective=FACTOR or "
     "copy=FACTOR; `without`: sync, gc, alloc, compile, checkpoint, data, api, operator, python, other.",
+    "diff": "Why steps of `new` take longer or shorter than those of `base`: exact rows by part, module, op or kernel.",
     "query": "Rows that answer one SELECT (polars SQL) over the tables and views of a run; SHOW TABLES and DESCRIBE work too.",
     "describe": "Without `table`: all tables and views. With it: columns, types, units, meaning.",
     "window": "What began between two moments (ns), longest first, table by table.",

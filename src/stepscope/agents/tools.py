@@ -13,6 +13,8 @@ from stepscope.agents.untrusted import fitted
 from stepscope.analysis import quality
 from stepscope.analysis.step_range import between
 from stepscope.capture import Capture, open_all
+from stepscope.diff.align import LEVELS
+from stepscope.diff.engine import Side, compare_sides, record
 from stepscope.errors import CaptureError
 from stepscope.query.ask import answer_about
 from stepscope.query.relations import Relations, columns, names, unknown_relation
@@ -59,6 +61,17 @@ class Tools:
             found = what_if(capture.tables, scale=scale or [], without=without or [])
             rows.append({"rank": rank if rank >= 0 else None, **found.as_dict()})
         return fitted({"schema": "stepscope.whatif/1", "ranks": rows}, "ranks")
+
+    def diff(self, base: str, new: str, by: str = "kernel", lang: str = "en", offset: int = 0) -> str:
+        """Why two runs differ, row by row; the rows sum to the change of the mean step."""
+        if by not in LEVELS:
+            raise CaptureError(f"unknown level {by!r}", fix=f"use one of {', '.join(LEVELS)}")
+        chosen = "zh" if lang == "zh" else "en"
+        # One side after the other: the tables of both need not fit into memory together.
+        sides = [Side([record(capture.tables) for capture in self._captures(path)]) for path in (base, new)]
+        found = compare_sides(sides[0], sides[1], by=by).as_dict()
+        found = {key: value for key, value in found.items() if key not in ("exact_ns", "gate")}
+        return fitted({**found, "answer": found["answer"][chosen], "notes": found["notes"][chosen]}, "rows", offset)
 
     def query(self, path: str, sql: str, offset: int = 0) -> str:
         """Rows that answer a question in SQL."""

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from stepscope.errors import CaptureError
 from stepscope.tables import Tables, issues, lost
 from stepscope.tables.union import REFERENCES
 
 # The column by which a row belongs to a moment; tables without one follow what they refer to.
 _MOMENTS = ("start_ns", "time_ns", "from_ns")
 _WHOLE = ("meta", "quality", "data_pipelines", "data_batches", "param_tensors")
+_ON_DEVICE = ("kernels", "waits", "collectives", "transfers", "overlap", "aicpu_tasks")
+_SUMS = ("op_times", "op_type_times", "api_times", "cache_rates", "link_summary", "link_extremes")  # over a whole capture
 
 
 def only_steps(tables: Tables, numbers: Sequence[int]) -> Tables:
@@ -28,6 +31,51 @@ def only_steps(tables: Tables, numbers: Sequence[int]) -> Tables:
     return between(tables, *bounds.row(0))
 
 
+def numbered(tables: Tables, first: int, last: int) -> Tables:
+    """The tables with the steps numbered `first` to `last` alone; other tables, and so their row numbers, stay as they are.
+
+    Raises:
+        CaptureError: none of these steps was recorded.
+    """
+    chosen = tables.steps.filter(pl.col("step").is_between(first, last))
+    if not chosen.height:
+        known = sorted(tables.steps["step"].drop_nulls().unique().to_list())
+        raise CaptureError(
+            f"no step {first}" if first == last else f"no step from {first} to {last}",
+            cause=f"recorded steps: {_listed(known)}" if known else "the capture marks no steps",
+            fix="leave --step out for all" + (", or name one of these" if known else ""),
+        )
+    return tables.replace(steps=chosen)
+
+
+def rows_of_steps(tables: Tables, first: int, last: int) -> Tables:
+    """The rows that begin in the steps numbered `first` to `last`: work of a device in their time on it. Sums over the whole
+    capture that nothing can divide are left out.
+
+    Raises:
+        CaptureError: none of these steps was recorded.
+    """
+    chosen = numbered(tables, first, last).steps
+    bounds = chosen.select(
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        device_start=pl.coalesce("device_start_ns", "start_ns").min(),
+        device_end=pl.coalesce("device_end_ns", "end_ns").max(),
+    ).row(0)
+    without = {name: tables[name].clear() for name in _SUMS if tables[name].height}
+    times = tables.step_times
+    if times.height:
+        without["step_times"] = times.filter(pl.col("step").is_between(first, last))
+    return _cut(tables.replace(**without), (bounds[0], bounds[1]), (bounds[2], bounds[3]))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    shown = ", ".join(map(str, numbers[:20]))
+    return shown if len(numbers) <= 20 else f"{shown}, … {numbers[-1]}"
+
+
 def missing_steps(tables: Tables, numbers: Sequence[int]) -> str | None:
     """Which of the asked steps the capture lacks, in a sentence; None when it has them all."""
     recorded = tables.steps.height
@@ -41,13 +89,16 @@ def missing_steps(tables: Tables, numbers: Sequence[int]) -> str | None:
 
 def between(tables: Tables, start_ns: int, end_ns: int) -> Tables:
     """The rows that begin in [start_ns, end_ns)."""
+    return _cut(tables, (start_ns, end_ns), (start_ns, end_ns))
+
+
+def _cut(tables: Tables, host: tuple[int, int], device: tuple[int, int]) -> Tables:
     kept: dict[str, pl.Series] = {}
     for name in tables.filled():
         moment = next((column for column in _MOMENTS if column in tables[name].columns), None)
         if moment is not None and name not in _WHOLE:
-            kept[name] = (
-                tables[name].select(pl.col(moment).is_between(start_ns, end_ns, closed="left").fill_null(False)).to_series()
-            )
+            window = device if name in _ON_DEVICE else host
+            kept[name] = tables[name].select(pl.col(moment).is_between(*window, closed="left").fill_null(False)).to_series()
     places = {name: _places(kept[name]) for name in set(REFERENCES.values()) & kept.keys()}
     frames = {}
     for name in tables.filled():

@@ -59,6 +59,18 @@ def words_of(known: Sequence[str], *, everything: str = "") -> Callable[[str], t
     return parse
 
 
+def add_step(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--step", type=step_range, metavar="A[:B]", help="only this step, or A to B (default: all)")
+
+
+def step_range(text: str) -> tuple[int, int]:
+    """The first and last step of `7` or `7:9`."""
+    first, colon, last = text.partition(":")
+    if not first.isdigit() or (colon and not last.isdigit()) or (colon and int(last) < int(first)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step, nor two as in 7:9")
+    return int(first), int(last or first)
+
+
 def positive(text: str) -> int:
     """A whole number from 1."""
     if not text.isdigit() or int(text) < 1:

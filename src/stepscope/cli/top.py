@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import GROUPINGS, add_captures, add_json, add_rank, add_source
+from stepscope.cli.options import GROUPINGS, add_captures, add_json, add_rank, add_source, add_step
 from stepscope.cli.show import note, show
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ EXAMPLES = """\
   stepscope top runs/                        operators, most device time first
   stepscope top runs/ --by kernel --limit 50
   stepscope top runs/ --by rank              one row per rank
+  stepscope top runs/ --step 7:9             of these steps alone
   stepscope top runs/ --by step --json       JSON lines for a script
 """
 
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_captures(parser)
     parser.add_argument("--by", choices=GROUPINGS, default="op", help="what to group time by (default: op)")
     add_rank(parser, "the sum of all")
+    add_step(parser)
     parser.add_argument(
         "--all-tasks",
         action="store_true",
@@ -38,12 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from stepscope.analysis import quality
+    from stepscope.analysis.step_range import rows_of_steps
     from stepscope.cli.chosen import chosen_captures
     from stepscope.top import RANK_LESSER, TOP, tasks_left_out, top
 
     captures = chosen_captures(args)
     _note_repeated_ranks(captures)
-    tables = [capture.tables for capture in captures]
+    tables = [rows_of_steps(capture.tables, *args.step) if args.step else capture.tables for capture in captures]
     frame = top(tables, by=args.by, all_tasks=args.all_tasks)
     shown = frame.head(args.limit) if args.limit > 0 else frame
     if args.json and not all(quality.complete(each.quality) for each in tables):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import LANGUAGES, SEVERITIES, add_captures, add_rank, add_source
+from stepscope.cli.options import LANGUAGES, SEVERITIES, add_captures, add_rank, add_source, add_step
 from stepscope.cli.show import note
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="text", help="how to print it (default: text)")
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="print JSON: --format json")
     add_rank(parser)
+    add_step(parser)
     parser.add_argument("--lang", choices=LANGUAGES, help="language (default: that of the locale)")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="number of findings to show (default: 5)")
     parser.add_argument("--rules", type=_rules, metavar="A,B", help="ask these rules only")
@@ -37,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepscope.cli.chosen import chosen_captures
+    from stepscope.cli.chosen import chosen_tables
     from stepscope.verdict import verdict
     from stepscope.verdict.settings import limits
 
     given = limits(args.config)
-    found = verdict([capture.tables for capture in chosen_captures(args)], rules=args.rules, given=given)
+    found = verdict(list(chosen_tables(args)), rules=args.rules, given=given)
     text = _text(found, args)
     if args.out:
         args.out.write_text(text, encoding="utf-8")

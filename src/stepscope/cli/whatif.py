@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepscope.cli.options import WITHOUT, add_captures, add_json, add_rank, add_source
+from stepscope.cli.options import WITHOUT, add_captures, add_json, add_rank, add_source, add_step
 
 EXAMPLES = """\
   stepscope whatif runs/ --scale "kernel~MatMul=0.5"       matrix products twice as fast
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--without", type=_words, default=(), metavar="A,B", help=f"leave out some of {', '.join(WITHOUT)}")
     add_rank(parser)
+    add_step(parser)
     add_json(parser, "text")
     add_source(parser)
 
@@ -28,11 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import orjson
 
-    from stepscope.cli.chosen import chosen_captures
+    from stepscope.cli.chosen import chosen_tables
     from stepscope.verdict.what_if import what_if
 
-    for capture in chosen_captures(args):
-        tables = capture.tables
+    for tables in chosen_tables(args):
         found = what_if(tables, scale=args.scale, without=args.without)
         rank = tables.facts.rank
         if args.json:

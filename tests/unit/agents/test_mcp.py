@@ -63,9 +63,11 @@ def test_a_session(folder: Path):
             ("open", {"path": "../.."}),
             ("whatif", {"path": name, "without": ["sync"]}),
             ("describe", {"table": "kernals"}),
+            ("diff", {"base": name, "new": name, "by": "op"}),
+            ("diff", {"base": name, "new": name, "by": "colour"}),
         ],
     )
-    assert {tool.name for tool in tools} == {"open", "verdict", "whatif", "query", "describe", "window"}
+    assert {tool.name for tool in tools} == {"open", "verdict", "whatif", "diff", "query", "describe", "window"}
     assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in tools)
     assert all(len(text.encode()) <= MOST_BYTES for _, text in answers)
     opened, verdict, tables, steps, ops, rows, window = (json.loads(text) for failed, text in answers[:7] if not failed)
@@ -77,7 +79,7 @@ def test_a_session(folder: Path):
     assert [row["column"] for row in ops["columns"]][:2] == ["id", "rank"]
     assert (rows["columns"], rows["rows"], rows["more"]) == (["rank", "n"], [[0, 1]], None)
     assert [row["table"] for row in window["rows"]].count("ops") == 1
-    (refused, why), (outside, where), (above, _), (_, replay), (unknown, said) = answers[7:]
+    (refused, why), (outside, where), (above, _), (_, replay), (unknown, said), compared, (level, levels) = answers[7:]
     assert refused
     assert "not allowed" in why
     assert outside
@@ -86,6 +88,15 @@ def test_a_session(folder: Path):
     assert "cannot be replayed" in replay
     assert unknown
     assert "did you mean kernels" in said
+    difference = json.loads(compared[1])
+    assert (difference["schema"], difference["by"], difference["delta_ms"], difference["more"]) == (
+        "stepscope.diff/1",
+        "op",
+        0.0,
+        None,
+    )
+    assert level
+    assert "use one of part, module, op, kernel" in levels
 
 
 def test_hidden_characters_are_shown_and_long_text_is_cut():

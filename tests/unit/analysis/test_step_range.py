@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
-from stepscope.analysis.step_range import between, missing_steps, only_steps
+from stepscope.analysis.step_range import between, missing_steps, numbered, only_steps, rows_of_steps
+from stepscope.errors import CaptureError
 from stepscope.tables import ALL_TABLES, Tables
 
 
@@ -63,3 +65,32 @@ def test_missing_steps_are_named():
     assert missing_steps(capture(), [99]) == f"steps [99] were not recorded: {counted}; all steps were analysed"
     assert missing_steps(capture(), [3, 4]) == f"steps [4] were not recorded: {counted}; the others were analysed"
     assert missing_steps(Tables({}), [1]) == "steps [1] were not recorded: it has no steps; all steps were analysed"
+
+
+def test_steps_by_their_numbers_with_the_work_of_the_device_in_its_own_time():
+    # The device is 120 ns behind the host: each kernel begins in the next step of the host.
+    late = capture().kernels.with_columns(pl.col("start_ns", "end_ns") + 120)
+    steps = frame(
+        "steps", step=[7, 8, 9], start_ns=[0, 100, 200], end_ns=[100, 200, 300], device_start_ns=[130, 230, 330],
+        device_end_ns=[230, 330, 430],
+    )  # fmt: skip
+    whole = capture().replace(kernels=late, steps=steps, op_times=frame("op_times", name=["k"], count=[3]))
+    part = rows_of_steps(whole, 8, 8)
+    assert part.steps["step"].to_list() == [8]
+    assert part.ops["name"].to_list() == ["b", "b1"]
+    assert part.kernels.select("name", "op").rows() == [("l", 1)]
+    assert not part.op_times.height  # nobody knows how much of the sum was in this step
+    part.check()
+    only = numbered(whole, 8, 9)
+    assert (only.steps["step"].to_list(), only.kernels.height) == ([8, 9], 3)
+
+
+@pytest.mark.parametrize(
+    ("tables", "cause"),
+    [(capture(), "recorded steps: 7 to 9"), (Tables(), "the capture marks no steps")],
+    ids=["others recorded", "none marked"],
+)
+def test_steps_that_were_not_recorded(tables, cause):
+    with pytest.raises(CaptureError, match="no step 3") as problem:
+        rows_of_steps(tables, 3, 3)
+    assert problem.value.cause == cause

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import LANGUAGES, LEVELS, add_source, positive
+from stepscope.cli.options import LANGUAGES, LEVELS, add_rank, add_source, add_step, positive
 from stepscope.cli.show import note
 from stepscope.errors import CaptureError
 
@@ -51,6 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="print JSON: --format json")
     parser.add_argument("--lang", choices=LANGUAGES, help="language (default: that of the locale)")
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="number of rows to show (default: 10)")
+    add_rank(parser)
+    add_step(parser)
     parser.add_argument("--gate", type=Path, metavar="FILE", help="TOML file with a budget; the exit code says whether it is kept")
     parser.add_argument("--series", type=Path, metavar="DIR", help="find change points over all runs in a folder, oldest first")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of printing")
@@ -92,16 +94,19 @@ def _sides(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
     return base, new
 
 
-def _opened(paths: Sequence[Path], source: str) -> list[Capture]:
-    from stepscope.capture import open_all
+def _opened(paths: Sequence[Path], args: argparse.Namespace) -> list[Capture]:
+    from stepscope.cli.chosen import captures_at
 
-    return [capture for path in paths for capture in open_all(path, source=source)]
+    return captures_at(paths, source=args.source, ranks=args.rank or ())
 
 
-def _each(captures: Sequence[Capture]) -> Iterator[Tables]:
+def _each(captures: Sequence[Capture], steps: tuple[int, int] | None) -> Iterator[Tables]:
     """Tables of one capture at a time: those of a side need not fit into memory together."""
+    from stepscope.analysis.step_range import numbered
+
     for capture in captures:
-        yield capture.load()
+        tables = capture.load()
+        yield numbered(tables, *steps) if steps else tables
 
 
 def _compare(args: argparse.Namespace, base: Sequence[Path], new: Sequence[Path], budget: Budget | None) -> Diff:
@@ -109,12 +114,12 @@ def _compare(args: argparse.Namespace, base: Sequence[Path], new: Sequence[Path]
     from stepscope.diff.gate import gate
     from stepscope.verdict import verdict
 
-    captures = [_opened(paths, args.source) for paths in (base, new)]
-    sides = [Side([record(tables) for tables in _each(side)]) for side in captures]
+    captures = [_opened(paths, args) for paths in (base, new)]
+    sides = [Side([record(tables) for tables in _each(side, args.step)]) for side in captures]
     found = compare_sides(sides[0], sides[1], by=args.by)
     if budget is None:
         return found
-    findings = verdict([capture.tables for capture in captures[1]], rules=set(budget.rules)).findings if budget.rules else ()
+    findings = verdict(list(_each(captures[1], args.step)), rules=set(budget.rules)).findings if budget.rules else ()
     return found.with_gate(gate(found, budget, findings))
 
 
@@ -171,7 +176,7 @@ def _series(args: argparse.Namespace) -> int:
     from stepscope.diff.text import escaped
 
     try:
-        found = series(list(_runs(args.series, args.source)))
+        found = series(list(_runs(args.series, args)))
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
@@ -184,7 +189,7 @@ def _series(args: argparse.Namespace) -> int:
     return WITHIN if found.enough else NO_ANSWER
 
 
-def _runs(folder: Path, source: str) -> Iterator[Run]:
+def _runs(folder: Path, args: argparse.Namespace) -> Iterator[Run]:
     """Every entry of a folder that holds captures, or what a verdict wrote as JSON, is a run."""
     from stepscope.diff.engine import Side, record
     from stepscope.diff.series import run_of, run_of_verdict
@@ -199,9 +204,9 @@ def _runs(folder: Path, source: str) -> Iterator[Run]:
             yield kept
             continue
         try:
-            captures = _opened([entry], source)
+            captures = _opened([entry], args)
             recordings, starts = [], []
-            for tables in _each(captures):
+            for tables in _each(captures, args.step):
                 recordings.append(record(tables))
                 starts += [
                     first for name in ("steps", "ops", "kernels") if isinstance(first := tables[name]["start_ns"].min(), int)
