@@ -13,6 +13,9 @@ PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard 'setupt
 # Trainers bring many packages; theirs lie in an environment of their own, on top of the torch in the first one.
 FRAMEWORKS_VENV := .venv-frameworks
 FRAMEWORKS      := transformers==5.22.* accelerate==1.15.* lightning==2.6.* 'ray[train]==2.60.*'
+# Trackers, for `stepscope publish`: the small form of mlflow and what its database store needs.
+TRACKERS_VENV := .venv-trackers
+TRACKERS      := wandb==0.31.* mlflow-skinny==3.17.* sqlalchemy alembic
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp tests/fuzz/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
@@ -98,8 +101,16 @@ $(FRAMEWORKS_VENV)/ready: $(VENV)/torch
 	elif [ -n "$$CI" ]; then echo "CI must run the tests of trainers; $(FRAMEWORKS) could not be installed" >&2; exit 1; \
 	else rm -rf $(FRAMEWORKS_VENV); echo "$(FRAMEWORKS) could not be installed; skipping their tests"; fi
 
+$(TRACKERS_VENV)/ready: $(VENV)/core
+	@echo "setting up $(TRACKERS_VENV) (once) ..."
+	@test -x $(TRACKERS_VENV)/bin/python || $(PYTHON) -m venv $(TRACKERS_VENV)
+	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/src > "$$($(TRACKERS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@if $(TRACKERS_VENV)/bin/pip install --quiet --disable-pip-version-check $(TRACKERS); then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must run the tests of trackers; $(TRACKERS) could not be installed" >&2; exit 1; \
+	else rm -rf $(TRACKERS_VENV); echo "$(TRACKERS) could not be installed; skipping their tests"; fi
+
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -186,4 +197,4 @@ news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next
 
 clean: ## remove environments and generated data
-	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) $(TRACKERS_VENV) demo-run bench-data web/node_modules

@@ -13,6 +13,7 @@ from source_trees import SOURCE, modules, nodes, tree
 # What each layer may import of stepscope, besides itself and errors.
 ALLOWED = {
     "errors": set(),
+    "environment": set(),
     "child_process": set(),
     "analysis_queue": {"child_process"},
     "tables": set(),
@@ -56,7 +57,7 @@ ALLOWED = {
     "query": {"analysis", "capture", "child_process", "tables", "verdict"},
     "agents": {"analysis", "capture", "diff", "query", "tables", "verdict"},
     "web": {"analysis", "capture", "cluster", "diff", "export", "formats", "query", "render", "report", "tables", "verdict"},
-    "doctor": {"analyser", "analysis", "capture", "profiler"},
+    "doctor": {"analyser", "analysis", "capture", "environment", "native", "profiler"},
     "cli": {
         "agents",
         "analysis_queue",

@@ -21,7 +21,7 @@ COMMANDS = {
     "convert": "write captures for other programs: Chrome, Perfetto, Parquet, databases, flame graphs",
     "ctl": "start or stop profiling in a running job, or show each rank's status",
     "diff": "say why two runs differ, and whether a budget is kept",
-    "doctor": "test this machine: record on an NPU, analyse, compare with the vendor's tool",
+    "doctor": "say whether this machine is ready, and what to do where it is not",
     "info": "show what a capture contains: steps, switches, sizes, data quality",
     "mcp": "answer an agent's questions about captures (Model Context Protocol)",
     "merge": "put captures of one run into one folder",
