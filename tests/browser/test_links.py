@@ -84,8 +84,8 @@ def test_a_click_on_a_low_slice_leaves_it_in_view(sample_page: Page, size: tuple
 
 @SIZES
 def test_a_link_opens_as_it_was_left(sample_page: Page, size: tuple[int, int]) -> None:
-    sample_page.open("kernel", **CAPTURE, group="all")
-    row = '[data-testid^="table-kernels"] .table-layer > .table-row'
+    sample_page.open("operator", **CAPTURE)
+    row = '[data-testid="table-operators"] .table-layer > .table-row'
     sample_page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
     sample_page.driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
     page = Landing(sample_page)
@@ -104,10 +104,11 @@ def test_a_link_opens_as_it_was_left(sample_page: Page, size: tuple[int, int]) -
 
 def test_headings_stay_while_their_tracks_are_scrolled(sample_page: Page) -> None:
     page = Timeline(sample_page, NPU, height=720)
-    page.until(lambda: page.stats["lanes"][0]["kind"] == "process")
-    first = page.stats["lanes"][0]
-    page.browser.execute_script("document.querySelector('.trace-scroll').scrollTop = arguments[0]", first["height"] + 30)
-    page.until(lambda: page.stats["canvas"]["scroll"] > first["height"])
+    first = next(lane for lane in page.stats["lanes"] if lane["kind"] == "process")
+    page.browser.execute_script(
+        "document.querySelector('.trace-scroll').scrollTop = arguments[0]", first["y"] + first["height"] + 30
+    )
+    page.until(lambda: page.stats["canvas"]["scroll"] > first["y"] + first["height"])
     page.settle()
     assert first["key"] not in {lane["key"] for lane in page.stats["lanes"]}, "scrolled out"
     tops = page.browser.execute_script(

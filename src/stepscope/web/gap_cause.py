@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the device was idle in a stretch of free time: what the host did meanwhile, and the task that ended it."""
+"""Why a device stood still: what the host did in free time and what ended it, or which rank a collective waited for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import polars as pl
 
 from stepscope.analysis.overlap import FREE
 from stepscope.analysis.partition.model import FROM
+from stepscope.analysis.source_lines import user_frame
 from stepscope.verdict import words
+from stepscope.verdict.case import Case
+from stepscope.verdict.rules.communication import WAIT, group_members
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.timeline.slices import SOURCES
 from stepscope.web.views.verdict import answer_of
@@ -40,8 +43,64 @@ WHY = {
 }
 
 
+# By what is known of the rank; {rank}, {ms} of the wait.
+LATE = {
+    "global": ("Waits for rank {rank}: its data came last ({ms} ms).", "等待 rank {rank}：其数据最后到达（{ms} ms）。"),
+    "group": (
+        "Waits for rank {rank} of its group: its data came last ({ms} ms).",
+        "等待组内 rank {rank}：其数据最后到达（{ms} ms）。",
+    ),
+}
+OUTSIDE = (
+    "This is outside of the steps that are analysed (the first one after the profiler starts is left out); no cause is told.",
+    "此处不在所分析的步内（profiler 启动后的第一步不计入），无法给出原因。",
+)
+_NOTHING: dict[str, Any] = {
+    "parts": [], "operators": [], "ended_by": None, "place": None, "alike": None, "late": [], "global": False,
+}  # fmt: skip
+
+
+def cause_of(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
+    """Why the device stood still in a slice: of free time, or of a collective or transfer that waits."""
+    source = SOURCES[int(capture.trace.slices["source"][number])]
+    if source == "overlap":
+        return gap_cause(capture, number)
+    return _late_rank(capture, source, number) if source in ("collectives", "transfers") else None
+
+
+def _late_rank(capture: LoadedCapture, source: str, number: int) -> dict[str, Any] | None:
+    """The ranks that a collective waited for, the latest first; None where nothing waits or nobody says for whom."""
+    row = int(capture.trace.slices["source_row"][number])
+    own = pl.col("row") == row if source == "transfers" else pl.col("collective") == row
+    waits = (
+        capture.tables.transfers.with_row_index("row")
+        .filter(own & pl.col("task_type").cast(pl.String).str.contains(WAIT))
+        .with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+        .drop_nulls("dst_rank")
+        .sort("ns", descending=True)
+    )
+    if not waits.height:
+        return None
+    members = group_members(answer_of(capture).case, waits["collective"])
+    late = [
+        {
+            "rank": members[rank] if members is not None and rank < len(members) else rank,
+            "ns": ns,
+            "id": capture.trace.id_of("transfers", at),
+        }
+        for rank, ns, at in waits.group_by("dst_rank", maintain_order=True).first().select("dst_rank", "ns", "row").iter_rows()
+    ]
+    text = LATE["global" if members is not None else "group"]
+    shown = {"{rank}": str(late[0]["rank"]), "{ms}": f"{late[0]['ns'] / 1e6:,.3f}"}
+    why = {
+        lang: one.replace("{rank}", shown["{rank}"]).replace("{ms}", shown["{ms}"])
+        for lang, one in zip(words.LANGUAGES, text, strict=True)
+    }
+    return {"why": why, **_NOTHING, "late": late, "global": members is not None}
+
+
 def gap_cause(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
-    """The cause of a slice of free time; None for other slices, and where no gap of the partition lies in it."""
+    """The cause of a slice of free time; None for other slices."""
     index = capture.trace
     row = int(index.slices["source_row"][number])
     if SOURCES[int(index.slices["source"][number])] != "overlap" or str(capture.tables.overlap["layer"][row]) != FREE:
@@ -51,10 +110,13 @@ def gap_cause(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
     gaps = case.parts.gaps.filter((pl.col("start_ns") < end) & (pl.col("end_ns") > start))
     columns = [name for name in gaps.columns if name.startswith("idle.")]
     if not gaps.height or not columns:
-        return None
+        return {"why": dict(zip(words.LANGUAGES, OUTSIDE, strict=True)), **_NOTHING}
     sums = sorted(((int(gaps[name].sum()), name) for name in columns), reverse=True)
     operators = _operators(capture, gaps["tid"].drop_nulls().to_list(), start, end)
-    named = operators[0]["name"] if operators else "?"
+    # The innermost that fills most of the gap says more than the range around it.
+    named = next(
+        (one["name"] for one in reversed(operators) if 2 * one["ns"] > end - start), operators[0]["name"] if operators else "?"
+    )
     why = WHY.get(sums[0][1], WHY[""])
     return {
         "why": {lang: text.replace("{op}", named) for lang, text in zip(words.LANGUAGES, why, strict=True)},
@@ -65,6 +127,10 @@ def gap_cause(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
         ],
         "operators": operators,
         "ended_by": _ended_by(capture, gaps),
+        "place": _place(capture, gaps["tid"].drop_nulls().to_list(), start, end),
+        "alike": _alike(case, columns, sums[0][1]),
+        "late": [],
+        "global": False,
     }
 
 
@@ -83,6 +149,35 @@ def _operators(capture: LoadedCapture, threads: list[int], start: int, end: int)
         {"name": row["name"], "ns": row["inside"], "id": capture.trace.id_of("ops", row["row"])}
         for row in rows.select("name", "inside", "row").to_dicts()
     ]
+
+
+def _place(capture: LoadedCapture, threads: list[int], start: int, end: int) -> dict[str, Any] | None:
+    """The line of the user's code, the innermost line and the modules that the host was in for most of the gap."""
+    inside = pl.min_horizontal("end_ns", pl.lit(end)) - pl.max_horizontal("start_ns", pl.lit(start))
+    own = pl.col("tid").is_in(threads) & (pl.col("start_ns") < end) & (pl.col("end_ns") > start)
+    # Down the calls that fill most of the gap, outermost first.
+    filling = pl.col("inside") * 2 > pl.lit(end - start)
+    calls = capture.tables.python_calls.filter(own).with_columns(inside=inside).filter(filling)
+    calls = calls.sort("start_ns", "end_ns", descending=[False, True])
+    kind = pl.col("kind").cast(pl.String)
+    modules = calls.filter(kind == "module")["name"].cast(pl.String).str.strip_prefix("nn.Module: ").to_list()
+    ops = (
+        capture.tables.ops.filter(own & pl.col("stack").is_not_null()).with_columns(inside=inside).filter(filling).sort("start_ns")
+    )
+    frames = calls.filter((kind != "module") & pl.col("name").cast(pl.String).str.contains(r"\(\d+\): "))["name"].cast(pl.String)
+    # Stacks of operators have the line of each call; the calls themselves have the line of each function.
+    stack = str(ops["stack"][-1]) if ops.height else ";".join(reversed(frames.to_list()))
+    if not stack and not modules:
+        return None
+    return {"line": user_frame(stack) if stack else "", "innermost": stack.split(";")[0], "modules": modules}
+
+
+def _alike(case: Case, columns: list[str], part: str) -> dict[str, int]:
+    """How many gaps have the same part as their largest, and their length together."""
+    gaps = case.parts.gaps
+    largest = pl.max_horizontal(columns)
+    same = gaps.filter((pl.col(part) == largest) & (largest > 0))
+    return {"count": same.height, "ns": int((same["end_ns"] - same["start_ns"]).sum())}
 
 
 def _ended_by(capture: LoadedCapture, gaps: pl.DataFrame) -> dict[str, Any] | None:

@@ -48,6 +48,10 @@ class LoadedCapture:
         value: Value = self._results[key]
         return value
 
+    def known(self, key: str) -> bool:
+        """Whether `once` has that result already."""
+        return key in self._results
+
     @property
     def facts(self) -> Facts:
         return self.once("facts", lambda: self.tables.facts)

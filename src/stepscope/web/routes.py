@@ -13,13 +13,15 @@ from typing import Any
 from stepscope import __version__
 from stepscope.render.formulas import FORMULA, MARK
 from stepscope.web.catalogue import REFRESH_S, Entry
-from stepscope.web.gap_cause import gap_cause
+from stepscope.web.critical_lane import path_lane
+from stepscope.web.gap_cause import cause_of
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
 from stepscope.web.request import ViewRequest
 from stepscope.web.sql import schema, sql
 from stepscope.web.timeline import binary_columns
+from stepscope.web.timeline.busy import busy_shares
 from stepscope.web.views import arrows as arrow_view
 from stepscope.web.views import communication as communication_view
 from stepscope.web.views import diff as diff_view
@@ -351,7 +353,7 @@ def trace_counters(request: ViewRequest) -> Answer:
 def trace_slice(request: ViewRequest) -> Answer:
     capture = request.capture()
     detail = slice_view.slice_detail(capture.trace, capture.tables, request.query)
-    return {**detail, "cause": gap_cause(capture, detail["id"])}
+    return {**detail, "cause": cause_of(capture, detail["id"])}
 
 
 @_get("trace/next")
@@ -372,6 +374,17 @@ def trace_range_slices(request: ViewRequest) -> Answer:
 @_get("trace/search")
 def trace_search(request: ViewRequest) -> Answer:
     return slice_view.search(request.capture().trace, request.query)
+
+
+@_get("trace/busy")
+def trace_busy(request: ViewRequest) -> Answer:
+    index = request.capture().trace
+    return busy_shares(index, *request.query.window(index.length_ns))
+
+
+@_get("trace/path")
+def trace_path(request: ViewRequest) -> Answer:
+    return path_lane(request.capture(), request.query)
 
 
 @_get("trace/flows")

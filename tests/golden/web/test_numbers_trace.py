@@ -102,6 +102,50 @@ def test_counter_tiles_hold_every_sample(npu, golden, level, rank):
 
 
 @each_capture
+def test_busy_shares_of_a_window(npu, golden, level, rank):
+    meta = npu.get("trace/meta", **where(level, rank))
+    base, low, high = int(meta["base_ns"]), meta["length_ns"] // 3, meta["length_ns"] // 2
+    spans = defaultdict(list)
+    for event in timeline(folder(golden, level, rank) / "trace_view.json"):
+        if event["ph"] == "X":
+            start = ns(event["ts"]) - base
+            spans[event["tid"], event["pid"]].append((max(start, low), min(start + ns(event["dur"]), high)))
+    expected = []
+    for pieces in spans.values():
+        covered, reach = 0, low
+        for start, end in sorted(piece for piece in pieces if piece[0] < piece[1]):
+            covered, reach = covered + max(0, end - max(start, reach)), max(reach, end)
+        expected.append(covered / (high - low))
+    answer = npu.get("trace/busy", **{"from": low, "to": high}, **where(level, rank))
+    assert sorted(share for share in answer["tracks"] if share is not None) == pytest.approx(sorted(expected), abs=1e-6)
+    for process in meta["processes"]:
+        own = [answer["tracks"][track["id"]] for track in meta["tracks"] if track["process"] == process["id"] and track.get("rows")]
+        if own:
+            assert max(own) <= answer["processes"][process["id"]] + 1e-12 <= sum(own) + 1e-9
+
+
+@each_capture
+def test_the_critical_path_tiles_the_time(npu, level, rank):
+    answer = npu.get("trace/path", **where(level, rank))
+    pieces = answer["pieces"]
+    assert pieces["end"][:-1] == pieces["start"][1:]
+    assert sum(answer["shares"].values()) == pytest.approx(1)
+    whole = pieces["end"][-1] - pieces["start"][0]
+    for kind, share in answer["shares"].items():
+        own = (end - start for start, end, one in zip(pieces["start"], pieces["end"], pieces["kind"], strict=True) if one == kind)
+        assert sum(own) / whole == pytest.approx(share)
+    # The times are those of the replay: nearly all of the path lies where its task was recorded.
+    inside = ran = 0
+    for start, end, kind, number in zip(*pieces.values(), strict=True):
+        if kind in ("computing", "communication", "copy"):
+            task = npu.get("trace/slice", id=number, **where(level, rank))
+            recorded = task["start_ns"] + task["duration_ns"]
+            inside += max(0, min(end, recorded) - max(start, task["start_ns"]))
+            ran += end - start
+    assert inside > 0.95 * ran
+
+
+@each_capture
 def test_range_statistics_of_everything(npu, golden, level, rank):
     sums: defaultdict[str, list[float]] = defaultdict(list)
     for event in timeline(folder(golden, level, rank) / "trace_view.json"):

@@ -130,7 +130,8 @@ class Landing(Timeline):
         box = self.browser.execute_script(
             "const box = document.querySelector('[data-testid=trace-canvas]').getBoundingClientRect();"
             "const panel = document.querySelector('.trace-panel').getBoundingClientRect();"
-            "return [box.top + arguments[0], panel.height ? panel.top : innerHeight, innerHeight]",
+            "const beside = panel.left >= box.right - 1;"
+            "return [box.top + arguments[0], panel.height && !beside ? panel.top : innerHeight, innerHeight]",
             at["y"],
         )
         assert box[0] < min(box[1:]), "the panel is not above the slice"

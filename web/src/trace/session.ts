@@ -203,6 +203,50 @@ export class Session {
     this.timeline.draw();
   }
 
+  /** The first capture's steps, or one of them, with what runs of it on the device; false when there are none. */
+  showSteps(at: number | null): boolean {
+    const [first] = this.scene.sources;
+    const steps = first?.meta.steps ?? [];
+    const shown = at === null ? steps : steps.slice(at, at + 1);
+    if (!first || !shown.length) return false;
+    const from = Math.min(...shown.map((step) => step.start_ns));
+    const to = Math.max(...shown.map((step) => Math.max(step.end_ns, step.device_end_ns ?? 0)));
+    const margin = (to - from) * 0.01;
+    this.timeline.view.set(from - margin + first.place, to + margin + first.place);
+    return true;
+  }
+
+  /** As a reader asks for it: can be undone. */
+  goToStep(at: number | null): void {
+    this.timeline.view.keep();
+    if (!this.showSteps(at)) return;
+    this.moved();
+    this.timeline.draw();
+  }
+
+  /** The step that has most of the window; null when several are shown as a whole, or none. */
+  stepInView(): number | null {
+    const [first] = this.scene.sources;
+    const { view } = this.timeline;
+    const inside = (first?.meta.steps ?? []).map((step) => Math.min(view.to, step.end_ns + first!.place) - Math.max(view.from, step.start_ns + first!.place));
+    const most = inside.reduce((best, ns, i) => (ns > (inside[best] ?? 0) ? i : best), 0);
+    const others = inside.reduce((sum, ns, i) => sum + (i === most ? 0 : Math.max(0, ns)), 0);
+    return inside.length && inside[most]! > 0 && others < inside[most]! / 2 ? most : null;
+  }
+
+  /** Pins what the communication groups of all shown captures did as a whole, below each other; and back. */
+  pinGroups(): void {
+    const keys = this.groupTracks();
+    const { pinned } = this.scene.choice;
+    const all = keys.every((key) => pinned.includes(key));
+    this.arrange({ pinned: all ? pinned.filter((key) => !keys.includes(key)) : [...pinned, ...keys.filter((key) => !pinned.includes(key))] });
+  }
+
+  groupTracks(): string[] {
+    return this.scene.sources.flatMap((source) =>
+      source.meta.tracks.filter((track) => source.meta.processes[track.process]?.group === "communication" && /^group/i.test(track.label)).map((track) => trackKey(source, track.id)));
+  }
+
   back(): void {
     if (!this.timeline.view.back()) return;
     this.moved();

@@ -2,27 +2,31 @@
 // The Trace view as a whole: elements, captures, address, test hooks.
 
 import { type Api, ApiError } from "../api";
-import { apiFor } from "../state";
+import { apiFor, linkHere } from "../state";
+import { copyText } from "../ui/controls";
 import type { TraceState } from "../trace_state";
 import { type Address, readAddress, writeAddress } from "./address";
 import { Bar } from "./controls/bar";
+import { ContextMenu, type MenuItem } from "./controls/context_menu";
 import { button, h } from "./controls/dom";
 import { mergedText } from "./canvas/draw";
 import { Gestures } from "./controls/gestures";
 import { Heads, unitOf } from "./controls/heads";
 import { Keys } from "./controls/keys";
-import { processKey, ROW, trackKey } from "./canvas/layout";
+import { type Lane, processKey, ROW, trackKey } from "./canvas/layout";
 import { grouped, length, rawUs, whole } from "./numbers";
 import { Panel, trackName } from "./controls/panel";
 import { type Picked, pickSample } from "./canvas/pick";
 import { Session } from "./session";
 import { ShadowList } from "./controls/shadow_list";
 import { Source } from "./data/source";
+import { Summary } from "./data/summary";
 import { readTheme } from "./canvas/theme";
 import { type Scene, Timeline } from "./canvas/timeline";
 import { t, setLanguage } from "./words";
 
 const MOST_OPEN_ROWS = 400;
+const MOST_OPEN_PLANES = 3;
 const ADDRESS_MS = 250;
 const LOWEST_ROW = 4;
 
@@ -48,6 +52,8 @@ export class TraceView {
   private readonly keys: Keys;
   private readonly gestures: Gestures;
   private readonly list: ShadowList;
+  private readonly menu: ContextMenu;
+  private readonly summary: Summary;
   private readonly status = h("div", { class: "trace-status" });
   private readonly live = h("div", { class: "trace-unseen", role: "status", "aria-live": "polite", "data-testid": "trace-live" });
   private readonly tip = h("div", { class: "trace-tip", role: "tooltip", hidden: true });
@@ -118,6 +124,11 @@ export class TraceView {
     });
     this.panel = new Panel(panelRoot, () => this.session, {
       open: (view, params) => this.state.open(view, params),
+      otherRank: (rank) => {
+        const other = this.state.workers.find((one) => one.worker === String(rank));
+        const { view } = this.timeline;
+        return other ? () => this.state.open("trace", { run: other.run, worker: other.worker, t: `${Math.round(view.from)}_${Math.round(view.to)}` }) : null;
+      },
       toggled: () => {
         splitter.hidden = panelRoot.hidden;
         this.fitSize?.();
@@ -133,12 +144,24 @@ export class TraceView {
     this.list = new ShadowList(listRoot, this.timeline, this.session);
     this.gestures = new Gestures(this.timeline, {
       select: (picked) => this.session.selectPicked(picked),
+      path: ({ source, start, end, kind, id }) => {
+        // A task can be selected; the host's way to one is a stretch of many things.
+        if (kind !== "host" && id !== null) void this.session.select(source, id, false);
+        else this.session.setRange({ from: start + source.place, to: end + source.place, tracks: null }, true);
+      },
+      menu: (picked, lane, x, y) => void this.openMenu(picked, lane, x, y),
       range: (range, done) => this.session.setRange(range, done),
       hover: (picked, x, y) => this.hover(picked, x, y),
       moved: () => this.session.moved(),
       scrolled: () => this.changed(),
     });
     this.keys = new Keys(this.timeline, this.keyActions(), this.root);
+    this.menu = new ContextMenu(this.root);
+    this.summary = new Summary(() => this.scene.sources, (lanes) => {
+      if (lanes) this.timeline.relayout();
+      this.heads.showBusy();
+      this.timeline.draw();
+    });
     this.timeline.onFrame = (seconds) => this.keys.step(seconds);
     this.timeline.onDrawn = (complete) => this.drawn(complete);
     this.sizes = new ResizeObserver(() => this.fitSize());
@@ -180,6 +203,7 @@ export class TraceView {
       this.opened = true;
       this.showRanks();
       this.statusLine();
+      this.bar.showStep();
       await Promise.all([
         first.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal),
         address.ranks.length ? this.setRanks(new Set(address.ranks)) : null,
@@ -209,11 +233,14 @@ export class TraceView {
     this.root.dataset["ready"] = "true";
   }
 
-  /** Counters that never leave zero are folded; of very many rows, or of two captures to compare, all but the first layers. */
+  /** Counters are folded, and planes of communication where there are many; of very many rows, or of two captures to compare, all but the device. */
   private foldsOf(source: Source): string[] {
+    const few = source.meta.rows.length <= MOST_OPEN_ROWS && !this.state.together;
+    const tracks = (process: number): number => source.meta.tracks.reduce((sum, track) => sum + Number(track.process === process), 0);
+    const folded = source.meta.processes.filter(({ id, group }) =>
+      group === "counters" || (group === "communication" && tracks(id) > MOST_OPEN_PLANES) || (!few && group === "host" && id > 0));
     const flat = source.meta.tracks.filter((track) => track.kind === "counter" && !track.min && !track.max).map((track) => trackKey(source, track.id));
-    if (source.meta.rows.length <= MOST_OPEN_ROWS && !this.state.together) return flat;
-    return [...flat, ...source.meta.processes.slice(3).map((process) => processKey(source, process.id))];
+    return [...flat, ...folded.map((process) => processKey(source, process.id))];
   }
 
   private foldAll(): void {
@@ -307,7 +334,7 @@ export class TraceView {
   private apply(address: Address): void {
     const { view } = this.timeline;
     if (address.window) view.set(...address.window);
-    else view.whole();
+    else if (!this.session.showSteps(null)) view.whole();
     this.scene.range = address.range ? { from: address.range[0], to: address.range[1], tracks: null } : null;
   }
 
@@ -351,6 +378,7 @@ export class TraceView {
 
   private changed(): void {
     this.statusLine();
+    this.bar.showStep();
     clearTimeout(this.addressTimer);
     if (this.opened) this.addressTimer = window.setTimeout(() => this.write(), ADDRESS_MS);
   }
@@ -404,6 +432,8 @@ export class TraceView {
     clearTimeout(this.noticeTimer);
     this.sizes.disconnect();
     this.keys.destroy();
+    this.menu.destroy();
+    this.summary.destroy();
     this.gestures.destroy();
     this.bar.destroy();
     this.session.destroy();
@@ -423,7 +453,10 @@ export class TraceView {
       this.expose();
     }
     this.root.dataset["ready"] = String(complete && named && this.opened);
-    if (complete) this.list.refresh();
+    if (!complete) return;
+    this.list.refresh();
+    const { view, width } = this.timeline;
+    if (this.firstPicture) this.summary.ask(view.from, view.to, width);
   }
 
   private statusLine(): void {
@@ -477,6 +510,49 @@ export class TraceView {
     this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(0, top)}px)`;
   }
 
+  private async openMenu(picked: Picked | null, lane: Lane | null, x: number, y: number): Promise<void> {
+    const { session, scene } = this;
+    if (picked && (scene.selected?.id !== picked.id || scene.selected.source !== picked.source)) await session.select(picked.source, picked.id, false, picked.count);
+    const detail = picked ? session.detail : null;
+    const flows = (direction: "in" | "out"): boolean => detail?.flows.some((flow) => flow.direction === direction && flow.id !== null) ?? false;
+    const ofSlice: MenuItem[] = detail ? [
+      { text: t("Follow launch"), key: "g", testid: "menu-follow", act: flows("out") ? () => session.follow(true) : null },
+      ...(flows("in") ? [{ text: t("Back to the launch"), key: "Shift+G", testid: "menu-back", act: () => session.follow(false) }] : []),
+      { text: t("Select same name"), testid: "menu-same", act: () => this.sameName(detail.name) },
+      { text: t("Show in table"), testid: "menu-table", act: this.panel.tableOf(detail) },
+    ] : [];
+    const track = lane && (lane.kind === "slices" || lane.kind === "counter") ? lane : null;
+    const ofTrack: MenuItem[] = [
+      ...(track ? [{ text: track.pinned ? t("Unpin this track") : t("Pin this track"), key: "p", testid: "menu-pin", act: () => session.pin(track.key) }] : []),
+      ...(lane && lane.kind !== "rank" ? [{ text: t("Hide this track"), key: "h", testid: "menu-hide", act: () => session.hide(lane.key) }] : []),
+      ...(session.groupTracks().length ? [{ text: t("Pin communication group"), testid: "menu-group", act: () => session.pinGroups() }] : []),
+    ];
+    this.menu.open(x, y, [ofSlice, ofTrack, [{ text: t("Copy link"), key: "y", testid: "menu-link", act: () => void this.copyLink() }]]);
+  }
+
+  private sameName(name: string): void {
+    this.bar.setOptions(name, "cw");
+    this.panel.show("search");
+    void this.bar.findNow();
+  }
+
+  private async copyLink(): Promise<void> {
+    this.write();
+    await copyText(linkHere());
+    this.notice(t("Link copied"));
+  }
+
+  /** Shift+F10 and the menu key: at the selected slice. */
+  private readonly menuKey = (): void => {
+    const { selected } = this.scene;
+    if (!selected) return;
+    const box = this.timeline.surfaces.body.getBoundingClientRect();
+    const from = Math.max(0, Math.min(this.timeline.width - 10, this.timeline.xOf(selected.start + selected.source.place)));
+    const lane = this.timeline.layout.byTrack.get(trackKey(selected.source, selected.track)) ?? null;
+    const y = this.timeline.rowMiddle(selected.source, selected.track, selected.row) ?? 0;
+    void this.openMenu({ source: selected.source, row: selected.row, id: selected.id, name: 0, start: selected.start, dur: selected.dur, count: 1, busy: 1 }, lane, box.left + from, box.top + y + 8);
+  };
+
   private keyActions(): ConstructorParameters<typeof Keys>[1] {
     const { session } = this;
     const withLane = (act: (key: string, kind: string) => void) => () => {
@@ -500,9 +576,9 @@ export class TraceView {
         this.panel.focus();
       },
       follow: (forward) => session.follow(forward),
-      pin: withLane((key, kind) => kind !== "process" && kind !== "rank" && session.pin(key)),
+      pin: withLane((key, kind) => (kind === "slices" || kind === "counter") && session.pin(key)),
       hide: withLane((key, kind) => kind !== "rank" && session.hide(key)),
-      fold: withLane((key) => session.fold(key)),
+      fold: withLane((key, kind) => kind !== "path" && session.fold(key)),
       panel: () => this.panel.toggle(),
       align: (end) => session.align(end),
       search: () => {
@@ -510,6 +586,7 @@ export class TraceView {
         this.bar.search.select();
       },
       hit: (direction) => session.hit(direction),
+      menu: () => this.menuKey(),
       clear: () => {
         if (this.scene.range) session.setRange(null, true);
         else if (this.scene.selected) session.clearSelection();

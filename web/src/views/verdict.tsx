@@ -101,6 +101,7 @@ const FAMILIES: readonly (readonly [family: string, name: string])[] = [
 const nameOf = (family: string): string => t(FAMILIES.find(([key]) => key === family)?.[1] ?? family);
 const SHORT: Readonly<Record<string, string>> = { dispatch: "host", python: "Python", sync: "host waits" };
 const FEW_STEPS = 4;
+const ROWS_WITH_LABELS = 2; // of more, the bars of the host have no room for words at 1280 × 720
 const ms = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 export function View({ api }: ViewProps): JSX.Element {
@@ -188,7 +189,7 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
             </span>
             <div class="step-pair">
               {step.device.length > 0 && <Bar label={`${t("device")} ${step.step ?? ""}`} pieces={step.device} total={step.total_ms} scale={longest} percent={percent} worker={rank.worker} window={step.window} />}
-              <Bar label={`${t("host")} ${step.step ?? ""}`} pieces={step.host} total={step.total_ms} scale={longest} percent={percent} worker={rank.worker} window={step.window} thin={step.device.length > 0} />
+              <Bar label={`${t("host")} ${step.step ?? ""}`} pieces={step.host} total={step.total_ms} scale={longest} percent={percent} worker={rank.worker} window={step.window} thin={step.device.length > 0 && rows.length > ROWS_WITH_LABELS} />
             </div>
             <span class="step-total">{ms(step.total_ms)} ms</span>
           </div>
@@ -235,33 +236,36 @@ function Bar(props: {
   );
 }
 
+/** Two ranks may have a finding of one rule each. */
+const keyOf = (finding: Finding): string => `${finding.worker} ${finding.id}`;
+
 function Findings({ findings, error }: { findings: readonly Finding[]; error: number | null }): JSX.Element {
   const shown = findings.filter((one) => one.severity !== "info");
   const notes = findings.filter((one) => one.severity === "info");
   const [open, setOpen] = useState<string | null>(null);
-  const current = open ?? shown[0]?.id ?? "";
+  const current = open ?? (shown[0] ? keyOf(shown[0]) : "");
   const note = error === null ? t("ranked by ms saved per step") : `${t("ranked by ms saved per step, by replay of this capture")} (± ${(error * 100).toFixed(1)} %)`;
   return (
     <Card title={t("Findings")} note={note} testid="verdict-findings" tools={findings.length ? <button type="button" class="link" onClick={() => openView("findings")}>{t("All findings")}</button> : undefined}>
       {shown.length === 0 && <p class="verdict-none">{t("Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.")} <button type="button" class="link" onClick={() => openView("operator")}>Operator</button></p>}
       <ol class="verdict-list">
         {shown.map((finding) => (
-          <li key={finding.id} class={finding.id === current ? "open" : ""} data-rule={finding.rule} data-testid="verdict-finding">
-            <button type="button" class="verdict-head" aria-expanded={finding.id === current} onClick={() => setOpen(finding.id === current ? "-" : finding.id)}>
+          <li key={keyOf(finding)} class={keyOf(finding) === current ? "open" : ""} data-rule={finding.rule} data-testid="verdict-finding">
+            <button type="button" class="verdict-head" aria-expanded={keyOf(finding) === current} onClick={() => setOpen(keyOf(finding) === current ? "-" : keyOf(finding))}>
               <span class="verdict-saved">
                 <b>{finding.bound === "upper" ? "≤ " : ""}{ms(finding.saved_ms)} ms</b> <small>{(finding.share * 100).toFixed(1)} %</small>
                 <i class="meter" aria-hidden="true"><i style={{ width: `${Math.min(100, finding.share * 100)}%` }} /></i>
               </span>
-              <span class="verdict-title">{inLanguage(finding.title)}<small>{finding.id === current ? inLanguage(finding.detail) : inLanguage(finding.next)}</small></span>
+              <span class="verdict-title">{inLanguage(finding.title)}<small>{keyOf(finding) === current ? inLanguage(finding.detail) : inLanguage(finding.next)}</small></span>
               <span class="verdict-sure">{inLanguage(finding.confidence_text)}</span>
               <span class={`pill ${finding.severity}`}>{inLanguage(finding.severity_text)}</span>
             </button>
-            {finding.id === current && (
+            {keyOf(finding) === current && (
               <div class="verdict-body">
                 {finding.where.slice(0, 2).map((place, at) => <p key={at} class="muted">{[place.op, place.module, place.stack].filter(Boolean).join(" · ")}</p>)}
                 {finding.chips.length > 0 && (
                   <p class="evidence">
-                    {finding.chips.map((chip) => (
+                    {finding.chips.filter((chip, at) => at === 0 || chip.ms >= finding.chips[0]!.ms / 100).map((chip) => (
                       <button key={chip.slice} type="button" class="chip" data-testid="evidence" title={`${chip.name} — ${t("Show in Trace")}`} onClick={() => openView("trace", { worker: chip.worker, slice: String(chip.slice) })}>
                         <span>{chip.name}</span> · {auto(chip.ms * 1000, "us")} ↗
                       </button>
@@ -274,7 +278,7 @@ function Findings({ findings, error }: { findings: readonly Finding[]; error: nu
           </li>
         ))}
       </ol>
-      {notes.map((one) => <p key={one.id} class="verdict-note">{inLanguage(one.title)}</p>)}
+      {notes.map((one) => <p key={keyOf(one)} class="verdict-note">{inLanguage(one.title)}</p>)}
     </Card>
   );
 }
@@ -287,7 +291,10 @@ function readRemoved(): Map<string, number> {
 function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element | null {
   const counted = findings.filter((one) => one.severity !== "info");
   const worker = counted.find((one) => one.removable.includes(one.worker))?.worker ?? "";
-  const own = counted.filter((one) => one.removable.includes(worker)).slice(0, 4);
+  const own = counted
+    .filter((one) => one.removable.includes(worker))
+    .filter((one, at, all) => all.findIndex((other) => other.id === one.id) === at) // ids are of one rank: that of the worker
+    .slice(0, 4);
   const removed = readRemoved();
   const asked = own.filter((one) => removed.get(one.id)).map((one) => `${one.id}:${removed.get(one.id)}`).join(",");
   const { run, span } = selection.value;

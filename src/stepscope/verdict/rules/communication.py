@@ -73,7 +73,7 @@ def _peer_wait(case: Case, exposed_ns: int) -> Generator[Draft, None, int]:
     )
     rank = int(late["dst_rank"][0]) if late.height else None
     shown = waits.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True)
-    members = _members(case, shown["collective"]) if rank is not None else None
+    members = group_members(case, shown["collective"]) if rank is not None else None
     known = members is not None and rank is not None and rank < len(members)
     if known and members is not None and rank is not None:
         rank = members[rank]  # transfers count inside their group
@@ -90,7 +90,7 @@ def _peer_wait(case: Case, exposed_ns: int) -> Generator[Draft, None, int]:
     return waited
 
 
-def _members(case: Case, collectives: pl.Series) -> list[int] | None:
+def group_members(case: Case, collectives: pl.Series) -> list[int] | None:
     """Global ranks of the group whose collective waited longest, in the group's own order; None when the capture has no list."""
     rows = collectives.drop_nulls()
     listed = case.facts.metadata.get("parallel_group_info")

@@ -1,1 +1,1 @@
-export{t as render}from"./app-COBo783n.js";
+export{t as render}from"./app-A14xCUuD.js";

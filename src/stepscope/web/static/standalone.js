@@ -1,1 +1,1 @@
-import{t as e}from"./app-COBo783n.js";e();
+import{t as e}from"./app-A14xCUuD.js";e();

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables
 from stepscope.web.parameters import LARGEST, Query, whole_number
 from stepscope.web.problems import Problem, bad_parameter
@@ -41,7 +42,7 @@ def meta(index: TraceIndex, tables: Tables) -> dict[str, Any]:
         "base_ns": str(index.base_ns),
         "length_ns": index.length_ns,
         "raw_start_us": raw_us(index.base_ns),
-        "processes": [{key: value for key, value in process.items() if key != "layer"} for process in index.processes],
+        "processes": [_process(process, index) for process in index.processes],
         "tracks": index.tracks,
         "rows": rows,
         "names": len(index.names),
@@ -52,6 +53,15 @@ def meta(index: TraceIndex, tables: Tables) -> dict[str, Any]:
         "steps": steps.to_dicts(),
         "levels": {"bins": levels.BINS, "exact": levels.EXACT, "max_level": top},
     }
+
+
+def _process(process: dict[str, Any], index: TraceIndex) -> dict[str, Any]:
+    """A process with what it stands for: the page orders and folds by it."""
+    counted = all(track["kind"] == "counter" for track in index.tracks if track["process"] == process["id"])
+    layer = process["layer"]
+    about = {layers.OVERLAP.name: "overlap", layers.HARDWARE.name: "device", layers.COMMUNICATION.name: "communication"}
+    group = "counters" if counted else about.get(layer, "host" if process["sort"] < layers.HARDWARE.sort else "device")
+    return {**{key: value for key, value in process.items() if key != "layer"}, "group": group}
 
 
 def raw_us(time_ns: int) -> str:

@@ -3,6 +3,7 @@
 
 import type { Labels, Window } from "./paint";
 import { ticks, whole } from "../numbers";
+import type { Path } from "../data/model";
 import type { Source } from "../data/source";
 import { blend, css, type Theme } from "./theme";
 
@@ -84,6 +85,34 @@ export function drawArrows(context: Context, arrows: readonly Arrow[], strong: b
     context.fill();
   }
   context.globalAlpha = 1;
+}
+
+/** The critical path in one row; pieces with room for it have their word. */
+export function drawPath(context: Context, path: Path, box: { readonly y: number; readonly height: number; readonly width: number }, xOf: (time: number) => number, theme: Theme, word: (kind: string) => string): void {
+  const { pieces } = path;
+  if (!pieces) return;
+  context.font = `11px ${theme.font}`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  let painted = -Infinity;
+  for (let i = 0; i < pieces.start.length; i++) {
+    const a = Math.max(-2, xOf(pieces.start[i]!));
+    const b = Math.min(box.width + 2, xOf(pieces.end[i]!));
+    if (b < 0 || a > box.width || b <= painted) continue;
+    const kind = pieces.kind[i]!;
+    const colour = theme.path[kind] ?? theme.faint;
+    const wide = Math.max(0.75, b - Math.max(a, painted));
+    context.fillStyle = css(colour);
+    // What waits is thinner: it is not work.
+    const inset = kind === "wait" ? box.height / 3 : 0;
+    context.fillRect(Math.max(a, painted), box.y + inset, wide - (wide > 3 ? 0.75 : 0), box.height - 2 * inset);
+    painted = Math.max(painted, b - 0.25);
+    if (b - a < 34 || inset) continue;
+    const [red, green, blue] = colour;
+    context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue < 140 ? "#ffffff" : "#10151d";
+    const text = fitted(context, word(kind), b - a - 8);
+    if (text) context.fillText(text, Math.max(a, 0) + 4, box.y + box.height / 2 + 0.5);
+  }
 }
 
 export interface RulerPicture {

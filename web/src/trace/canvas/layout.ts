@@ -10,9 +10,13 @@ const GROUP = 24;
 const GAP = 5;
 const MINI = 20;
 const COUNTER = 44;
+const PATH = 24;
+const PATH_UNASKED = 300_000; // slices of which the server computes the path unasked
+/** The answer first: what the device did, then the host, then what is measured beside. */
+const GROUPS = ["overlap", "device", "communication", "host", "counters"];
 
 export interface Lane {
-  readonly kind: "rank" | "process" | "slices" | "counter";
+  readonly kind: "rank" | "path" | "process" | "slices" | "counter";
   /** Stands for the lane in the address and in the sets below: `0`, `0.p3`, `0.t12`. */
   readonly key: string;
   readonly source: Source;
@@ -55,6 +59,17 @@ export interface Layout {
 export const trackKey = (source: Source, track: number): string => `${source.number}.t${track}`;
 export const processKey = (source: Source, process: number): string => `${source.number}.p${process}`;
 
+export const pathKey = (source: Source): string => `${source.number}.path`;
+
+/** While the path is on its way its lane is there already: nothing is to move under the reader's pointer. */
+function hasPath(source: Source): boolean {
+  if (source.path) return (source.path.pieces?.start.length ?? 0) > 0;
+  return source.meta.slices <= PATH_UNASKED && source.meta.processes.some((process) => process.group === "device");
+}
+
+/** Processes by what they stand for, otherwise in the server's order. */
+export const byGroup = (processes: readonly Process[]): readonly Process[] => [...processes].sort((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
+
 /** Tracks of a process in the server's order, those without anything left out. */
 export function tracksOf(source: Source): Map<number, Track[]> {
   const found = new Map<number, Track[]>();
@@ -85,8 +100,11 @@ export function arrange(sources: readonly Source[], choice: Choice): Layout {
     if (sources.length > 1)
       add({ kind: "rank", key: `${source.number}`, source, process: null, track: null, label: source.label, folded: rankFolded,
         pinned: false, height: GROUP + 2, rows: [], rowHeight: 0, tracks: 0 });
+    if (hasPath(source) && !rankFolded && !filter && !choice.hidden.has(pathKey(source)))
+      add({ kind: "path", key: pathKey(source), source, process: null, track: null, label: "Critical path", folded: false, pinned: false, height: PATH, rows: [],
+        rowHeight: PATH - 6, tracks: 0 });
     const tracks = tracksOf(source);
-    for (const process of sorted(source.meta.processes, (one) => position.get(processKey(source, one.id)))) {
+    for (const process of sorted(byGroup(source.meta.processes), (one) => position.get(processKey(source, one.id)))) {
       const own = sorted(tracks.get(process.id) ?? [], (one) => position.get(trackKey(source, one.id)));
       const key = processKey(source, process.id);
       if (!own.length || choice.hidden.has(key)) continue;

@@ -12,14 +12,19 @@ export interface Theme {
   readonly accent: Rgb;
   readonly density: Rgb;
   readonly font: string;
+  /** Of the critical path, by kind of piece; the colours of the Verdict view. */
+  readonly path: Readonly<Record<string, Rgb>>;
 }
 
 const NAMES = ["lane", "group", "line", "ink", "faint", "accent", "density"] as const;
 
+const PATH = { computing: "--compute", communication: "--comm", copy: "--copy", host: "--host", wait: "--unknown" };
+
 export function readTheme(root: HTMLElement): Theme {
   const style = getComputedStyle(root);
   const colours = Object.fromEntries(NAMES.map((name) => [name, rgb(style.getPropertyValue(`--trace-${name}`))]));
-  return { ...(colours as Record<(typeof NAMES)[number], Rgb>), font: style.fontFamily || "sans-serif" };
+  const path = Object.fromEntries(Object.entries(PATH).map(([kind, name]) => [kind, rgb(style.getPropertyValue(name))]));
+  return { ...(colours as Record<(typeof NAMES)[number], Rgb>), font: style.fontFamily || "sans-serif", path };
 }
 
 let probe: CanvasRenderingContext2D | null = null;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture: lanes and time window in, canvases out; one draw per animation frame and only when something changed.
 
-import { type Arrow, drawArrows, drawLabels, drawOverview, drawRuler, type Mark } from "./draw";
+import { type Arrow, drawArrows, drawLabels, drawOverview, drawPath, drawRuler, type Mark } from "./draw";
 import { arrange, type Choice, type Lane, lanesBetween, type Layout, trackKey } from "./layout";
 import { length, rawUs } from "../numbers";
 import { addBusy, Painter, type Window } from "./paint";
@@ -12,6 +12,7 @@ import { css, type Rgb, type Theme, word } from "./theme";
 import { BINS, levelFor } from "../data/tiles";
 import { Viewport } from "./viewport";
 import { colourOf } from "../../colour";
+import { t } from "../words";
 
 export const OVERVIEW = 40;
 export const RULER = 38;
@@ -81,6 +82,8 @@ export class Timeline {
   onDrawn: (complete: boolean) => void = () => undefined;
   /** Whether the cursor tells epoch time. */
   rawTime = false;
+  /** Whether dragging marks an area; otherwise it moves the picture. */
+  areas = false;
   width = 1;
   height = 1;
   private scale = 1;
@@ -281,6 +284,7 @@ export class Timeline {
       return;
     }
     const inner = top + Math.round(2 * scale);
+    if (lane.kind === "path") return; // drawn over the slices, see overlayPath
     if (lane.kind === "counter") {
       painter.counter(lane.source, lane.track!.id, view, inner, Math.round(lane.rowHeight * scale), clip, rgbOf(colourOf(lane.label)));
       return;
@@ -310,6 +314,7 @@ export class Timeline {
       }
     }
     context.stroke();
+    this.overlayPath(lanes);
     drawLabels(context, painter.labels, new Map(scene.sources.map((source) => [source.number, source])), theme, scale);
     if (clip) {
       context.fillStyle = css(theme.accent, 0.7);
@@ -335,6 +340,35 @@ export class Timeline {
     }
     context.restore();
     context.setTransform(1, 0, 0, 1, 0, 0);
+  }
+
+  private overlayPath(lanes: readonly Lane[]): void {
+    const context = this.body;
+    for (const lane of lanes) {
+      if (lane.kind !== "path" || !lane.source.path) continue;
+      context.save();
+      context.beginPath();
+      context.rect(0, this.layout.pinnedHeight, this.width, this.height);
+      context.clip();
+      const box = { y: this.laneTop(lane) + 3, height: lane.rowHeight, width: this.width };
+      drawPath(context, lane.source.path, box, (time) => this.xOf(time + lane.source.place), this.scene.theme, t);
+      context.restore();
+    }
+  }
+
+  /** The piece of a critical path at a place of the body. */
+  pickPath(x: number, y: number): { readonly source: Source; readonly start: number; readonly end: number; readonly kind: string; readonly id: number | null } | null {
+    const lane = this.laneAt(y);
+    const pieces = lane?.kind === "path" ? lane.source.path?.pieces : null;
+    if (!lane || !pieces) return null;
+    const time = this.timeAt(x) - lane.source.place;
+    const near = 2 * this.nsPerPixel;
+    let best = -1;
+    for (let i = 0; i < pieces.start.length; i++) {
+      if (pieces.end[i]! < time - near || pieces.start[i]! > time + near) continue;
+      if (best < 0 || pieces.end[i]! - pieces.start[i]! > pieces.end[best]! - pieces.start[best]!) best = i;
+    }
+    return best < 0 ? null : { source: lane.source, start: pieces.start[best]!, end: pieces.end[best]!, kind: pieces.kind[best]!, id: pieces.id[best]! };
   }
 
   /** Bands of the headings that stay at the top; what is scrolled below them does not show through. */

@@ -29,6 +29,7 @@ export class Bar {
     this.session.timeline.rawTime = this.raw.getAttribute("aria-pressed") === "true";
     this.session.timeline.draw();
   });
+  private readonly steps = h("span", { class: "trace-steps", role: "group", "aria-label": t("Step"), hidden: true });
   private readonly menus = new Map<string, HTMLDetailsElement>();
   private readonly stop = new AbortController();
   private timer = 0;
@@ -56,12 +57,22 @@ export class Bar {
       this.menus.set(key, details);
       return details;
     };
+    const modes = h("span", { class: "trace-modes", role: "group", "aria-label": `${t("Select")} / ${t("Area")}` });
+    const mode = (text: string, label: string, areas: boolean): HTMLButtonElement => button(t(text), t(label), () => {
+      session.timeline.areas = areas;
+      for (const one of modes.children) one.setAttribute("aria-pressed", String((one === modes.lastChild) === areas));
+    }, { "aria-pressed": String(!areas), class: "trace-toggle", "data-testid": `trace-mode-${areas ? "area" : "select"}` });
+    modes.append(
+      mode("Select", "Drag moves the picture; click selects", false),
+      mode("Area", "Drag marks an area and sums it up (Shift-drag does so always)", true));
     root.append(
+      this.steps,
       menu("processes", "Processes", () => this.processes()),
       menu("flows", "Flow events", () => this.flows()),
       menu("ranks", "Ranks", () => this.ranks()),
       h("span", { class: "trace-find" }, this.search, this.regex, this.exact, this.word,
         button("‹", t("Previous hit (N)"), () => session.hit(-1)), button("›", t("Next hit (n)"), () => session.hit(1)), this.count),
+      modes,
       h("span", { class: "trace-grow" }),
       this.raw,
       button("−", t("Zoom out (S)"), () => this.zoom(1.6)),
@@ -86,6 +97,27 @@ export class Bar {
   destroy(): void {
     this.stop.abort();
     clearTimeout(this.timer);
+  }
+
+  private stepsShown = "";
+
+  /** The step in view between arrows to its neighbours; all of them while none has most of the window. */
+  showStep(): void {
+    const steps = this.session.scene.sources[0]?.meta.steps ?? [];
+    const at = this.session.stepInView();
+    const key = `${steps.length} ${at}`;
+    if (key === this.stepsShown) return;
+    this.stepsShown = key;
+    this.steps.hidden = !steps.length;
+    if (!steps.length) return;
+    const focused = [...this.steps.children].indexOf(document.activeElement!);
+    const go = (to: number | null): void => this.session.goToStep(to === null ? null : Math.max(0, Math.min(steps.length - 1, to)));
+    const text = at === null ? t("All steps") : `${t("Step")} ${steps[at]!.step}`;
+    this.steps.replaceChildren(
+      button("◂", t("Previous step"), () => go(at === null ? steps.length - 1 : at - 1), { disabled: at === 0 }),
+      button(text, text, () => go(at === null || steps.length === 1 ? at : null), { "data-testid": "trace-step", title: at === null ? text : `${text} · ${t("All steps")}` }),
+      button("▸", t("Next step"), () => go(at === null ? 0 : at + 1), { disabled: at === steps.length - 1 }));
+    if (focused >= 0) (this.steps.children[focused] as HTMLElement).focus();
   }
 
   private zoom(factor: number): void {
@@ -148,14 +180,14 @@ export class Bar {
         });
       });
     });
-    const kept = [...session.scene.choice.hidden].filter((key) => key.includes(".t"));
+    const kept = [...session.scene.choice.hidden].filter((key) => !key.includes(".p") || key.endsWith(".path"));
     return [
       h("div", { class: "trace-menu-row" },
         button(t("All"), t("All"), () => set(new Set(kept))),
         button(t("None"), t("None"), () => set(new Set([...kept, ...keys])))),
       ...boxes,
       kept.length ? button(`${t("Show hidden tracks")} (${kept.length})`, t("Show hidden tracks"), () =>
-        set(new Set([...session.scene.choice.hidden].filter((key) => !key.includes(".t"))))) : null,
+        set(new Set([...session.scene.choice.hidden].filter((key) => !kept.includes(key))))) : null,
     ];
   }
 

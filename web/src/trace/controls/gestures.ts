@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mouse, trackpad and pen on the timeline.
 
-import { trackKey } from "../canvas/layout";
+import { type Lane, trackKey } from "../canvas/layout";
 import type { Picked } from "../canvas/pick";
 import { OVERVIEW, type Range, type Timeline } from "../canvas/timeline";
 
 export interface GestureActions {
   select(picked: Picked | null): void;
+  /** A click on the critical path. */
+  path(piece: NonNullable<ReturnType<Timeline["pickPath"]>>): void;
+  /** The other mouse button; places are of the window. */
+  menu(picked: Picked | null, lane: Lane | null, x: number, y: number): void;
   /** `done`: the pointer was let go. */
   range(range: Range | null, done: boolean): void;
   hover(picked: Picked | null, x: number, y: number): void;
@@ -35,6 +39,7 @@ export class Gestures {
     body.addEventListener("pointercancel", this.cancel, options);
     body.addEventListener("pointerleave", this.leave, options);
     body.addEventListener("dblclick", this.double, options);
+    body.addEventListener("contextmenu", this.context, options);
     top.addEventListener("pointerdown", this.topDown, options);
     top.addEventListener("pointermove", this.topMove, options);
     top.addEventListener("pointerup", this.up, options);
@@ -55,10 +60,16 @@ export class Gestures {
     this.timeline.draw();
   };
 
+  private readonly context = (event: MouseEvent): void => {
+    event.preventDefault();
+    this.drag = "none";
+    this.actions.menu(this.timeline.pick(event.offsetX, event.offsetY), this.timeline.laneAt(event.offsetY), event.clientX, event.clientY);
+  };
+
   private readonly down = (event: PointerEvent): void => {
     if (event.button > 1) return;
     this.timeline.surfaces.body.focus({ preventScroll: true });
-    this.begin(event, event.shiftKey ? "range" : event.altKey ? "zoom" : "pan");
+    this.begin(event, event.shiftKey || (this.timeline.areas && event.button === 0) ? "range" : event.altKey ? "zoom" : "pan");
   };
 
   private begin(event: PointerEvent, drag: Drag): void {
@@ -124,7 +135,11 @@ export class Gestures {
     if (drag === "none") return;
     if (!this.wandered) {
       if (drag === "ruler") this.actions.range(null, true);
-      else if (drag !== "overview") this.actions.select(timeline.pick(event.offsetX, event.offsetY));
+      else if (drag !== "overview") {
+        const piece = timeline.pickPath(event.offsetX, event.offsetY);
+        if (piece) this.actions.path(piece);
+        else this.actions.select(timeline.pick(event.offsetX, event.offsetY));
+      }
       return;
     }
     if (drag === "range" || drag === "ruler") {

@@ -66,12 +66,26 @@ export class Heads {
     }
   }
 
+  /** Writes how busy each lane is in the window. */
+  showBusy(): void {
+    for (const { element, lane } of this.heads.values()) {
+      const text = busyText(lane);
+      const own = element.querySelector(".trace-busy");
+      if (own && own.textContent !== text) own.textContent = text;
+    }
+  }
+
   clear(): void {
     this.root.replaceChildren();
     this.heads.clear();
   }
 
   private make(lane: Lane): HTMLElement {
+    if (lane.kind === "path")
+      return h("div", { class: "trace-head trace-head-path", style: `height:${lane.height}px`, "data-key": lane.key },
+        h("span", { class: "trace-name", title: t("What the end of the run depended on: shorten anything else and nothing ends earlier.") }, t("Critical path")),
+        h("span", { class: "trace-busy" }, busyText(lane)),
+        h("span", { class: "trace-tools" }, button("✕", `${t("Hide (H)")}: ${t("Critical path")}`, () => this.actions.hide(lane))));
     const group = lane.kind === "rank" || lane.kind === "process";
     const fold = button(lane.folded ? "▸" : "▾", `${lane.folded ? t("Unfold") : t("Fold")} ${lane.label}`, () => this.actions.fold(lane), {
       "aria-expanded": String(!lane.folded), class: "trace-fold",
@@ -88,12 +102,25 @@ export class Heads {
       h("span", { class: "trace-name", title: describe(lane) }, lane.kind === "rank" && !lane.label.includes(": ") ? `Worker ${lane.label}` : lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
       lane.kind === "process" && lane.folded ? h("span", { class: "trace-tracks" }, `${lane.tracks} ${t("tracks")}`) : null,
       lane.kind === "counter" && !lane.folded ? h("span", { class: "trace-scale" }, scaleText(lane)) : null,
+      lane.kind === "process" || lane.kind === "slices" ? h("span", { class: "trace-busy", title: t("Share of the window in which something runs") }, busyText(lane)) : null,
       tools,
     );
   }
 }
 
 const keyOf = (lane: Lane): string => `${lane.pinned ? "pin" : ""}${lane.key}`;
+
+function busyText(lane: Lane): string {
+  if (lane.kind === "path") {
+    const [first] = Object.entries(lane.source.path?.shares ?? {});
+    return first ? `${percent(first[1])} ${t(first[0])}` : "";
+  }
+  // Of the overlap analysis as a whole the share says nothing: some part of it is always there.
+  const share = lane.kind === "slices" ? lane.source.busy?.tracks[lane.track!.id] : lane.process?.group === "overlap" ? null : lane.source.busy?.processes[lane.process?.id ?? -1];
+  return share === null || share === undefined ? "" : percent(share);
+}
+
+const percent = (share: number): string => (share > 0 && share < 0.01 ? "< 1 %" : `${Math.round(share * 100)} %`);
 
 function describe(lane: Lane): string {
   if (lane.kind === "process") return [lane.label, lane.process?.label, lane.process?.pid === null ? "" : `pid ${lane.process?.pid}`].filter(Boolean).join(" · ");

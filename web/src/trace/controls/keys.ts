@@ -22,6 +22,7 @@ export interface KeyActions {
   search(): void;
   hit(direction: 1 | -1): void;
   clear(): boolean;
+  menu(): void;
 }
 
 const TAP = 0.1; // seconds that a tap moves
@@ -134,6 +135,8 @@ export class Keys {
       return true;
     }
     switch (event.key) {
+      case "ContextMenu": actions.menu(); return true;
+      case "F10": if (event.shiftKey) actions.menu(); return event.shiftKey;
       case "f": case "F": actions.fit(); return true;
       case "Z": actions.zoomToRange(); return true;
       case "Backspace": actions.back(); return true;

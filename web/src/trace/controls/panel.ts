@@ -16,6 +16,7 @@ const SORTS = ["name", "wall", "self", "average", "max", "min", "occurrences"];
 export interface PanelActions {
   open(view: string, params: Record<string, string>): void;
   toggled(open: boolean): void;
+  otherRank(rank: number): (() => void) | null;
 }
 
 export class Panel {
@@ -64,12 +65,22 @@ export class Panel {
   toggle(open: boolean = !this.shown): void {
     this.shown = open;
     this.root.hidden = !open;
+    this.place();
     this.actions.toggled(open);
   }
 
   show(tab: Tab): void {
+    const beside = this.root.classList.contains("trace-beside");
     this.select(tab);
+    this.place();
     if (!this.shown) this.toggle(true);
+    else if (beside !== this.root.classList.contains("trace-beside")) this.actions.toggled(true);
+  }
+
+  /** Details stand beside the picture, where there is room; tables below it. */
+  private place(): void {
+    this.root.classList.toggle("trace-beside", this.tab === "detail");
+    this.root.parentElement?.classList.toggle("trace-has-side", this.shown && this.tab === "detail");
   }
 
   private select(tab: Tab): void {
@@ -132,7 +143,7 @@ export class Panel {
     }
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
-        h("div", {}, detail.cause ? causeOf(detail.cause, go) : null, this.links(chosen, detail), table(facts)),
+        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank) }) : null, this.links(chosen, detail), table(facts)),
         h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
           detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
@@ -155,6 +166,18 @@ export class Panel {
     if (memory) link("Show in Memory", "memory", { ...capture, q: operator ?? "", from: String(detail.start_ns), to: String(detail.start_ns + detail.duration_ns) });
     if (communication) link("Show in Communication", "communication", { ...capture, bop: communication });
     return row;
+  }
+
+  /** Opens the table that has the slice; null when none has it. */
+  tableOf(detail: Detail): (() => void) | null {
+    const { operator, kernel, communication } = detail.links;
+    const chosen = this.session().scene.selected;
+    if (!chosen) return null;
+    const { run, worker, span } = chosen.source.api.capture;
+    const capture = { run, worker, span };
+    if (communication) return () => this.actions.open("communication", { ...capture, bop: communication });
+    if (kernel) return () => this.actions.open("kernel", { ...capture, q: kernel });
+    return operator ? () => this.actions.open("operator", { ...capture, q: operator }) : null;
   }
 
   // --- Slice List
@@ -300,20 +323,45 @@ export class Panel {
   }
 }
 
-/** Why the device was idle: a sentence, its parts, what the host did, and the task that ended it. */
-function causeOf(cause: Cause, go: (id: number | null) => void): HTMLElement {
-  const linked = (name: string, id: number | null): Node => (id === null ? document.createTextNode(name) : button(name, name, () => go(id), { class: "trace-link" }));
-  const whole = cause.parts.reduce((sum, part) => sum + part.ns, 0) || 1;
-  const ended = cause.ended_by;
+interface CauseLinks {
+  readonly slice: (id: number | null) => void;
+  /** Opens the timeline of another rank at the same time; null when it is not in this run. */
+  readonly rank: (rank: number) => (() => void) | null;
+}
+
+/** Why a device stood still: a sentence, its parts, what the host did and where, the task that ended it, and the rank that came late. */
+function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
+  const linked = (name: string, id: number | null): Node => (id === null ? document.createTextNode(name) : button(name, name, () => go.slice(id), { class: "trace-link" }));
+  const all = cause.parts.reduce((sum, part) => sum + part.ns, 0) || 1;
+  const { ended_by: ended, place, alike } = cause;
   const times = ended ? ([["issued", ended.issue], ["launched", ended.launch], ["started", ended.start]] as const).filter(([, at]) => at !== null) : [];
+  const heading = (text: string): HTMLElement => h("h2", { class: "trace-h" }, t(text));
+  const where = place ? ([["line", place.line], ["innermost", place.innermost === place.line ? "" : place.innermost], ["module", place.modules.join(" › ")]] as const).filter(([, text]) => text) : [];
   return h("section", { class: "trace-cause", "data-testid": "cause" },
-    h("h2", { class: "trace-h" }, t("Why the device was idle")),
+    heading(cause.late.length ? "Why it waits" : "Why the device was idle"),
     h("p", { class: "trace-why" }, inLanguage(cause.why)),
-    h("ul", {}, ...cause.parts.map((part) => h("li", {}, `${inLanguage(part.name)} `, h("b", {}, length(part.ns)), h("small", {}, ` ${grouped((100 * part.ns) / whole)} %`)))),
-    cause.operators.length ? h("h2", { class: "trace-h" }, t("What the host did")) : null,
-    cause.operators.length ? h("ul", {}, ...cause.operators.map((one) => h("li", {}, linked(one.name, one.id), h("small", {}, ` ${length(one.ns)}`)))) : null,
-    ended ? h("h2", { class: "trace-h" }, t("Ended by")) : null,
-    ended ? h("p", {}, linked(ended.name, ended.id), h("small", {}, ` ${times.map(([word, at]) => `${t(word)} ${length(at!)}`).join(" → ")}`)) : null);
+    cause.parts.length ? h("div", { class: "trace-parts", "aria-hidden": "true" }, ...cause.parts.map((part) => h("i", { class: `part ${familyOf(part.part)}`, style: `width:${(100 * part.ns) / all}%` }))) : null,
+    cause.parts.length ? h("ul", { class: "trace-shares" }, ...cause.parts.map((part) => h("li", {},
+      h("i", { class: `part ${familyOf(part.part)}`, "aria-hidden": "true" }), h("span", {}, inLanguage(part.name)), h("b", {}, length(part.ns)), h("small", {}, `${grouped((100 * part.ns) / all)} %`)))) : null,
+    ...(cause.operators.length ? [heading("What the host did"), h("ul", { class: "trace-shares" }, ...cause.operators.map((one) => h("li", {}, h("span", {}, linked(one.name, one.id)), h("b", {}, length(one.ns)))))] : []),
+    ...(where.length ? [heading("Source"), h("dl", { class: "trace-place", "data-testid": "cause-place" }, ...where.flatMap(([word, text]) => [h("dt", {}, t(word)), h("dd", { title: text }, shortPath(text))]))] : []),
+    ...(ended ? [heading("Ended by"), h("p", {}, linked(ended.name, ended.id), h("br"), h("small", {}, times.map(([word, at]) => `${t(word)} ${length(at!)}`).join(" → ")))] : []),
+    ...(cause.late.length ? [heading("Waited for"), h("ul", { class: "trace-shares" }, ...cause.late.slice(0, 8).map((one) => {
+      const open = cause.global ? go.rank(one.rank) : null;
+      return h("li", {}, h("span", {}, linked(`${t("rank")} ${one.rank}`, one.id), open ? button("↗", `${t("Open rank")} ${one.rank}`, open, { class: "trace-link", "data-testid": "open-rank" }) : null), h("b", {}, length(one.ns)));
+    }))] : []),
+    alike && alike.count > 1 ? h("p", { class: "trace-alike" }, h("small", {}, `${whole(alike.count)} ${t("gaps of this kind")} · ${t("together")} ${length(alike.ns)}`)) : null);
+}
+
+/** Paths keep what tells them apart: the last two folders and the file. */
+const shortPath = (text: string): string => (text.includes("›") ? text : text.replace(/^.*\/((?:[^/]+\/){0,2}[^/]+)$/, "$1"));
+
+/** Whose time a part of a gap is; the colours are those of the Verdict view. */
+function familyOf(part: string): string {
+  const layer = part.split(".")[1] ?? part;
+  if (["operator", "api", "queue", "launch", "alloc", "compile"].includes(layer)) return "dispatch";
+  if (["python", "data", "checkpoint", "gc"].includes(layer)) return "python";
+  return layer === "sync" ? "sync" : "unknown";
 }
 
 const noted = (flow: FlowEnd): FlowEnd & { note: string } => ({ ...flow, note: flow.category });

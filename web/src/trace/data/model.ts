@@ -8,6 +8,8 @@ export interface Process {
   readonly label: string | null;
   readonly rank: number | null;
   readonly pid: number | null;
+  /** What its tracks are: the order and the folds that the page begins with follow from it. */
+  readonly group: "overlap" | "device" | "communication" | "host" | "counters";
 }
 
 export interface Track {
@@ -38,6 +40,19 @@ export interface Step {
   readonly step: number;
   readonly start_ns: number;
   readonly end_ns: number;
+  readonly device_end_ns?: number | null;
+}
+
+/** Shares of a window in which a track or a process has a slice; null where it has none to count. */
+export interface Busy {
+  readonly tracks: readonly (number | null)[];
+  readonly processes: readonly (number | null)[];
+}
+
+/** What the end of the run depended on; null where that is not known yet. */
+export interface Path {
+  readonly pieces: { readonly start: readonly number[]; readonly end: readonly number[]; readonly kind: readonly string[]; readonly id: readonly (number | null)[] } | null;
+  readonly shares: Readonly<Record<string, number>>;
 }
 
 export interface Meta {
@@ -156,4 +171,9 @@ export interface Cause {
   readonly parts: readonly { readonly part: string; readonly name: Texts; readonly ns: number }[];
   readonly operators: readonly { readonly name: string; readonly ns: number; readonly id: number | null }[];
   readonly ended_by: { readonly name: string; readonly id: number | null; readonly issue: number | null; readonly launch: number | null; readonly start: number | null } | null;
+  readonly place: { readonly line: string; readonly innermost: string; readonly modules: readonly string[] } | null;
+  readonly alike: { readonly count: number; readonly ns: number } | null;
+  /** Ranks that a collective waited for, the latest first; their numbers are those of the run where `global`. */
+  readonly late: readonly { readonly rank: number; readonly ns: number; readonly id: number | null }[];
+  readonly global: boolean;
 }

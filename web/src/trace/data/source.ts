@@ -3,7 +3,7 @@
 
 import type { Api, Progress } from "../../api";
 import { colourOf } from "../../colour";
-import type { Meta } from "./model";
+import type { Busy, Meta, Path } from "./model";
 import type { Theme } from "../canvas/theme";
 import { counterTile, type CounterTile, sliceTile, type SliceTile, TileStore } from "./tiles";
 
@@ -22,6 +22,8 @@ export class Source {
   offset = 0;
   /** What the reader added to that. */
   shift = 0;
+  path: Path | null = null;
+  busy: Busy | null = null;
 
   private constructor(
     readonly number: number,
