@@ -6,10 +6,10 @@ TORCH  := 2.13.0
 # MindSpore needs an older numpy, so it has an environment of its own.
 MINDSPORE_VENV := .venv-mindspore
 MINDSPORE      := 2.10.0
-# Tools of other people that read our Kineto traces; what they need besides is named, because one of them asks for Jupyter.
+# Tools of other people that read our files or write the same; what they need besides is named, because one of them asks for Jupyter.
 PEERS_VENV := .venv-peers
-PEERS      := HolisticTraceAnalysis==0.5.0 torch-tb-profiler==0.4.3
-PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard 'setuptools<81'
+PEERS      := HolisticTraceAnalysis==0.5.0 torch-tb-profiler==0.4.3 msprof-analyze==26.2.0
+PEERS_NEED := 'pandas<3' plotly networkx pydot psutil pyyaml tensorboard tqdm 'setuptools<81'
 # Trainers bring many packages; theirs lie in an environment of their own, on top of the torch in the first one.
 FRAMEWORKS_VENV := .venv-frameworks
 FRAMEWORKS      := transformers==5.22.* accelerate==1.15.* lightning==2.6.* 'ray[train]==2.60.*'
@@ -70,8 +70,8 @@ $(PEERS_VENV)/ready: Makefile
 	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
 	@if $(PEERS_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps $(PEERS) \
 	  && $(PEERS_VENV)/bin/pip install --quiet --disable-pip-version-check $(PEERS_NEED); then touch $@; \
-	elif [ -n "$$CI" ]; then echo "CI must test the Kineto export with its readers; $(PEERS) could not be installed" >&2; exit 1; \
-	else rm -rf $(PEERS_VENV); echo "$(PEERS) could not be installed; the Kineto export is not tested with them"; fi
+	elif [ -n "$$CI" ]; then echo "CI must test our files with their tools; $(PEERS) could not be installed" >&2; exit 1; \
+	else rm -rf $(PEERS_VENV); echo "$(PEERS) could not be installed; our files are not tested with them"; fi
 
 demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, show where the time went (default)
 	@$(BIN)/python examples/demo.py

@@ -40,7 +40,7 @@ ALLOWED = {
     "top": {"analysis", "tables"},
     "diff": {"analysis", "tables", "verdict"},
     "verdict": {"analysis", "tables"},
-    "cluster": {"analysis", "capture", "child_process", "formats", "tables"},
+    "cluster": {"analysis", "capture", "child_process", "export", "formats", "render", "tables"},
     "share": {"analysis", "capture", "export", "formats", "render", "tables", "verdict", "web"},
     "worker": {"analysis_queue", "analyser", "capture", "child_process", "export", "render", "tables"},
     "native": set(),

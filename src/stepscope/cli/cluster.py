@@ -19,6 +19,7 @@ EXAMPLES = """\
   stepscope cluster runs/llama                             who is slow, why, and what it costs
   stepscope cluster runs/llama --json -                    the same as JSON
   stepscope cluster runs/llama --fail-on slow-rank:2%      exit code 3 when a slow rank costs 2 % of a step
+  stepscope cluster runs/llama --out insight/              cluster_analysis_output for MindStudio Insight
   stepscope cluster runs/llama --digests small/            keep what is needed to ask again, without the captures
 """
 NOTHING_USABLE, FIRED = 2, 3
@@ -35,6 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
     parser.add_argument("--baseline", type=Path, metavar="OTHER", help="compare with another run")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write cluster_analysis_output there, as msprof-analyze does for MindStudio Insight"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "db", "both"), help="of these files (default: text when all captures are text, else db)"
+    )
+    parser.add_argument("--assume-ranks", action="store_true", help="write them also for captures that do not say their rank")
     parser.add_argument(
         "--digests", type=Path, metavar="DIR", help="write the digests of all ranks there, one Parquet file per table"
     )
@@ -55,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import orjson
 
+    from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
@@ -66,16 +75,22 @@ def run(args: argparse.Namespace) -> int:
         return read_local(paths, options, args.workers)
 
     try:
+        if args.format and not args.out:
+            raise CaptureError("--format has nothing to write", fix="say where with --out DIR")
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache)
         choice = Choice(args.run, args.steps, args.ranks)
 
         loaded = load(args.roots, choice, options, engine)
         baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
+        files = []
+        if args.out:
+            written, more = write_files(loaded, analysis, args.out, args.format or "", assume_ranks=args.assume_ranks)
+            analysis.problems += more
+            files += sorted({f"{path.parent}/" for path in written})
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return NOTHING_USABLE
-    files = []
     if args.digests:
         store.write_cluster(args.digests, loaded.digests)
         files.append(str(args.digests))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +40,17 @@ class Choice:
 
 @dataclass
 class Loaded:
-    """The digests of a run and what was wrong on the way to them."""
+    """The digests of a run and what was wrong on the way to them.
+
+    Attributes:
+        captures: where the captures of each rank lie; empty when only digests were given.
+        invented: ranks whose numbers the captures do not say.
+    """
 
     digests: Digests
     problems: list[Problem] = field(default_factory=list)
-    paths: dict[int, str] = field(default_factory=dict)  # of the captures, by rank
+    captures: dict[int, list[str]] = field(default_factory=dict)
+    invented: list[int] = field(default_factory=list)
 
 
 def load(
@@ -83,7 +89,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
         else:
-            read.append(Read(shown, _located(digests, shown), outcome.rank))
+            read.append(Read(shown, _located(digests, shown), outcome.rank, outcome.path))
     if not read:
         raise CaptureError(
             "none of the captures can be read",
@@ -98,10 +104,9 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     if len(runs) > 1:
         sizes = ", ".join(f"{place}: {len(run)} captures" for place, run in enumerate(runs, 1))
         problems.append(Problem("several_runs", {"count": len(runs), "runs": sizes, "chosen": number}))
-    parts, more = settle_ranks(runs[number - 1])
-    digests = union_digests(parts)
-    paths = {int(one["cluster_ranks"]["rank"][0]): str(one["cluster_ranks"]["path"][0]) for one in parts}
-    return _chosen(Loaded(digests, [*problems, *more], paths), choice)
+    settled = settle_ranks(runs[number - 1])
+    digests = union_digests(settled.digests)
+    return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented), choice)
 
 
 def _located(digests: Digests, path: str) -> Digests:
@@ -123,7 +128,9 @@ def _chosen(loaded: Loaded, choice: Choice) -> Loaded:
         )
     if not digests.ranks:
         raise CaptureError("no rank is left", cause="the choice of ranks leaves out all that were found", fix="see --ranks")
-    return Loaded(digests, loaded.problems, loaded.paths)
+    left = set(digests.ranks)
+    captures = {rank: paths for rank, paths in loaded.captures.items() if rank in left}
+    return replace(loaded, digests=digests, captures=captures)
 
 
 def analyse_run(loaded: Loaded, baseline: Loaded | None = None, baseline_name: str = "") -> Analysis:

@@ -70,6 +70,10 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
     "foreign": ("{path} belongs to another kind of run ({kind}) and is left out", "{path} 属于另一类运行（{kind}），未使用"),
     "old_digest": ("{path} was written by another version and is made again", "{path} 由其他版本写入，已重新生成"),
     "link": ("{path} is a symbolic link and is not followed", "{path} 是符号链接，未跟随"),
+    "files": (
+        "rank {rank} is missing in cluster_analysis_output: {path}: {error}",
+        "rank {rank} 未写入 cluster_analysis_output：{path}：{error}",
+    ),
     "worker": ("a worker was lost; {path} was given up after 3 tries", "工作进程丢失，{path} 尝试 3 次后放弃"),
     "shifted_steps": (
         "step numbers of rank {rank} differ by {shift} from those of the others; aligned by their calls",

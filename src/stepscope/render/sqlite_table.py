@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _SQL = {"I": "INTEGER", "S": "INTEGER", "N": "NUMERIC", "K": "NUMERIC", "Z": "NUMERIC", "T": "TEXT", "R": "REAL"}
 
+_KEYWORDS = ("index",)  # names of columns that SQL reserves
+
 
 @dataclass(frozen=True)
 class DbColumn:
@@ -19,7 +21,8 @@ class DbColumn:
 
     @property
     def sql(self) -> str:
-        return f"{self.name} {_SQL[self.kind]}{' PRIMARY KEY' if self.key else ''}"
+        name = f'"{self.name}"' if self.name in _KEYWORDS else self.name
+        return f"{name} {_SQL[self.kind]}{' PRIMARY KEY' if self.key else ''}"
 
     @property
     def is_string_id(self) -> bool:

@@ -110,11 +110,18 @@ def _holds_ranks(path: Path) -> bool:
 
 @dataclass
 class Read:
-    """One capture that was read; `rank` is what it says, None when it does not."""
+    """One capture that was read.
+
+    Attributes:
+        path: as it is shown, below the root.
+        rank: what the capture says, None when it does not.
+        source: where it lies.
+    """
 
     path: str
     digests: Digests
     rank: int | None
+    source: str = ""
 
     @property
     def start_ns(self) -> int:
@@ -144,15 +151,31 @@ def runs_of(read: Sequence[Read]) -> list[list[Read]]:
     return sorted(runs, key=lambda run: (min(one.start_ns for one in run), run[0].path))
 
 
-def settle_ranks(run: Sequence[Read]) -> tuple[list[Digests], list[Problem]]:
+@dataclass
+class Settled:
+    """One digest per rank, and the captures that it is of.
+
+    Attributes:
+        invented: ranks whose numbers the captures do not say.
+    """
+
+    digests: list[Digests]
+    captures: dict[int, list[str]]
+    invented: list[int]
+    problems: list[Problem]
+
+
+def settle_ranks(run: Sequence[Read]) -> Settled:
     """One digest per rank: numbers for captures without one, and a choice between captures of one rank at one time."""
     problems: list[Problem] = []
+    captures: dict[int, list[str]] = {}
     nameless = [one for one in run if one.rank is None]
     taken = {one.rank for one in run if one.rank is not None}
     free = (number for number in range(len(run) + len(taken) + 1) if number not in taken)
     numbered = [(one.rank, one) for one in run if one.rank is not None]
     order = sorted(nameless, key=lambda one: (one.digests["cluster_ranks"]["device"][0] or 0, one.path))
-    numbered += [(next(free), one) for one in order]
+    invented = [(next(free), one) for one in order]
+    numbered += invented
     if nameless:
         problems.append(Problem("no_rank", {"count": len(nameless)}))
     by_rank: dict[int, list[Read]] = {}
@@ -172,7 +195,8 @@ def settle_ranks(run: Sequence[Read]) -> tuple[list[Digests], list[Problem]]:
         if len(chosen) > 1:
             problems.append(Problem("two_spans", {}, rank))
         kept.append(_joined(rank, chosen))
-    return kept, problems
+        captures[rank] = [one.source for one in chosen]
+    return Settled(kept, captures, [rank for rank, _ in invented], problems)
 
 
 def _joined(rank: int, parts: Sequence[Read]) -> Digests:

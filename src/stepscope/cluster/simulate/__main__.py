@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ns", type=float, default=5e6, help="time added per step, for faults of the host")
     parser.add_argument("--every", type=int, default=1, help="the fault hits each n-th step")
     parser.add_argument("--missing", type=int, nargs="*", default=[], help="ranks without a capture")
-    parser.add_argument("--form", choices=("digests", "kineto", "db"), default="digests")
+    parser.add_argument("--form", choices=("digests", "kineto", "db", "text"), default="digests")
     args = parser.parse_args(arguments)
     plan = Plan(
         args.workload, args.tp, args.pp, args.dp, args.micro, args.layers, args.per_host, jitter=args.jitter,
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         from stepscope.cluster.simulate.captures import write_captures
 
-        write_captures(args.out, recording, args.form, args.missing)
+        write_captures(args.out, recording, args.form, args.missing, analysis=True)
     truth = {
         "fault": args.fault, "rank": args.rank if args.fault else None, "world": plan.world, "workload": args.workload,
         "cost_ms": float((recording.step_ns - healthy.step_ns).mean()) / 1e6, "step_ms": float(recording.step_ns.mean()) / 1e6,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated ranks as captures on disk, Kineto traces or databases of the Ascend profiler, so that readers are part of the proof."""
+"""Simulated ranks as captures on disk (Kineto, databases or text of Ascend), so that readers are part of the proof."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TORCH = {
     "reducescatter": "_reduce_scatter_base",
     "alltoall": "all_to_allv",
 }
-_HCCL = {
+HCCL = {
     "allreduce": "hcom_allReduce_",
     "allgather": "hcom_allGather_",
     "reducescatter": "hcom_reduceScatter_",
@@ -34,7 +34,7 @@ _HCCL = {
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """A kernel (call is None) or a call, in true time."""
 
     launch: float
@@ -47,21 +47,34 @@ class _Task:
     step: int
 
 
-def write_captures(folder: Path, recording: Recording, form: str, missing: Sequence[int] = ()) -> None:
-    """Write a capture of every rank that is not missing."""
+def write_captures(folder: Path, recording: Recording, form: str, missing: Sequence[int] = (), *, analysis: bool = False) -> None:
+    """Write a capture of every rank that is not missing.
+
+    Args:
+        form: kineto, db or text.
+        analysis: with analysis.db beside each database.
+    """
+    if form == "text":
+        from stepscope.cluster.simulate.text_captures import write_text_captures
+
+        write_text_captures(folder, recording, missing)
+        return
     for rank in range(recording.plan.world):
         if rank not in missing:
-            (_write_kineto if form == "kineto" else _write_database)(folder, recording, rank)
+            if form == "kineto":
+                _write_kineto(folder, recording, rank)
+            else:
+                _write_database(folder, recording, rank, analysis)
 
 
-def _tasks(recording: Recording, rank: int) -> list[_Task]:
+def tasks_of(recording: Recording, rank: int) -> list[Task]:
     """Kernels and calls of a rank in the order of their launches."""
     own = recording.ranks[rank]
     times, _, shapes = kernel_times(recording, rank)
     # A heavier stage has larger tensors here, not slower kernels.
     shapes = f"{shapes},{round(1000 * recording.weight(rank))}"
     share = times / times.sum()
-    tasks: list[_Task] = []
+    tasks: list[Task] = []
     bounds = own.bounds
     ends = np.array([end for _, _, end in bounds])
     for cause, start, end in own.work:
@@ -71,14 +84,14 @@ def _tasks(recording: Recording, rank: int) -> list[_Task]:
         at = start
         for name, part in zip(KERNELS, share, strict=True):
             until = at + part * (end - start)
-            tasks.append(_Task(start - LAUNCH_NS, at, until, name, shapes, None, "", step))
+            tasks.append(Task(start - LAUNCH_NS, at, until, name, shapes, None, "", step))
             at = until
     for call, issue, start, end, lane, step, _ in own.calls:
-        tasks.append(_Task(issue - LAUNCH_NS, start, end, call[3], "", call, lane, step))
+        tasks.append(Task(issue - LAUNCH_NS, start, end, call[3], "", call, lane, step))
     return sorted(tasks, key=lambda task: (task.launch, task.start))
 
 
-def _groups(recording: Recording, rank: int) -> dict[tuple[str, tuple[int, ...]], tuple[str, list[int]]]:
+def groups_of(recording: Recording, rank: int) -> dict[tuple[str, tuple[int, ...]], tuple[str, list[int]]]:
     """By kind and members of a call: name of the group and its ranks, the same on all ranks."""
     found = {}
     for call, *_ in recording.ranks[rank].calls:
@@ -86,6 +99,13 @@ def _groups(recording: Recording, rank: int) -> dict[tuple[str, tuple[int, ...]]
         members = sorted(call[2])
         found[call[1], call[2]] = (f"{kind}_{'_'.join(map(str, members[:4]))}_{len(members)}", members)
     return found
+
+
+def distributed_args(recording: Recording, rank: int) -> dict[str, int]:
+    """What the metadata of a capture say about the layout."""
+    plan = recording.plan
+    sizes = {"tensor_model_parallel_size": plan.tp, "pipeline_model_parallel_size": plan.pp, "data_parallel_size": plan.dp}
+    return {"world_size": plan.world, "rank": rank, **sizes}
 
 
 _HOST_CAUSES = {
@@ -97,7 +117,7 @@ _HOST_CAUSES = {
 
 def _write_kineto(folder: Path, recording: Recording, rank: int) -> None:
     plan = recording.plan
-    groups = _groups(recording, rank)
+    groups = groups_of(recording, rank)
     streams = {"": 7}
     events: list[dict[str, Any]] = []
 
@@ -107,7 +127,7 @@ def _write_kineto(folder: Path, recording: Recording, rank: int) -> None:
     for step, start, end in recording.ranks[rank].bounds:
         first, beyond = local([start - 2 * LAUNCH_NS, end - 2 * LAUNCH_NS])
         events.append(_span("user_annotation", f"ProfilerStep#{step}", first, beyond - first, 1, 1))
-    for number, task in enumerate(_tasks(recording, rank), 1):
+    for number, task in enumerate(tasks_of(recording, rank), 1):
         launch, start, end = local([task.launch, task.start, task.end])
         stream = streams.setdefault(task.lane, 7 + len(streams))
         args: dict[str, Any] = {"device": rank % plan.per_host, "stream": stream, "correlation": number}
@@ -171,16 +191,16 @@ def _span(
     }
 
 
-def _write_database(folder: Path, recording: Recording, rank: int) -> None:
+def _write_database(folder: Path, recording: Recording, rank: int, analysis: bool) -> None:
     plan = recording.plan
     capture = folder / f"host{plan.host(rank)}_{1000 + rank}_20251127120000000_ascend_pt"
     output = capture / "ASCEND_PROFILER_OUTPUT"
     output.mkdir(parents=True, exist_ok=True)
-    groups = _groups(recording, rank)
+    groups = groups_of(recording, rank)
     info = {"config": {"common_config": {"activities": ["ProfilerActivity.CPU", "ProfilerActivity.NPU"]}}, "rank_id": rank}
     (capture / f"profiler_info_{rank}.json").write_bytes(orjson.dumps(info))
     listed = {name: {"group_name": name.split("_")[0], "global_ranks": ranks} for name, ranks in groups.values()}
-    metadata = {"parallel_group_info": listed, "distributed_args": {"world_size": plan.world, "rank": rank}}
+    metadata = {"parallel_group_info": listed, "distributed_args": distributed_args(recording, rank)}
     (capture / "profiler_metadata.json").write_bytes(orjson.dumps(metadata))
     path = output / f"ascend_pytorch_profiler_{rank}.db"
     path.unlink(missing_ok=True)
@@ -188,6 +208,10 @@ def _write_database(folder: Path, recording: Recording, rank: int) -> None:
     with database:
         _fill_database(database, recording, rank, groups, metadata)
     database.close()
+    if analysis:
+        from stepscope.cluster.simulate.text_captures import write_analysis
+
+        write_analysis(output / "analysis.db", recording, rank)
 
 
 _INTEGERS = {
@@ -256,7 +280,7 @@ def _fill_database(
         frequency /= fault.factor
     database.execute("INSERT INTO AICORE_FREQ VALUES (?, ?, ?)", (device, local([bounds[0][1]])[0], round(frequency)))
     turns: dict[str, int] = {}
-    for number, task in enumerate(_tasks(recording, rank), 1):
+    for number, task in enumerate(tasks_of(recording, rank), 1):
         launch, start, end = local([task.launch, task.start, task.end])
         database.execute(
             "INSERT INTO CANN_API VALUES (?, ?, ?, ?, ?, ?)", (launch, launch + 1000, 10000, thread, number, text("launch"))
@@ -281,7 +305,7 @@ def _fill_database(
             continue
         _, kind, members, op, _, size = task.call
         group, _ = groups[kind, members]
-        word = _HCCL[("send" if members[0] == rank else "recv") if op == "p2p" else op]
+        word = HCCL[("send" if members[0] == rank else "recv") if op == "p2p" else op]
         turn = turns[group] = turns.get(group, -1) + 1
         database.execute(
             "INSERT INTO COMMUNICATION_OP VALUES (?, ?, ?, ?, ?, ?, 0, 0, 4, ?, ?, ?)",

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a run in `cluster_analysis_output/`, and in its database also what we found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from stepscope.cluster.analyse import Analysis
+from stepscope.cluster.finding import Problem
+from stepscope.cluster.read.rank_files import form_of, read_rank_files
+from stepscope.cluster.run import Loaded
+from stepscope.errors import CaptureError
+from stepscope.export.cluster.database import table, write_database
+from stepscope.export.cluster.ranks import DB, TEXT, RankFiles
+from stepscope.export.cluster.text import write_text
+from stepscope.render.atomic import make_output_folder
+from stepscope.render.sqlite_table import DbTable
+
+FOLDER = "cluster_analysis_output"
+BOTH = "both"
+_FOREIGN = ("kineto", "nsys", "rocprof")
+
+_FINDINGS = table(
+    "StepscopeFindings",
+    "kind:T ranks:T host:T groupName:T stage:I costMs:R share:R savingMs:R pattern:T steps:T cause:T explained:R confidence:T",
+)
+_CLOCKS = table("StepscopeClocks", "rankId:I offsetNs:I drift:R sigmaNs:I refused:T")
+_MATCHES = table("StepscopeMatches", "rankId:I step:I callIndex:I call:I groupRanks:T")
+
+
+def write_files(
+    loaded: Loaded, analysis: Analysis, out: Path, form: str = "", *, assume_ranks: bool = False
+) -> tuple[list[Path], list[Problem]]:
+    """Write the files below a folder; also what could not be used for them.
+
+    Args:
+        form: text, db or both; empty for text when all captures are text, else db.
+        assume_ranks: also for captures that do not say their rank.
+
+    Raises:
+        CaptureError: nothing can be written.
+    """
+    _refuse_without_ranks(loaded, assume_ranks)
+    paths = {rank: [Path(one) for one in several] for rank, several in sorted(loaded.captures.items())}
+    if not form:
+        forms = {form_of(path) for several in paths.values() for path in several}
+        form = TEXT if forms == {TEXT} else DB
+    ranks, problems = _read(paths, TEXT if form == TEXT else "")
+    if not ranks:
+        raise CaptureError(
+            "no rank has files for cluster_analysis_output",
+            where=", ".join(str(path) for several in list(paths.values())[:3] for path in several),
+            cause="; ".join(str(problem.params["error"]) for problem in problems[:3]),
+            fix="see the errors of the single captures",
+        )
+    folder = make_output_folder(out / FOLDER)
+    written = []
+    if form in (TEXT, BOTH):
+        written += write_text(ranks, folder)
+    if form in (DB, BOTH):
+        written += write_database(ranks, folder, _own_tables(analysis))
+    return written, problems
+
+
+def _refuse_without_ranks(loaded: Loaded, assume_ranks: bool) -> None:
+    if not loaded.captures:
+        raise CaptureError(
+            "cluster_analysis_output cannot be written from digests",
+            cause="its figures are in the files of the captures, not in the digests",
+            fix="give the folder that holds the captures",
+        )
+    sources = loaded.digests["cluster_ranks"]["source"].unique().drop_nulls().sort().to_list()
+    if sources and all(source in _FOREIGN for source in sources):
+        raise CaptureError(
+            "cluster_analysis_output is for captures of NPUs",
+            cause=f"these are captures of {', '.join(sources)}",
+            fix="leave out --out; --json and --digests write what is known",
+        )
+    if loaded.invented and not assume_ranks:
+        raise CaptureError(
+            f"{len(loaded.invented)} captures do not say their rank",
+            cause="the files name ranks by number",
+            fix="pass --assume-ranks to number them by device and name",
+        )
+
+
+def _read(paths: dict[int, list[Path]], wanted: str) -> tuple[list[RankFiles], list[Problem]]:
+    ranks, problems = [], []
+    for rank, several in paths.items():
+        parts = []
+        for path in several:
+            try:
+                parts.append(read_rank_files(path, rank, wanted))
+            except CaptureError as problem:
+                problems.append(Problem("files", {"path": path.name, "error": " ".join(str(problem).split())}, rank))
+        if parts:
+            ranks.append(_merged(parts))
+    return ranks, problems
+
+
+def _merged(parts: Sequence[RankFiles]) -> RankFiles:
+    """Captures of one rank one after the other; a step that is in both counts where it comes first."""
+    first, *rest = parts
+    for part in rest:
+        known = {step for step, _ in first.steps}
+        first.steps += [(step, figures) for step, figures in part.steps if step not in known]
+        if first.form == part.form == DB:
+            for name, frame in part.rows.items():
+                own = first.rows.get(name)
+                first.rows[name] = (
+                    frame if own is None else pl.concat([own, frame.filter(~pl.col("step").is_in(own["step"].implode()))])
+                )
+        else:
+            first.communication = {**part.communication_document(), **first.communication_document()}
+            first.matrix = {**part.matrix_document(), **first.matrix_document()}
+            first.form = TEXT
+    return first
+
+
+def _own_tables(analysis: Analysis) -> dict[DbTable, pl.DataFrame]:
+    findings = [one.as_dict() for one in analysis.findings]
+    shown = [
+        (
+            one["kind"], orjson.dumps(one["ranks"]).decode(), one["host"], one["group_name"], one["stage"], one["cost_ms"],
+            one["share"], one["saving_ms"], one["pattern"], orjson.dumps(one["steps"]).decode(), one["cause"], one["explained"],
+            one["confidence"],
+        )
+        for one in findings
+    ]  # fmt: skip
+    clocks = [
+        (row["rank"], row["offset_ns"], row["drift"], row["sigma_ns"], row["reason"] or None) for row in analysis.clocks.as_rows()
+    ]
+    members = [str(tuple(group.members)) for group in analysis.matches.groups]
+    rows = analysis.matches.rows.drop_nulls("call").select(
+        pl.col("rank").alias("rankId"), "step", pl.col("index").alias("callIndex").cast(pl.Int64), pl.col("call").cast(pl.Int64),
+        pl.Series("groupRanks", members, dtype=pl.String).gather(analysis.matches.rows.drop_nulls("call")["gid"]),
+    )  # fmt: skip
+    return {_FINDINGS: _frame(_FINDINGS, shown), _CLOCKS: _frame(_CLOCKS, clocks), _MATCHES: rows}
+
+
+def _frame(of: DbTable, rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
+    types = {"T": pl.String, "R": pl.Float64, "I": pl.Int64}
+    return pl.DataFrame(rows, schema={column.name: types[column.kind] for column in of.columns}, orient="row", strict=False)
