@@ -106,8 +106,7 @@ def _analyse(entries: list[Entry], task: _Task) -> RunAnalysis:
     paths = list(names)
     base = os.path.commonpath([os.path.dirname(path) for path in paths])
     loaded = settle(_outcomes(entries, task), base)
-    located = {os.path.relpath(path, base): name for path, name in names.items()}
-    return RunAnalysis(analyse_run(loaded), {rank: located[path] for rank, path in loaded.paths.items()})
+    return RunAnalysis(analyse_run(loaded), {rank: names[captures[0]] for rank, captures in loaded.captures.items()})
 
 
 def _outcomes(entries: list[Entry], task: _Task) -> Iterator[Outcome]:
