@@ -161,15 +161,15 @@ def _documents(
         transit = min(lasted, 0.01 + moved / 20)
         entry = {
             keys.TIME_INFO: {
-                "Start Timestamp(us)": start / 1000, "Elapse Time(ms)": lasted, "Transit Time(ms)": transit,
-                "Wait Time(ms)": (lasted - transit) / 2, "Synchronization Time(ms)": (lasted - transit) / 4,
-                "Idle Time(ms)": (lasted - transit) / 2, "Wait Time Ratio": 0.0, "Synchronization Time Ratio": 0.0,
+                keys.START["start_us"]: start / 1000, keys.TIMES["elapse_ms"]: lasted, keys.LINK["transit_ms"]: transit,
+                keys.TIMES["wait_ms"]: (lasted - transit) / 2, keys.TIMES["sync_ms"]: (lasted - transit) / 4,
+                keys.TIMES["idle_ms"]: (lasted - transit) / 2, keys.RATIOS["wait_ms"]: 0.0, keys.RATIOS["sync_ms"]: 0.0,
             },
             keys.BANDWIDTH_INFO: {
                 transport: {
-                    "Transit Size(MB)": moved * used, "Transit Time(ms)": transit * _LINK_SHARE * used,
-                    "Bandwidth(GB/s)": round(moved / transit / _LINK_SHARE, 4) * used, "Large Packet Ratio": 0,
-                    "Size Distribution": {str(moved / 2): [2, transit * _LINK_SHARE]} if transport == "HCCS" else {},
+                    keys.LINK["transit_mb"]: moved * used, keys.LINK["transit_ms"]: transit * _LINK_SHARE * used,
+                    keys.LINK["bandwidth"]: round(moved / transit / _LINK_SHARE, 4) * used, keys.PACKETS["large_packet_ratio"]: 0,
+                    keys.SIZES: {str(moved / 2): [2, transit * _LINK_SHARE]} if transport == "HCCS" else {},
                 }
                 for transport, used in (("RDMA", 0), ("HCCS", 1), ("PCIE", 0), ("SDMA", 1), ("SIO", 0))
             },
@@ -193,9 +193,9 @@ def _documents(
         for tag, (moved, lasted, called) in (
             ("top1", several[0]), ("middle", several[len(several) // 2]), ("bottom1", several[-1]), ("total", total),
         ):  # fmt: skip
-            figures = {"Transport Type": transport, "Transit Size(MB)": moved, "Transit Time(ms)": lasted}
-            figures["Bandwidth(GB/s)"] = round(moved / lasted, 4)
+            figures = {keys.TRANSPORT: transport, keys.LINK["transit_mb"]: moved, keys.LINK["transit_ms"]: lasted}
+            figures[keys.LINK["bandwidth"]] = round(moved / lasted, 4)
             if called:
-                figures["Op Name"] = called
+                figures[keys.OP_NAME] = called
             matrix[step][p2p].setdefault(f"{word}-{tag}@{group}", {})[link] = figures
     return communication, matrix

@@ -8,15 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.formats.ascend import step_trace_time
 from stepscope.formats.ascend.communication import keys
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.render.sqlite_table import DbTable
 
 TEXT, DB = "text", "db"
-FIGURES = (
-    "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Stage", "Bubble",
-    "Communication(Not Overlapped and Exclude Receive)", "Preparing",
-)  # fmt: skip
+FIGURES = tuple(item.title for item in step_trace_time.VALUES)
 
 Document = dict[str, Any]
 
