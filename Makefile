@@ -21,7 +21,7 @@ CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -90,8 +90,11 @@ fmt: $(VENV)/core ## format Python and C++
 hooks: $(VENV)/core ## check style and types of changed files before each commit
 	$(BIN)/pre-commit install
 
-quick: check ## style, types and the fast unit tests
-	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=quick tests/unit
+quick: $(VENV)/core ## style, types and the fast unit tests that need no torch
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check quick-tests
+
+quick-tests:
+	$(BIN)/python -m pytest -n 2 -m "not slow" --without-torch --hypothesis-profile=quick tests/unit
 
 $(FRAMEWORKS_VENV)/ready: $(VENV)/torch
 	@echo "setting up $(FRAMEWORKS_VENV) (once) ..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ hypothesis.settings.load_profile("no-deadline")
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 
 UNIT = Path(__file__).parent / "unit"
+IMPORTS_TORCH = re.compile(r'^(import torch|from torch|torch = pytest\.importorskip)\b|^pytest\.importorskip\("torch"', re.M)
 
 
 class WithoutData(pytest.Directory):
@@ -27,6 +29,17 @@ class WithoutData(pytest.Directory):
     def collect(self) -> NoReturn:
         (place,) = (place for place in PLACES if place.name == self.path.name)
         raise self.CollectError(f"with CI set these tests must run, but there are {place.absence}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-torch", action="store_true", help="leave out the files that import torch")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For `make quick`: torch takes as long to import as hundreds of tests take to run."""
+    if not config.getoption("--without-torch") or collection_path.suffix != ".py":
+        return None
+    return IMPORTS_TORCH.search(collection_path.read_text(encoding="utf-8")) is not None or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

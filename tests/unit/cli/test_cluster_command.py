@@ -55,6 +55,7 @@ def test_fails_on_request(captures, capsys):
     assert run(capsys, *words, "slow-link:0%")[0] == 0
 
 
+@pytest.mark.slow  # starts processes
 def test_other_processes_give_the_same_bytes(captures, capsys):
     alone = run(capsys, captures, "--no-cache", "--workers", 1, "--json", "-")[1]
     assert run(capsys, captures, "--no-cache", "--workers", 3, "--json", "-")[1] == alone

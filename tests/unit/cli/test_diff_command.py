@@ -138,6 +138,7 @@ def test_what_cannot_be_read(tmp_path, capsys):
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # reads 22 runs, twice
 def test_series(tmp_path, capsys):
     for number in range(22):
         trace(tmp_path / "runs" / f"night{number}", "t", steps=3, seed=number, factor=1.0 if number < 12 else 1.2)

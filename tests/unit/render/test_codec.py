@@ -73,6 +73,7 @@ floats = st.one_of(
 )
 
 
+@pytest.mark.slow  # thousands of lists of numbers
 @given(st.lists(floats, min_size=1, max_size=40), st.booleans(), st.sampled_from(["", "N/A"]), st.integers(0, 3))
 @settings(max_examples=300)
 def test_floats(values, plain_zero, missing, cut):
