@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from stepscope import prof_output
 from stepscope.analysis import quality
 from stepscope.analysis.step_range import missing_steps, only_steps
-from stepscope.capture import Capture, gc_paused, open_all
+from stepscope.capture import Capture, NewStore, gc_paused, open_all
 from stepscope.child_process import ProcessEnded, answers
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend_capture import prof_folder
@@ -313,11 +313,38 @@ def _guarded(capture: Capture, request: Request) -> Result:
 def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str], tuple[str, ...], str | None]:
     databases_only = request.exports is not None and set(request.exports) <= {"db"}
     capture = Capture(capture.files, source=request.source, databases_first=databases_only)
-    # With --out the capture stays untouched, and the store would lie inside it.
-    tables = capture.load(request.progress, keep=request.out is None, parallel=request.parallel, max_memory=request.max_memory)
+    tables, store = _load(capture, request)
     unmet = missing_steps(tables, request.steps)
-    tables = only_steps(tables, request.steps) if request.steps else tables
-    exports = request.exports or tables.facts.export_type or ("text",)
+    shown = only_steps(tables, request.steps) if request.steps else tables
+    exports = request.exports or shown.facts.export_type or ("text",)
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(store.write, tables) if store is not None else None
+        names = _write_exports(capture, shown, exports, request, target)
+        shown = shown.with_quality(*(writing.result() if writing is not None else ()))
+    # Sources are removed only here: the store is of them.
+    if request.out is not None:
+        _copy_settings(capture, target.parent)
+    elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
+        simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
+        if capture.source == "raw" and prof_output.is_wanted(tables.facts):
+            written = prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
+            if request.safe_csv:
+                mark_formulas([path for path in written if path.suffix == ".csv"])
+    return names, tuple(_notes(shown)), unmet
+
+
+def _load(capture: Capture, request: Request) -> tuple[Tables, NewStore | None]:
+    """The tables, and the store to write while they are exported; where nothing runs side by side it is written first."""
+    # With --out the capture stays untouched, and the store would lie inside it.
+    keep = request.out is None
+    if keep and not request.parallel:
+        return capture.load(request.progress, parallel=False, max_memory=request.max_memory), None
+    tables, store = capture.load_unstored(request.progress, parallel=request.parallel, max_memory=request.max_memory)
+    return tables, store if keep else None
+
+
+def _write_exports(capture: Capture, tables: Tables, exports: Sequence[str], request: Request, target: Path) -> list[str]:
+    """Write the files of the capture into `target`, all or none; return their names."""
     if target.is_symlink():
         raise CaptureError("the output folder is a symbolic link", where=str(target), fix="remove the link or pass --out DIR")
     try:
@@ -340,15 +367,7 @@ def _analyse(capture: Capture, request: Request, target: Path) -> tuple[list[str
             cause=os.strerror(problem.errno),
             fix="free some space or pass --out DIR on another disk; what was there before is untouched",
         ) from problem
-    if request.out is not None:
-        _copy_settings(capture, target.parent)
-    elif request.simplify and capture.source in RECORDS and not capture.files.is_prof:
-        simplify(capture.files, everything=tables.facts.data_simplification, from_raw=capture.source == "raw")
-        if capture.source == "raw" and prof_output.is_wanted(tables.facts):
-            written = prof_output.write(capture.files, exports, request.progress, parallel=request.parallel)
-            if request.safe_csv:
-                mark_formulas([path for path in written if path.suffix == ".csv"])
-    return names, tuple(_notes(tables)), unmet
+    return names
 
 
 def _notes(tables: Tables) -> Iterable[str]:

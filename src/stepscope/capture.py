@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from stepscope.formats.pack import is_pack, unpacked
 from stepscope.formats.reader import SOURCES, CaptureFiles, Options, Progress, quiet
 from stepscope.formats.registry import reader_of
 from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
-from stepscope.tables.store import fingerprint, is_fresh, read_store, store_folder, write_store
+from stepscope.tables.store import SMALL_BYTES, fingerprint, is_fresh, read_store, size, store_folder, write_store
 from stepscope.tables.tableset import absent_table
 
 __all__ = ["SOURCES", "Capture", "folder_of", "gc_paused", "open_all", "open_capture", "store_path"]
@@ -38,6 +38,21 @@ def gc_paused() -> Iterator[None]:
     finally:
         if searching:
             gc.enable()
+
+
+class NewStore(NamedTuple):
+    """The place of a store that is absent or stale, and the sources as they were before they were read."""
+
+    folder: Path
+    sources: list[list[object]]
+
+    def write(self, tables: Tables) -> list[pl.DataFrame]:
+        """Write the store; rows of `quality` when that fails: the tables are good, only the next opening will be slower."""
+        try:
+            write_store(self.folder, tables, self.sources)
+        except OSError as problem:
+            return [lost(issues.STORE_NOT_WRITTEN, str(self.folder), 1, str(problem))]
+        return []
 
 
 class Capture:
@@ -111,25 +126,34 @@ class Capture:
         self, progress: Progress = quiet, *, keep: bool = True, parallel: bool = True, max_memory: int | None = None
     ) -> Tables:
         """The linked tables, from the store when it is fresh, else read from the sources (and stored, with `keep`)."""
+        tables, store = self.load_unstored(progress, parallel=parallel, max_memory=max_memory)
+        if store is None or not keep:
+            return tables
+        progress("writing the store")
+        problem = store.write(tables)
+        if problem:
+            return tables.with_quality(*problem)
+        # What is mapped takes the file system's memory in the place of ours; less than that is copied, to no use.
+        return (read_store(store.folder, None) or tables) if size(tables) >= SMALL_BYTES else tables
+
+    def load_unstored(
+        self, progress: Progress = quiet, *, parallel: bool = True, max_memory: int | None = None
+    ) -> tuple[Tables, NewStore | None]:
+        """The linked tables, and the store that the caller may write of them; None where they come from a fresh one."""
         _require_utf8(self.path)
         if reader_of(self.files).stored is not None:
-            return self._read(Options(self.source, progress=progress))
-        sources = fingerprint(self.source_files(), self.path)
-        folder = store_folder(self.path)
-        stored = read_store(folder, sources)
+            return self._read(Options(self.source, progress=progress)), None
+        new = NewStore(store_folder(self.path), fingerprint(self.source_files(), self.path))
+        stored = read_store(new.folder, new.sources)
         if stored is not None:
             progress("opening the store")
-            return stored
+            return stored, None
         from stepscope.analysis.link.capture import link  # a fresh store is opened without it
 
         with gc_paused():
             tables = self._read(Options(self.source, self.databases_first, parallel, progress, max_memory))
             progress("linking operators and kernels")
-            tables = link(tables, parallel=parallel)
-            if keep:
-                progress("writing the store")
-                tables = _kept(folder, tables, sources)
-        return tables
+            return link(tables, parallel=parallel), new
 
     def _read(self, options: Options) -> Tables:
         files = self.files
@@ -181,12 +205,3 @@ def _require_utf8(path: Path) -> None:
             cause="some bytes of its name are not characters",
             fix="rename the folder or file (mv), then try again",
         )
-
-
-def _kept(folder: Path, tables: Tables, sources: list[list[object]]) -> Tables:
-    try:
-        write_store(folder, tables, sources)
-    except OSError as problem:
-        # The tables are good; only the next opening will be slower.
-        return tables.with_quality(lost(issues.STORE_NOT_WRITTEN, str(folder), 1, str(problem)))
-    return read_store(folder, None) or tables

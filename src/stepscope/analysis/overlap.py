@@ -29,30 +29,39 @@ NO_FREE_RANGE = (
 def merge(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Join spans that overlap or touch; the result is sorted, disjoint and has no empty span."""
     ordered, grouped = _reaching(spans.filter(pl.col("start_ns") < pl.col("end_ns")), by)
-    ordered = ordered.with_columns(opens=(pl.col("start_ns") > grouped(pl.col("reach").shift(1))).fill_null(True))
+    opens = (pl.col("start_ns") > grouped(pl.col("reach").shift(1))).fill_null(True)
     # The reach of the last span of an island is its end; this spares a group per island.
-    ends = ordered.filter(pl.col("opens").shift(-1).fill_null(True)).select(end_ns="reach")
-    return pl.concat([ordered.filter("opens").select(*by, "start_ns"), ends], how="horizontal")
+    return (
+        ordered.with_columns(opens=opens)
+        .select(
+            pl.col(*by, "start_ns").filter("opens"),
+            pl.col("reach").filter(pl.col("opens").shift(-1).fill_null(True)).alias("end_ns"),
+        )
+        .collect(engine="in-memory")
+    )
 
 
 def gaps(spans: pl.DataFrame, within: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Parts of `within` (one span per group, which holds all others) that no span covers."""
     edges = [within.with_columns(pl.col(one).alias(other)) for one, other in (("start_ns", "end_ns"), ("end_ns", "start_ns"))]
     ordered, grouped = _reaching(pl.concat([edges[0], spans.select(within.columns), edges[1]]), by)
-    return ordered.select(*by, start_ns="reach", end_ns=grouped(pl.col("start_ns").shift(-1))).filter(
-        pl.col("start_ns") < pl.col("end_ns")
+    following = grouped(pl.col("start_ns").shift(-1))
+    return (
+        ordered.select(*by, start_ns="reach", end_ns=following)
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
+        .collect(engine="in-memory")
     )
 
 
-def _reaching(spans: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, Callable[[pl.Expr], pl.Expr]]:
+def _reaching(spans: pl.DataFrame, by: Sequence[str]) -> tuple[pl.LazyFrame, Callable[[pl.Expr], pl.Expr]]:
     """Spans in order with `reach`, the latest end so far in their group, and how to stay inside a group."""
-    ordered = in_order(spans.select(*by, "start_ns", "end_ns"), [*by, "start_ns"])
-    single = not by or ordered[:1].select(by).equals(ordered[-1:].select(by))
+    ordered = in_order(spans[[*by, "start_ns", "end_ns"]], [*by, "start_ns"])
+    single = not ordered.height or all(ordered[name][0] == ordered[name][-1] for name in by)
 
     def grouped(value: pl.Expr) -> pl.Expr:
         return value if single else value.over(by)
 
-    return ordered.with_columns(reach=grouped(pl.col("end_ns").cum_max())), grouped
+    return ordered.lazy().with_columns(reach=grouped(pl.col("end_ns").cum_max())), grouped
 
 
 def subtract(spans: pl.DataFrame, holes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -67,7 +76,11 @@ def intersect(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = ())
 
 def _sweep(spans: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], *, inside: bool) -> pl.DataFrame:
     sets = [merge(spans, by), merge(others, by)]
-    groups = pl.concat([merged.select(by) for merged in sets]).unique().sort(*by) if by else pl.DataFrame({"all": [True]})
+    groups = (
+        pl.concat([merged[list(by)] for merged in sets]).lazy().unique().sort(*by).collect(engine="in-memory")
+        if by
+        else pl.DataFrame({"all": [True]})
+    )
     if groups.height == 1:
         sets[1] = _meeting(sets[1], sets[0])
     group = np.concatenate([np.tile(_group_numbers(merged, groups, by), 2) for merged in sets])
@@ -108,7 +121,11 @@ def hull(spans: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
 
 def computing(kernels: pl.DataFrame) -> pl.DataFrame:
     """Tasks that count as computing; the kernels by which AI CPU and vector cores drive communication do not."""
-    return kernels.filter((pl.col("kind") == "compute") & ~drives_communication())
+    return kernels.filter(_computes())
+
+
+def _computes() -> pl.Expr:
+    return (pl.col("kind") == "compute") & ~drives_communication()
 
 
 def drives_communication() -> pl.Expr:
@@ -130,21 +147,22 @@ def layers(
             first to the last computing or communicating one, as files before 2026 have it.
     """
     columns = [*by, "start_ns", "end_ns"]
-    compute = merge(computing(kernels).with_columns(_nearest_end()).select(columns), by)
-    communication = merge(collectives.with_columns(_nearest_end()).select(columns), by)
+    nearest = [*by, "start_ns", _nearest_end()]
+    compute = merge(kernels.lazy().filter(_computes()).select(nearest).collect(engine="in-memory"), by)
+    communication = merge(collectives.select(nearest), by)
     busy = pl.concat([compute, communication])
     outer = busy
     if whole_device:
-        outer = pl.concat([busy, kernels.filter(_stretches_free()).select(columns)])
+        outer = pl.concat([busy, kernels.lazy().filter(_stretches_free()).select(columns).collect(engine="in-memory")])
     parts = {
         COMPUTING: compute,
         COMMUNICATION: communication,
         NOT_OVERLAPPED: subtract(communication, compute, by),
         FREE: gaps(busy, hull(outer, by), by),
     }
-    return pl.concat([part.with_columns(layer=pl.lit(name, TEXT)) for name, part in parts.items()]).select(
-        *by, "layer", "start_ns", "end_ns"
-    )
+    return pl.concat(
+        part.lazy().select(*by, pl.lit(name, TEXT).alias("layer"), "start_ns", "end_ns") for name, part in parts.items()
+    ).collect(engine="in-memory")
 
 
 def device_layers(tables: Tables, *, whole_device: bool | None = None) -> pl.DataFrame:

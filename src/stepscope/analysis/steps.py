@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.analysis.link.groups import Ints
 from stepscope.analysis.link.op_tree import STEP_MARK, to_rows
+from stepscope.arrays import filled, is_null
 from stepscope.tables import ALL_TABLES, Tables
 
 LAST = np.iinfo(np.int64).max
@@ -40,9 +41,9 @@ def step_of(times: pl.Series, ranges: pl.DataFrame, *, closed: Literal["left", "
     bounds, owner = _segments(ranges, 1 if closed == "both" else 0)
     if not bounds.size:
         return pl.Series("step", [None] * len(times), dtype=pl.Int64)
-    place = np.searchsorted(bounds, times.fill_null(0).to_numpy(), side="right") - 1
+    place = np.searchsorted(bounds, filled(times), side="right") - 1
     rows = np.where(place >= 0, owner[place], -1)
-    rows[times.is_null().to_numpy()] = -1
+    rows[is_null(times)] = -1
     return to_rows(rows, "step")
 
 
@@ -50,7 +51,7 @@ def _segments(ranges: pl.DataFrame, beyond: int) -> tuple[Ints, Ints]:
     """Cut time at every bound; the owner of each piece is the first range over it. Cost depends on the ranges only."""
     spans = [
         (start, end if end == LAST else end + beyond, row)
-        for row, (start, end) in enumerate(ranges.select("start_ns", "end_ns").iter_rows())
+        for row, (start, end) in enumerate(ranges[["start_ns", "end_ns"]].iter_rows())
         if start is not None and end is not None
     ]
     spans = sorted(span for span in spans if span[0] < span[1])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.analysis.communication.collectives import matrix_tags, stepped
+from stepscope.analysis.communication.collectives import matrix_tags, stepped_tables
 from stepscope.analysis.step_time import step_trace_time_by_task, steps_by_task
 from stepscope.formats.ascend.db import analysis
 from stepscope.formats.ascend.db.schema import ANALYSIS_DB
@@ -36,7 +36,7 @@ def write_analysis_db(tables: Tables, path: Path) -> bool:
 
 def write_communication_db(tables: Tables, folder: Path) -> list[Path]:
     """Write communication_analyzer.db, which msprof makes of one PROF folder; none without communication operators."""
-    rows = {name: make(tables) for name, make in _COMMUNICATION.items()}
+    rows = communication_rows(tables)
     if not any(frame.height for frame in rows.values()):
         return []
     path = folder / analysis.COMMUNICATION_FILE
@@ -54,23 +54,15 @@ def _rows(tables: Tables) -> dict[str, pl.DataFrame]:
     rows = {"StepTraceTime": analysis.step_rows(step_trace_time_by_task(tables, steps))}
     tables = tables.replace(steps=steps)
     if level != "Level0":  # docs/formats/outputs.md 1.1: level 0 holds only StepTraceTime
-        rows |= {name: make(tables) for name, make in _COMMUNICATION.items()}
+        rows |= communication_rows(tables)
     return rows
 
 
-def time_rows(tables: Tables) -> pl.DataFrame:
-    """CommAnalyzerTime: one row per communication operator."""
-    return analysis.time_rows(stepped(tables, "collective_times", by_time=True))
-
-
-def bandwidth_rows(tables: Tables) -> pl.DataFrame:
-    """CommAnalyzerBandwidth: one row per operator, transport and packet size."""
-    return analysis.bandwidth_rows(stepped(tables, "collective_packets", by_time=True))
-
-
-def matrix_rows(tables: Tables) -> pl.DataFrame:
-    """CommAnalyzerMatrix: one row per pair of ranks and extreme or sum."""
-    return analysis.matrix_rows(matrix_tags(stepped(tables, "collective_links", by_time=True)))
-
-
-_COMMUNICATION = {"CommAnalyzerTime": time_rows, "CommAnalyzerBandwidth": bandwidth_rows, "CommAnalyzerMatrix": matrix_rows}
+def communication_rows(tables: Tables) -> dict[str, pl.DataFrame]:
+    """One row per operator; per operator, transport and packet size; and per pair of ranks and extreme or sum."""
+    times, packets, links = stepped_tables(tables, "collective_times", "collective_packets", "collective_links", by_time=True)
+    return {
+        "CommAnalyzerTime": analysis.time_rows(times),
+        "CommAnalyzerBandwidth": analysis.bandwidth_rows(packets),
+        "CommAnalyzerMatrix": analysis.matrix_rows(matrix_tags(links)),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.analysis.communication.collectives import TRANSPORTS, matrix_tags, of_tables, stepped
+from stepscope.analysis.communication.collectives import TRANSPORTS, matrix_tags, stepped, stepped_tables
 from stepscope.formats.ascend.communication import keys
 from stepscope.formats.ascend.communication.write import Document, matrix_document, operators_document
 from stepscope.formats.ascend.communication.write import write as write_document
@@ -14,16 +14,17 @@ from stepscope.tables import Tables
 
 def write(tables: Tables, folder: Path) -> list[Path]:
     """Write the two files; a file without content is not created."""
-    tables = of_tables(tables)
+    times, packets, links = stepped_tables(tables, "collective_times", "collective_packets", "collective_links")
     return [
-        *write_document(communication_json(tables), folder / keys.FILE),
-        *write_document(communication_matrix_json(tables), folder / keys.MATRIX_FILE),
+        *write_document(operators_document(times, packets, TRANSPORTS), folder / keys.FILE),
+        *write_document(matrix_document(matrix_tags(links)), folder / keys.MATRIX_FILE),
     ]
 
 
 def communication_json(tables: Tables) -> Document:
     """Times and packets of every communication operator, by step and kind, with a total for each kind."""
-    return operators_document(stepped(tables, "collective_times"), stepped(tables, "collective_packets"), TRANSPORTS)
+    times, packets = stepped_tables(tables, "collective_times", "collective_packets")
+    return operators_document(times, packets, TRANSPORTS)
 
 
 def communication_matrix_json(tables: Tables) -> Document:

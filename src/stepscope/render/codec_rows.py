@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,17 @@ class _Part(ctypes.Structure):
     )
 
 
+class _TextColumn:
+    """The codes of a text column, which of them occur, and their texts."""
+
+    def __init__(self, codes: pl.Series):
+        self.codes = codes
+        self.dtype: pl.DataType = codes.dtype
+        self.word: _Part | None = None  # None: all rows are null
+        self.used: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.texts: list[str] = []
+
+
 class CodecRows:
     """Rows whose text is available slice by slice."""
 
@@ -61,6 +73,7 @@ class CodecRows:
         self._frame, self._functions = kind.frame, functions
         self._kept: list[Any] = []  # what the parts point to
         self._longest = 0  # bytes of a row
+        self._columns = self._text_columns({part.column for part in kind.parts if isinstance(part, Text)})
         parts: list[_Part] = []
         prepared: dict[int, tuple[_Part, int] | bytes] = {}
         literal = b""
@@ -108,7 +121,7 @@ class CodecRows:
         if isinstance(part, str):
             return part.encode()
         if isinstance(part, Text):
-            return self._words(self._frame[part.column], part.shape, part.missing)
+            return self._words(self._columns[part.column], part.shape, part.missing)
         if isinstance(part, Whole):
             return self._whole(self._frame[part.column], WHOLE, part.missing)
         if isinstance(part, Numbers):
@@ -138,30 +151,49 @@ class CodecRows:
         self._put_validity(label, self._array(column))
         return label, len(text)
 
-    def _words(self, column: pl.Series, shape: Callable[[str], str], missing: str) -> tuple[_Part, int] | bytes:
-        """A text column: the codes that occur are marked, and their texts shaped once."""
-        if column.dtype == pl.String:
-            column = column.cast(pl.Categorical())
-        physical = column.to_physical()
-        most = physical.max()
+    def _text_columns(self, names: set[str]) -> dict[str, _TextColumn]:
+        """Text columns with the codes that occur in them and their texts: two queries for all columns."""
+        columns = [self._frame[name] for name in sorted(names)]
+        columns = [column.cast(pl.Categorical()) if column.dtype == pl.String else column for column in columns]
+        found = [_TextColumn(codes) for codes in pl.DataFrame(columns).select(pl.all().to_physical())] if columns else []
+        kinds: dict[str, list[_TextColumn]] = {}
+        for column, text in zip(columns, found, strict=True):
+            self._mark(text)
+            kinds.setdefault(repr(column.dtype), []).append(text)
+            text.dtype = column.dtype
+        for texts in kinds.values():
+            used = pl.Series(np.concatenate([text.used for text in texts]), dtype=texts[0].codes.dtype)
+            known = iter(used.cat.to(texts[0].dtype).cast(pl.String).to_list()) if len(used) else iter(())
+            for text in texts:
+                text.texts = list(islice(known, text.used.size))
+        return {column.name: text for column, text in zip(columns, found, strict=True)}
+
+    def _mark(self, text: _TextColumn) -> None:
+        codes = text.codes
+        most = codes.max()
         if not isinstance(most, int):
-            return missing.encode()
-        word = _Part(kind=_WORD, width=_WIDTHS[physical.dtype.base_type()])
-        self._put_values(word, physical)
+            return
+        word = _Part(kind=_WORD, width=_WIDTHS[codes.dtype.base_type()])
+        self._put_values(word, codes)
         seen = np.zeros(most + 1, np.bool_)
         self._functions.mark_codes(
             ctypes.c_void_p(word.values),
             ctypes.c_int32(word.width),
             ctypes.c_void_p(word.valid),
             ctypes.c_int64(word.valid_offset),
-            ctypes.c_int64(len(physical)),
+            ctypes.c_int64(len(codes)),
             ctypes.c_void_p(seen.ctypes.data),
         )
-        used = np.flatnonzero(seen)
-        values = pl.Series(used, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String)
-        texts = [shape(text).encode() for text in values.to_list()]
-        if len(texts) == 1 and not column.null_count():
+        text.word, text.used = word, np.flatnonzero(seen)
+
+    def _words(self, column: _TextColumn, shape: Callable[[str], str], missing: str) -> tuple[_Part, int] | bytes:
+        """A text column, its texts shaped once."""
+        if column.word is None:
+            return missing.encode()
+        texts = [shape(text).encode() for text in column.texts]
+        if len(texts) == 1 and not column.codes.null_count():
             return texts[0]
+        word, used, most = _Part.from_buffer_copy(column.word), column.used, int(column.used[-1])
         sizes = np.fromiter(map(len, texts), np.int32, len(texts))
         begins, lengths = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int32)
         begins[used], lengths[used] = np.cumsum(sizes, dtype=np.int64) - sizes, sizes

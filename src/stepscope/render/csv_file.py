@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from stepscope.arrays import filled, is_null, with_nulls
 from stepscope.render.atomic import replacing
 from stepscope.render.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
 from stepscope.render.microseconds import microseconds, shown_us
@@ -87,20 +88,19 @@ def moment(title: str, frame: pl.DataFrame, column: str) -> Cells:
 
 def whole_ns(values: pl.Series) -> pl.Series:
     """Durations as the files show them: nanoseconds rounded, as if the float of microseconds were cut to three digits."""
-    numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+    numbers = filled(values.cast(pl.Float64))
     whole = np.rint(numbers)
     tie = np.flatnonzero(np.abs(numbers - np.floor(numbers) - 0.5) < 1e-6)
     # Half a nanosecond goes where the nearest float of microseconds lies: 24.2205 is a little more, 23.3205 less.
     below = np.floor(numbers[tie])
     off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)
     whole[tie] = np.where(off > 0, below + 1, np.where(off < 0, below, np.rint(below + 0.5)))
-    column = pl.Series(values.name, whole)
-    return column.set(values.is_null(), None) if values.null_count() else column
+    return with_nulls(pl.Series(values.name, whole), is_null(values))
 
 
 def thousandths(values: pl.Series) -> pl.Series:
     """Whole thousandths of floats; halves of what the float looks like go away from zero, as in SQLite."""
-    numbers = np.clip(values.cast(pl.Float64).fill_null(0.0).fill_nan(0.0).to_numpy(), -_MOST_THOUSANDTHS, _MOST_THOUSANDTHS)
+    numbers = np.clip(np.nan_to_num(filled(values.cast(pl.Float64)), nan=0.0), -_MOST_THOUSANDTHS, _MOST_THOUSANDTHS)
     scaled = np.abs(numbers) * 1000.0
     whole = np.floor(scaled + 0.5)
     near = np.flatnonzero(np.abs(scaled - np.floor(scaled) - 0.5) < 1e-6)
@@ -109,8 +109,7 @@ def thousandths(values: pl.Series) -> pl.Series:
         distinct, places = np.unique(np.abs(numbers[near]), return_inverse=True)
         exact = [int(Decimal(repr(value)).quantize(_THOUSANDTH, ROUND_HALF_UP) * 1000) for value in distinct.tolist()]
         whole[near] = np.array(exact, dtype=np.float64)[places]
-    column = pl.Series(values.name, np.where(numbers < 0, -whole, whole).astype(np.int64))
-    return column.set(values.is_null(), None) if values.null_count() else column
+    return with_nulls(pl.Series(values.name, np.where(numbers < 0, -whole, whole).astype(np.int64)), is_null(values))
 
 
 def rounded(title: str, values: pl.Series, missing: str = "") -> Cells:

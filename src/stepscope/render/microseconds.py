@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from stepscope.arrays import filled, is_null, with_nulls
 from stepscope.render.lines import Fraction, Numbers, Part
 from stepscope.render.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS
 
@@ -57,15 +58,19 @@ class RelativeNumber:
 
 def duration(frame: pl.DataFrame) -> pl.Series:
     """How long each span lasted in ns: as the source gives it, else from its bounds."""
-    whole = pl.col("end_ns") - pl.col("start_ns")
-    exact = pl.coalesce("duration_ns", whole) if "duration_ns" in frame.columns else whole
-    return frame.select(exact.alias("duration_ns")).to_series()
+    given = frame["duration_ns"] if "duration_ns" in frame.columns else None
+    if given is not None and not given.null_count():
+        return given
+    whole: pl.Series = (frame["end_ns"] - frame["start_ns"]).alias("duration_ns")
+    if given is None or given.null_count() == len(given):
+        return whole if given is None else pl.Series(whole, dtype=given.dtype)
+    return frame.select(pl.coalesce("duration_ns", whole).alias("duration_ns")).to_series()
 
 
 def shown_us(values: pl.Series, missing: str = "", *, plain_zero: bool = False) -> Part:
     """Nanoseconds as the shortest number of microseconds; 0 may be plain: without a point."""
     if values.dtype.is_float():
-        numbers = values.fill_null(0.0).to_numpy()
+        numbers = filled(values)
         is_whole = (np.rint(numbers) == numbers) & (np.abs(numbers) < MOST_WHOLE) & ~np.signbit(numbers)
         if not is_whole.all():
             return Fraction(microseconds(values), missing, plain_zero)
@@ -75,7 +80,7 @@ def shown_us(values: pl.Series, missing: str = "", *, plain_zero: bool = False) 
 
 def microseconds(values: pl.Series) -> pl.Series:
     """Nanoseconds as the nearest float of microseconds; null stays null."""
-    numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+    numbers = filled(values.cast(pl.Float64))
     # polars multiplies by 0.001 where it divides by a literal 1000, which is off by one in the last digit.
     exact = numbers / 1000.0
     if values.dtype.is_float():
@@ -84,5 +89,4 @@ def microseconds(values: pl.Series) -> pl.Series:
         binary = numbers * BINARY_PARTS
         short = (np.abs(numbers) < 1e9) & (np.rint(binary) != binary)
         exact[short] = np.rint(numbers[short] * 1e5) / 1e8
-    column = pl.Series(values.name, exact)
-    return column.set(values.is_null(), None) if values.null_count() else column
+    return with_nulls(pl.Series(values.name, exact), is_null(values))

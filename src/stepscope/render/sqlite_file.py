@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sqlite3
 import tempfile
@@ -54,7 +55,7 @@ class SqliteFile:
             )
             self._paged.append(write_leaves(table.name, whole, key, self._pages))
             return
-        self._rest.append((table.name, frame.select(name for name in table.names if name in frame.columns)))
+        self._rest.append((table.name, frame[[name for name in table.names if name in frame.columns]]))
 
     def complete(self, path: Path) -> None:
         """Let SQLite write the rest after the pages, then attach the pages to it."""
@@ -104,11 +105,13 @@ def new_database(path: Path) -> Iterator[SqliteFile]:
         _remove([partial, *(partial.with_name(partial.name + suffix) for suffix in ("-journal", "-wal", "-shm"))])
 
 
+@functools.cache
 def _empty_page() -> bytes:
     """The first page of a database without tables, as SQLite itself makes it."""
     with tempfile.NamedTemporaryFile() as file:
         with closing(sqlite3.connect(file.name)) as connection:
-            connection.execute(f"PRAGMA page_size = {PAGE}")
+            for pragma in (f"page_size = {PAGE}", "synchronous = OFF", "journal_mode = MEMORY"):  # nothing that must last
+                connection.execute(f"PRAGMA {pragma}")
             connection.execute("VACUUM")
         return file.read(PAGE)
 

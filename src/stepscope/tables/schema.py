@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 TEXT = pl.Categorical()
@@ -70,7 +73,9 @@ class Table:
         chosen = [(pl.col(name) if name in names else pl.lit(None)).cast(dtype).alias(name) for name, dtype in self.schema.items()]
         if self.extra is not None:
             chosen += [pl.col(name).cast(self.extra) for name in frame.columns if name not in self.schema]
-        return self.sort(frame.select(chosen)) if frame.width else self.empty()
+        if not frame.width:
+            return self.empty()
+        return self.sort(frame if frame.schema == self.schema else frame.select(chosen))
 
     def sort(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows in the order of this table."""
@@ -85,10 +90,28 @@ def in_order(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 def _is_sorted(frame: pl.DataFrame, keys: Sequence[str]) -> bool:
     if any(frame[name].null_count() for name in keys):  # the sort decides where nulls go
         return False
+    if frame.height < 2:
+        return True
+    if all(frame.schema[name].is_integer() for name in keys):
+        return _is_rising([frame[name].to_numpy() for name in keys])
     rising = pl.lit(True)
     for key in map(pl.col, reversed(keys)):
         rising = (key < key.shift(-1)) | ((key == key.shift(-1)) & rising)
-    return frame.height < 2 or bool(frame.select(rising.all()).item())
+    return bool(frame.select(rising.all()).item())
+
+
+def _is_rising(keys: Sequence[npt.NDArray[Any]]) -> bool:
+    """Whether rows are in the order of their keys, the first one first."""
+    equal: npt.NDArray[np.bool_] | None = None  # in all keys so far
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        falls = before > after if equal is None else equal & (before > after)
+        if falls.any():
+            return False
+        equal = before == after if equal is None else equal & (before == after)
+        if not equal.any():
+            return True
+    return True
 
 
 def span(what: str) -> Iterable[Column]:

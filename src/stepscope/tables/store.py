@@ -23,7 +23,7 @@ from stepscope.tables.tableset import ALL_TABLES, Tables, lost
 from stepscope.tables.union import REFERENCES
 from stepscope.tables.whole_folder import replacing_folder
 
-_SMALL = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
+SMALL_BYTES = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
 SCHEMA_VERSION = 11
 STORE_NAME = ".stepscope"
 
@@ -63,6 +63,11 @@ def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
         seal(new, {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows})
 
 
+def size(tables: Tables) -> int:
+    """About how many bytes the store of these tables takes."""
+    return int(sum(tables[name].estimated_size() for name in tables.filled()))
+
+
 def is_fresh(folder: Path, sources: list[list[Any]]) -> bool:
     """Whether a store of these sources and of this version of the schema is there; its files are checked when it is opened."""
     try:
@@ -80,7 +85,7 @@ def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
         if content["schema_version"] != SCHEMA_VERSION or (sources is not None and content["sources"] != sources):
             return None
         data = {name: store.data(f"{name}.arrow") for name in content["rows"]}
-        opened = _copy if sum(map(len, data.values())) < _SMALL else _map
+        opened = _copy if sum(map(len, data.values())) < SMALL_BYTES else _map
         return Tables({name: opened(part) for name, part in data.items()})
     except (Damaged, KeyError, TypeError):  # the last two: sealed, but by another program
         return None

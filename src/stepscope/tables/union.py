@@ -85,7 +85,7 @@ def _move_references(frame: pl.DataFrame, name: str, part: int, places: dict[str
     for (table, column), target in REFERENCES.items():
         if table == name and target in places and frame[column].null_count() < frame.height:
             changes.append(places[target][part].gather(frame[column]).alias(column))
-    return frame.with_columns(changes)
+    return frame.with_columns(changes) if changes else frame
 
 
 def _merge_facts(metas: list[pl.DataFrame]) -> pl.DataFrame:

@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.communication.transfer_sums import LARGE_PACKET_MB, TRANSPORTS, bandwidth, links, packets, times
+from stepscope.arrays import filled, with_nulls
 from stepscope.tables import TEXT, Tables, issues, lost
 
 __all__ = [
-    "LARGE_PACKET_MB", "TRANSPORTS", "link_matrix", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives", "times",
-    "totals",
+    "LARGE_PACKET_MB", "TRANSPORTS", "link_matrix", "links", "matrix_tags", "of_tables", "packets", "step_of_collectives",
+    "stepped", "stepped_tables", "times", "totals",
 ]  # fmt: skip
 
 _P2P = "^(?i)hcom_(send|receive|batchsendrecv)"
@@ -59,9 +60,9 @@ def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.Da
     parts = [
         _identified(tables[name], tables["collectives"]) for name in ("collective_times", "collective_packets", "collective_links")
     ]
-    stamped = parts[0].select(*_OPERATOR, (pl.col("start_us") * 1000).cast(pl.Int64).alias("given_ns"))
-    others = [part.select(_OPERATOR).with_columns(given_ns=pl.lit(None, dtype=pl.Int64)) for part in parts[1:]]
-    known = tables["collectives"].select(pl.int_range(pl.len()).alias("collective"), "start_ns")
+    stamped = parts[0].lazy().select(*_OPERATOR, (pl.col("start_us") * 1000).cast(pl.Int64).alias("given_ns"))
+    others = [part.lazy().select(_OPERATOR).with_columns(given_ns=pl.lit(None, dtype=pl.Int64)) for part in parts[1:]]
+    known = tables["collectives"].lazy().select(pl.int_range(pl.len()).alias("collective"), "start_ns")
     text = pl.col("name").cast(pl.String)
     operators = (
         pl.concat([stamped, *others])
@@ -73,6 +74,7 @@ def step_of_collectives(tables: Tables, *, by_time: bool = False) -> tuple[pl.Da
             pl.when(text.str.contains(_P2P)).then(pl.lit("p2p")).otherwise(pl.lit("collective")).alias("kind"),
         )
         .drop("given_ns")
+        .collect(engine="in-memory")
     )
     steps = tables["steps"]
     reached = steps.filter(pl.col("device_start_ns").is_not_null())
@@ -100,41 +102,51 @@ def _step_labels(steps: pl.DataFrame, start: pl.Series) -> pl.Series:
         pl.coalesce("device_end_ns", "end_ns").alias("last"),
         pl.format("step{}", pl.col("step").cast(pl.String).fill_null("")).alias("step"),
     ).sort("first", maintain_order=True)
-    at = start.fill_null(-1).to_numpy()
+    at = filled(start, -1)
     # The first range that reaches `at` is the first match or, when it starts later, there is none.
-    place = np.searchsorted(ranges["last"].cum_max().to_numpy(), at, side="left")
+    place = np.searchsorted(np.maximum.accumulate(ranges["last"].to_numpy()), at, side="left")
     inside = place < ranges.height
     inside[inside] = ranges["first"].to_numpy()[place[inside]] <= at[inside]
-    return ranges["step"].gather(pl.Series(place).set(pl.Series(~inside), None)).alias("step")
+    return ranges["step"].gather(with_nulls(pl.Series(place), ~inside)).alias("step")
 
 
 def _identified(frame: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     """Fill `collective` where the source did not know it: by name and group, else by a name that is unique."""
     if not frame["collective"].null_count() or not collectives.height:
         return frame
-    rows = collectives.select("name", "group", pl.int_range(pl.len()).alias("row"))
+    rows = collectives.lazy().select("name", "group", pl.int_range(pl.len()).alias("row"))
     by_both = rows.unique(["name", "group"], keep="first").rename({"row": "by_both"})
     by_name = rows.unique("name", keep="none").select("name", pl.col("row").alias("by_name"))
     return (
-        frame.join(by_both, on=["name", "group"], how="left", maintain_order="left")
+        frame.lazy()
+        .join(by_both, on=["name", "group"], how="left", maintain_order="left")
         .join(by_name, on="name", how="left", maintain_order="left")
         .with_columns(pl.coalesce("collective", "by_both", "by_name").alias("collective"))
         .drop("by_both", "by_name")
+        .collect(engine="in-memory")
     )
 
 
 def stepped(tables: Tables, name: str, *, by_time: bool = False) -> pl.DataFrame:
     """One of the collective tables with columns step and kind; rows outside all steps are left out."""
+    return stepped_tables(tables, name, by_time=by_time)[0]
+
+
+def stepped_tables(tables: Tables, *names: str, by_time: bool = False) -> list[pl.DataFrame]:
+    """Several of the collective tables as `stepped` gives them; the operators are placed once."""
     tables = of_tables(tables)
     operators = step_of_collectives(tables, by_time=by_time)[0].select(
         *_OPERATOR, "step", "kind", pl.int_range(pl.len()).alias("place")
     )
-    frame = _identified(tables[name], tables["collectives"])
-    return (
-        frame.join(operators, on=_OPERATOR, how="inner", nulls_equal=True, maintain_order="left")
+    return [
+        _identified(tables[name], tables["collectives"])
+        .lazy()
+        .join(operators.lazy(), on=_OPERATOR, how="inner", nulls_equal=True, maintain_order="left")
         .sort("place", maintain_order=True)
         .drop("place")
-    )
+        .collect(engine="in-memory")
+        for name in names
+    ]
 
 
 def totals(operators: pl.DataFrame) -> pl.DataFrame:
@@ -153,7 +165,7 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
         bandwidth, op_name (null for tag `total`); ordered as communication_matrix.json (docs/formats/outputs.md 9.3).
     """
     name = pl.col("name").cast(pl.String)
-    typed = pairs.with_columns(
+    typed = pairs.lazy().with_columns(
         pl.coalesce(
             name.str.to_lowercase().str.extract(f"({'|'.join(_OPERATOR_TYPES)})"),
             name.str.extract("^(.*?)(?:__|$)"),
@@ -190,6 +202,7 @@ def matrix_tags(pairs: pl.DataFrame) -> pl.DataFrame:
         pl.concat([part.select(*shown, "call", "line") for part in (*chosen, summed)])
         .sort("call", pl.col("tag").replace_strict(order, return_dtype=pl.Int8), "line", maintain_order=True)
         .select(shown)
+        .collect(engine="in-memory")
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.analysis.communication.collectives import stepped
+from stepscope.analysis.communication.collectives import stepped_tables
 from stepscope.analysis.step_time import step_times
 from stepscope.analysis.steps import steps_of_tasks
 from stepscope.tables import Tables
@@ -103,7 +103,7 @@ def matched_parts(rows: pl.DataFrame | None, step: int | None = None) -> list[fl
 
 def collectives_by_kind(tables: Tables, step: int | None = None) -> pl.DataFrame:
     """One row per kind of operator of the vendor's analysis: name, calls, size in bytes, elapse and transit in us."""
-    times, packets = stepped(tables, "collective_times"), stepped(tables, "collective_packets")
+    times, packets = stepped_tables(tables, "collective_times", "collective_packets")
     if step is not None:
         times, packets = (frame.filter(pl.col("step") == f"step{step}") for frame in (times, packets))
     # SDMA already holds HCCS, PCIE and SIO, and a MB is 10^6 bytes (docs/formats/outputs.md 9).

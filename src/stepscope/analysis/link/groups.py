@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.arrays import filled, is_null
+
 Ints = npt.NDArray[np.int64]
 _SMALL = np.iinfo(np.uint16).max
 
@@ -17,17 +19,27 @@ def group_numbers(frames: Sequence[pl.DataFrame], columns: Sequence[str]) -> lis
     """A number per row for each combination of the columns, the same over all frames; null is a value like others."""
     numbers = [np.zeros(frame.height, dtype=np.int64) for frame in frames]
     for column in columns:
-        values = [frame[column].to_physical() for frame in frames]
-        known = pl.concat([value.unique() for value in values]).unique()
-        if known.len() < 2:
+        values = [_numbers(frame[column]) for frame in frames]
+        if _are_equal(values):
             continue
-        rising = known.drop_nulls().sort()
+        rising = pl.concat([value.unique() for value in values]).unique().drop_nulls().sort().to_numpy()
         for number, value in zip(numbers, values, strict=True):
-            place = np.searchsorted(rising.to_numpy(), value.fill_null(rising[0]).to_numpy()) + 1
-            number *= rising.len() + 1
-            number += np.where(value.is_null().to_numpy(), 0, place) if value.null_count() else place
+            place = np.searchsorted(rising, filled(value, rising[0])) + 1
+            number *= rising.size + 1
+            number += np.where(is_null(value), 0, place) if value.null_count() else place
         numbers = _compact(numbers)
     return numbers
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    return column if column.dtype.is_integer() else column.to_physical()
+
+
+def _are_equal(columns: Sequence[pl.Series]) -> bool:
+    """Whether all rows have one value or all are null."""
+    bounds = {bound for column in columns for bound in (column.min(), column.max()) if len(column)}
+    nulls = sum(column.null_count() for column in columns)
+    return len(bounds - {None}) < 2 and nulls in (0, sum(map(len, columns)))
 
 
 def _compact(numbers: list[Ints]) -> list[Ints]:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.link.groups import Ints, group_numbers, last_started, rows_by_group
+from stepscope.arrays import filled, with_nulls
 
 STEP_MARK = "ProfilerStep#"
 
@@ -36,8 +37,8 @@ def parents(spans: pl.DataFrame, by: Sequence[str] = ("pid", "tid")) -> pl.Serie
 
 def _outer_first(spans: pl.DataFrame) -> bool:
     """Whether rows are sorted by start and, where these are equal, the longer ones first."""
-    start, end = pl.col("start_ns").diff(), pl.col("end_ns").diff()
-    return bool(spans.select(((start > 0) | ((start == 0) & (end <= 0))).all()).item())
+    start, end = np.diff(spans["start_ns"].to_numpy()), np.diff(spans["end_ns"].to_numpy())
+    return bool(((start > 0) | ((start == 0) & (end <= 0))).all())
 
 
 def _enclosing(starts: list[int], ends: list[int]) -> list[int]:
@@ -54,13 +55,12 @@ def _enclosing(starts: list[int], ends: list[int]) -> list[int]:
 
 def row_numbers(references: pl.Series) -> Ints:
     """References to rows as a writable array, -1 where there is none."""
-    return np.array(references.fill_null(-1).to_numpy(), dtype=np.int64)
+    return np.array(filled(references, -1), dtype=np.int64)
 
 
 def to_rows(numbers: Ints, name: str) -> pl.Series:
     """The reverse of `row_numbers`."""
-    series = pl.Series(name, numbers, dtype=pl.Int64)
-    return pl.select(pl.when(series >= 0).then(series).alias(name)).to_series()
+    return with_nulls(pl.Series(name, numbers, dtype=pl.Int64), numbers < 0)
 
 
 def depths(parent: pl.Series) -> Ints:
@@ -119,7 +119,7 @@ def innermost(
     started = _last_started(spans, points, by)
     above = row_numbers(spans["parent"] if parent is None else parent)
     reach = spans["end_ns"].to_numpy() + (1 if at_end else 0)
-    time = points["time_ns"].fill_null(0).to_numpy()
+    time = filled(points["time_ns"])
     open_points = np.flatnonzero(started >= 0)
     while open_points.size:
         open_points = open_points[reach[started[open_points]] <= time[open_points]]
@@ -130,7 +130,8 @@ def innermost(
 
 def _last_started(spans: pl.DataFrame, points: pl.DataFrame, by: Sequence[str]) -> Ints:
     rows = np.full(points.height, -1, dtype=np.int64)
-    known = points.select(*by, "time_ns").with_row_index("point").drop_nulls()
+    known = points[[*by, "time_ns"]].with_row_index("point")
+    known = known.drop_nulls() if any(column.null_count() for column in known) else known
     if known.height:
         group, at_group = group_numbers([spans, known], by)
         rows[known["point"].to_numpy()] = last_started(group, spans["start_ns"].to_numpy(), at_group, known["time_ns"].to_numpy())

@@ -72,8 +72,15 @@ class Processes:
 
 def distinct_rows(frame: pl.DataFrame) -> pl.DataFrame:
     """The distinct rows, in order. Few follow one of their kind that differs: comparing neighbours first saves the hashing."""
+    if frame.height < 2 or all(_is_constant(column) for column in frame):
+        return frame[:1]
     changed = pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))
-    return frame.filter(changed | (pl.int_range(pl.len()) == 0)).unique(maintain_order=True)
+    return frame.lazy().filter(changed | (pl.int_range(pl.len()) == 0)).unique(maintain_order=True).collect(engine="in-memory")
+
+
+def _is_constant(column: pl.Series) -> bool:
+    nulls = column.null_count()
+    return nulls == len(column) or (not nulls and column.dtype.is_integer() and column.min() == column.max())
 
 
 def placed(
@@ -81,12 +88,11 @@ def placed(
 ) -> pl.DataFrame:
     """The frame with `pid` replaced by the number of its layer; `name` may hold {device}."""
     keys = [key for key in (os_pid, device) if key in frame.columns]
-    chosen = [pl.col(os_pid) if os_pid in keys else pl.lit(None, pl.Int64).alias("pid")]
-    chosen.append(pl.col(device) if device in keys else pl.lit(None, pl.Int32).alias("device"))
-    owners = distinct_rows(frame.select(chosen))
-    pids = [processes.of(layer, pid, at, name.format(device=at) if name else None) for pid, at in owners.iter_rows()]
-    if len(pids) == 1:
-        return frame.with_columns(pl.lit(pids[0], pl.Int64).alias("pid"))
-    found = owners.select(keys).with_columns(pl.Series("layer pid", pids, dtype=pl.Int64)) if keys else owners
+    owners = distinct_rows(frame[keys]) if keys else frame.clear()
+    places = [(row.get(os_pid), row.get(device)) for row in owners.iter_rows(named=True)] if keys else [(None, None)]
+    pids = [processes.of(layer, pid, at, name.format(device=at) if name else None) for pid, at in places]
+    if len(pids) < 2:
+        return frame.with_columns(pl.lit(pids[0] if pids else None, pl.Int64).alias("pid"))
+    found = owners.with_columns(pl.Series("layer pid", pids, dtype=pl.Int64))
     joined = frame.join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")
     return joined.drop("pid", strict=False).rename({"layer pid": "pid"})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.analysis import overlap
+from stepscope.arrays import distinct
 from stepscope.export.trace.processes import Processes, distinct_rows, placed
 from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables, device_word
@@ -73,7 +74,7 @@ def main_pid(tables: Tables) -> int:
 
 
 def _on_host(frame: pl.DataFrame, processes: Processes) -> pl.DataFrame:
-    for pid in frame["pid"].unique().drop_nulls().to_list():
+    for pid in sorted(distinct(frame["pid"])):
         processes.reserve(pid)
     if not (frame["pid"].null_count() or frame["tid"].null_count()):
         return frame
@@ -83,7 +84,7 @@ def _on_host(frame: pl.DataFrame, processes: Processes) -> pl.DataFrame:
 def _python_threads(frames: dict[str, pl.DataFrame], processes: Processes, *, own_api: bool) -> None:
     names = [*HOST_SPANS, *(["api_calls"] if own_api else [])]
     queue = frames["queue"]
-    threads = pl.concat([distinct_rows(frames[name].select("pid", "tid")) for name in names]).unique().sort("pid", "tid")
+    threads = pl.concat([distinct_rows(frames[name][["pid", "tid"]]) for name in names]).unique().sort("pid", "tid")
     dequeuing = set(queue.filter(pl.col("kind") == "dequeue").select("pid", "tid").unique().iter_rows())
     last = threads["tid"].max()
     for pid, tid in threads.iter_rows():
@@ -93,7 +94,7 @@ def _python_threads(frames: dict[str, pl.DataFrame], processes: Processes, *, ow
 
 
 def _named(frame: pl.DataFrame, processes: Processes, pattern: str) -> pl.DataFrame:
-    for pid, tid in distinct_rows(frame.select("pid", "tid")).sort("pid", "tid").iter_rows():
+    for pid, tid in sorted(distinct_rows(frame[["pid", "tid"]]).iter_rows()):
         processes.thread(pid, tid, pattern.format(tid=tid))
     return frame
 

@@ -269,8 +269,10 @@ def _count_unread(name: str, raw: pl.DataFrame, frame: pl.DataFrame, chosen: lis
     for item in chosen:
         if item.kind in ("text", "shapes") or item.needed:
             continue
-        filled = raw[item.column].is_not_null()
-        if item.kind == "count":
-            filled &= raw[item.column] != (str(NONE32) if raw.schema[item.column] == pl.String else NONE32)
-        unread = int((filled & frame[item.to].is_null()).sum())
+        cells = raw[item.column]
+        unread = frame[item.to].null_count() - cells.null_count()  # an empty cell never gives a value
+        if unread and item.kind == "count":
+            unread -= int((cells == (str(NONE32) if cells.dtype == pl.String else NONE32)).sum())
+        if not unread:
+            continue
         quality.append(lost(issues.UNREADABLE_VALUE, name, unread, f"column {item.name}"))

@@ -149,11 +149,11 @@ def counter_cells(
         plain_zero: titles of columns whose 0 has no point.
         as_recorded: see `counter_titles`.
     """
+    titles = counter_titles(metrics, aic_metrics, as_recorded=as_recorded)
+    wanted = {to_canonical(title)[0] for title in titles}
     place = counter_places(metrics, rows)
-    return [
-        (title, [Numbers(counter_values(title, metrics, place), _form(title, fixed, plain_zero), NOT_KNOWN)])
-        for title in counter_titles(metrics, aic_metrics, as_recorded=as_recorded)
-    ]
+    shown = metrics.select(pl.col(name).gather(place) for name in metrics.columns if name in wanted)
+    return [(title, [Numbers(_counted(title, shown, len(place)), _form(title, fixed, plain_zero), NOT_KNOWN)]) for title in titles]
 
 
 def counter_titles(metrics: pl.DataFrame, aic_metrics: str, *, as_recorded: bool = False) -> tuple[str, ...]:
@@ -180,10 +180,15 @@ def is_whole(title: str) -> bool:
 
 def counter_values(title: str, metrics: pl.DataFrame, place: pl.Series) -> pl.Series:
     """One counter of the rows at `place`: whole numbers, or whole thousandths where the file has digits after the point."""
+    name = to_canonical(title)[0]
+    return _counted(title, metrics.select(pl.col(name).gather(place)) if name in metrics.columns else metrics, len(place))
+
+
+def _counted(title: str, shown: pl.DataFrame, height: int) -> pl.Series:
     name, factor = to_canonical(title)
-    if name not in metrics.columns:
-        return pl.Series(name, [None] * len(place), dtype=pl.Int64)
-    values = metrics[name].gather(place)
+    if name not in shown.columns:
+        return pl.Series(name, [None] * height, dtype=pl.Int64)
+    values = shown[name]
     if is_whole(title):
         whole: pl.Series = values.round().cast(pl.Int64)
         return whole

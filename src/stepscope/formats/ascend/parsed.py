@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.arrays import distinct
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend import (
     hardware,
@@ -203,7 +204,7 @@ def _table(frames: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
 
 def _devices_of(frames: Mapping[str, pl.DataFrame]) -> tuple[int, ...]:
     named = ("kernels", "collectives", "memory_events", "allocations", "counters", "cache_rates")
-    return tuple({int(item) for name in named for item in _table(frames, name)["device"].drop_nulls().unique()})
+    return tuple({item for name in named for item in distinct(_table(frames, name)["device"])})
 
 
 def _single(devices: tuple[int, ...]) -> int | None:

@@ -215,7 +215,7 @@ def test_the_analysis_database_goes_by_time_even_with_one_step():
     tasks = [task(1, 1, "Memcpy", collective=number) for number in range(len(ops))]
     capture = tables(ops, tasks, [step(50, 0, 1, device_start_ns=10 * MS, device_end_ns=20 * MS)])
     assert comm.stepped(capture, "collective_times").height == 4
-    assert analysis_db.time_rows(capture).select("hccl_op_name", "step").rows() == [
+    assert analysis_db.communication_rows(capture)["CommAnalyzerTime"].select("hccl_op_name", "step").rows() == [
         ("hcom_allReduce__10", "step50"),
         ("hcom_allReduce__20", "step50"),
     ]
@@ -311,18 +311,19 @@ def test_communication_matrix_json():
 
 def test_rows_of_the_analysis_database():
     capture = small_capture()
-    assert analysis_db.time_rows(capture).select("hccl_op_name", "group_name", "transit_time", "step", "type").rows() == [
+    found = analysis_db.communication_rows(capture)
+    assert found["CommAnalyzerTime"].select("hccl_op_name", "group_name", "transit_time", "step", "type").rows() == [
         ("hcom_allReduce__77_0_1", "77", 3.0, "step3", "collective"),
         ("hcom_allReduce__77_1_1", "77", 4.0, "step3", "collective"),
         ("hcom_send__77_2_1", "77", 1.0, "step3", "p2p"),
     ]
-    assert analysis_db.bandwidth_rows(capture).select(
+    assert found["CommAnalyzerBandwidth"].select(
         "hccl_op_name", "transport_type", "package_size", "count", "total_duration"
     ).rows()[:2] == [
         ("hcom_allReduce__77_0_1", "HCCS", 6.0, 1, 3.0),
         ("hcom_allReduce__77_0_1", "SDMA", 0.0, 0, 0.0),
     ]
-    matrix = analysis_db.matrix_rows(capture).select("hccl_op_name", "src_rank", "dst_rank", "op_name").rows()
+    matrix = found["CommAnalyzerMatrix"].select("hccl_op_name", "src_rank", "dst_rank", "op_name").rows()
     assert matrix[0] == ("allreduce-top1", "0", "1", "hcom_allReduce__77_0_1")
     assert ("allreduce-total", "0", "1", "") in matrix
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.tables import TEXT
+from stepscope.arrays import filled, is_null, with_nulls
 
 Change = Callable[[pl.Expr], pl.Expr]
 
@@ -35,13 +35,15 @@ class StringIds:
             change: expression on strings that gives what is stored; the same function must be passed each time.
         """
         codes = column.to_physical()
-        ids = self._numbered(column, first, change)
-        none = codes.is_null()
-        filled = codes.fill_null(0).to_numpy()
-        numbers = pl.Series(column.name, ids[filled] if ids.size else np.zeros(len(column), dtype=np.int64))
-        if none.any():
-            numbers = numbers.set(none, None if missing is None else self.id(missing, first))
-        return numbers
+        nulls = is_null(codes) if codes.null_count() else None
+        rows = filled(codes)
+        ids = self._numbered(column, rows, nulls, first, change)
+        numbers = ids[rows] if ids.size else np.zeros(len(column), dtype=np.int64)
+        if nulls is None:
+            return pl.Series(column.name, numbers)
+        if missing is None:
+            return with_nulls(pl.Series(column.name, numbers), nulls)
+        return pl.Series(column.name, np.where(nulls, self.id(missing, first), numbers))
 
     def id(self, text: str, first: int) -> int:
         known = self._known.setdefault(first, {})
@@ -54,19 +56,23 @@ class StringIds:
         frame = pl.DataFrame({"id": numbers, "value": texts}, schema={"id": pl.Int64, "value": pl.String})
         return frame.sort("id")
 
-    def _numbered(self, column: pl.Series, first: int, change: Change) -> npt.NDArray[np.int64]:
-        """Ids by category code; new categories are added."""
+    def _numbered(
+        self, column: pl.Series, codes: npt.NDArray[np.uint32], nulls: npt.NDArray[np.bool_] | None, first: int, change: Change
+    ) -> npt.NDArray[np.int64]:
+        """Ids by category code; new categories are added in the order of their first rows."""
         key = (first, change)
         ids = self._ids.get(key, np.zeros(0, dtype=np.int64))
-        distinct = column.cast(TEXT).unique(maintain_order=True).drop_nulls()
-        codes = distinct.to_physical().to_numpy()
         if codes.size and int(codes.max()) >= ids.size:
             longer = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
             longer[: ids.size] = ids
             ids = longer
-        new = ids[codes] < 0 if codes.size else np.zeros(0, dtype=bool)
-        if new.any():
-            texts = pl.select(change(pl.lit(distinct.filter(pl.Series(new)).cast(pl.String)))).to_series()
-            ids[codes[new]] = [self.id(text, first) for text in texts]
+        new = ids[codes] < 0 if codes.size else np.zeros(0, dtype=np.bool_)
+        rows = np.flatnonzero(new if nulls is None else new & ~nulls)
+        if rows.size:
+            places = rows[np.sort(np.unique(codes[rows], return_index=True)[1])]
+            texts = column[places].cast(pl.String)
+            if change is not unchanged:
+                texts = pl.select(change(pl.lit(texts))).to_series()
+            ids[codes[places]] = [self.id(text, first) for text in texts]
         self._ids[key] = ids
         return ids

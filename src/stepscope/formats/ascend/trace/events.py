@@ -37,10 +37,12 @@ def category(column: str) -> pl.Expr:
 
 def rewritten(frame: pl.DataFrame, column: str, change: pl.Expr) -> pl.DataFrame:
     """Replace a categorical column by `change` (an expression on `pl.element`-like column "text"), once per distinct value."""
-    distinct = frame.select(pl.col(column).unique()).drop_nulls()
+    distinct = frame.lazy().select(pl.col(column).unique()).drop_nulls()
     new = distinct.with_columns(pl.col(column).cast(pl.String).alias("text")).select(column, change.cast(TEXT).alias("new text"))
     return (
-        frame.join(new, on=column, how="left", maintain_order="left")
+        frame.lazy()
+        .join(new, on=column, how="left", maintain_order="left")
         .with_columns(pl.col("new text").alias(column))
         .drop("new text")
+        .collect(engine="in-memory")
     )

@@ -140,11 +140,11 @@ def read_timeline(paths: Sequence[Path], *, quality: list[pl.DataFrame], most_by
 
 def _collect(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], *, finished: bool) -> int:
     """Sort the events of a chunk into `parts`; return the number of counters without a known value."""
-    meta = events.lazy().filter(pl.col("ph") == "M").pipe(lane.metadata).collect()
+    meta = events.lazy().filter(pl.col("ph") == "M").pipe(lane.metadata).collect(engine="in-memory")
     if meta.height:
         parts["meta"].append(meta)
     layers = lane.layer_names(pl.concat(parts["meta"])) if parts["meta"] else {}
-    kind_of_row = events.lazy().select(kind=_kind(layers, finished=finished)).collect()
+    kind_of_row = events.lazy().select(kind=_kind(layers, finished=finished)).collect(engine="in-memory")
     marked = events.hstack(kind_of_row)
     there = set(kind_of_row["kind"].unique().to_list())
     kinds = [kind for kind in _KEPT if _NUMBERS[kind] in there and kind != "meta"]
@@ -200,7 +200,7 @@ def _tables(parts: dict[str, list[pl.DataFrame]], source: str, quality: list[pl.
         return pl.concat(found) if found else None
 
     meta = rows("meta")
-    lanes = lane.lanes(meta if meta is not None else _NO_EVENTS.pipe(lane.metadata).collect())
+    lanes = lane.lanes(meta if meta is not None else _NO_EVENTS.pipe(lane.metadata).collect(engine="in-memory"))
     _count_unplaced(rows("unplaced"), lanes, source, quality)
     for kind, issue in (("untimed", issues.EVENT_WITHOUT_TIME), ("strange", issues.UNKNOWN_KIND)):
         if (found := rows(kind)) is not None:

@@ -248,9 +248,11 @@ def metric_rows(tables: Tables, strings: StringIds) -> pl.DataFrame:
     numbers = _numbered(kernels).sort("kernel")["global_task_id"]
     task = numbers.gather(wide["kernel"]).shrink_dtype().alias("globalTaskId")  # there are millions of rows
     return pl.concat(
-        wide.select(task, pl.lit(strings.id(name, 0), pl.Int32).alias("name"), pl.col(name).alias("value")).drop_nulls("value")
+        wide.lazy()
+        .select(task, pl.lit(strings.id(name, 0), pl.Int32).alias("name"), pl.col(name).alias("value"))
+        .drop_nulls("value")
         for name in names
-    )
+    ).collect(engine="in-memory")
 
 
 def overlap_rows(spans: pl.DataFrame, layers: Sequence[str]) -> pl.DataFrame:
