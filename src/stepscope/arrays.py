@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ def is_null(column: pl.Series) -> npt.NDArray[np.bool_]:
     """Which rows of a column of numbers are null."""
     if not column.null_count():
         return np.zeros(len(column), np.bool_)
+    if "pyarrow" not in sys.modules:  # loading it takes longer than a few queries
+        return column.is_null().to_numpy()
     array = column.to_arrow()
     bits = np.frombuffer(array.buffers()[0], np.uint8)
     first = array.offset >> 3
@@ -28,6 +31,8 @@ def filled(column: pl.Series, value: float = 0) -> npt.NDArray[Any]:
     """The values of a column of numbers, with `value` for null; not to be written to."""
     if not column.null_count():
         return column.to_numpy()
+    if "pyarrow" not in sys.modules:
+        return column.fill_null(value).to_numpy()
     array = column.to_arrow()
     kind = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
     values = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)

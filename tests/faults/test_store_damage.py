@@ -154,16 +154,16 @@ class Panic(BaseException):
 def test_one_capture_never_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException):
     for name in "abc":
         write_trace(tmp_path / f"{name}.pt.trace.json")
-    from stepscope.capture import Capture
+    from stepscope.capture import Capture, NewStore
 
-    load = Capture.load
+    load = Capture.load_unstored
 
-    def broken(capture: Capture, *given: object, **named: object) -> Tables:
+    def broken(capture: Capture, *given: object, **named: object) -> tuple[Tables, NewStore | None]:
         if capture.path.name.startswith("b."):
             raise fault
         return load(capture, *given, **named)
 
-    monkeypatch.setattr(Capture, "load", broken)
+    monkeypatch.setattr(Capture, "load_unstored", broken)
     results = analyse_captures(open_all(tmp_path), Request(out=tmp_path / "out"), jobs=1)
     assert [result.ok for result in results] == [True, False, True]
     assert type(fault).__name__ in str(results[1].error)
@@ -175,7 +175,7 @@ def test_an_interruption_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stepscope.capture.Capture.load", interrupted)
+    monkeypatch.setattr("stepscope.capture.Capture.load_unstored", interrupted)
     with pytest.raises(KeyboardInterrupt):
         analyse_captures(open_all(tmp_path), Request(out=tmp_path / "out"), jobs=1)
 

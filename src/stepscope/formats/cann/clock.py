@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # a fresh store is opened without it
+    import numpy as np
+    import numpy.typing as npt
 
 # Broken counters may lie anywhere in 64 bits: times are kept within 73 years of the epoch so that sums cannot overflow.
 FAR_NS = 1 << 61
@@ -33,6 +34,8 @@ class CounterClock:
 
     def ns(self, ticks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Epoch nanoseconds of counter values."""
+        import numpy as np
+
         if self.mhz is None:
             near = np.minimum(ticks.astype(np.uint64), np.uint64(FAR_NS)).astype(np.int64)
             return np.asarray(near + self.epoch_offset_ns, np.int64)
@@ -43,6 +46,8 @@ class CounterClock:
 
     def duration_between(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Nanoseconds between two counter values, as exact as the vendor's tool keeps them."""
+        import numpy as np
+
         if self.mhz is None:
             return np.asarray(self.ns(last) - self.ns(first), np.float64)
         begin, end = (_float_from_digits(*self._mono(ticks, self.mhz)) for ticks in (first, last))
@@ -50,6 +55,8 @@ class CounterClock:
 
     def _mono(self, ticks: npt.NDArray[Any], mhz: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Monotonic time: whole nanoseconds and thousandths of one."""
+        import numpy as np
+
         # Counters are unsigned 64 bit; their distance is small and may be negative.
         distance = (ticks.astype(np.uint64) - np.uint64(self.zero_ticks)).astype(np.int64)
         us = np.minimum(np.abs(distance.astype(np.float64)) / mhz, FAR_NS / 1000)
@@ -62,6 +69,8 @@ class CounterClock:
 
     def ticks(self, ns: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         """Counter values of epoch nanoseconds, for writing: the nearest tick."""
+        import numpy as np
+
         mono = np.subtract(ns.astype(np.int64), self.epoch_offset_ns)
         if self.mhz is None:
             return mono.astype(np.uint64)
@@ -71,6 +80,8 @@ class CounterClock:
 
 def _float_from_digits(whole: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The float64 of a decimal number that is added up from its digits, smallest first; `below` are thousandths."""
+    import numpy as np
+
     sign = np.where(whole < 0, -1.0, 1.0)
     total = below % 10 * 1e-3 + below // 10 % 10 * 1e-2 + below // 100 * 1e-1
     # Up to here a float has so many digits to spare that one sum is as good as nine.
