@@ -73,7 +73,7 @@ $(PEERS_VENV)/ready: Makefile
 	elif [ -n "$$CI" ]; then echo "CI must test our files with their tools; $(PEERS) could not be installed" >&2; exit 1; \
 	else rm -rf $(PEERS_VENV); echo "$(PEERS) could not be installed; our files are not tested with them"; fi
 
-demo: $(VENV)/native $(VENV)/simnpu ## train on two simulated NPUs, profile two steps, show where the time went (default)
+demo: $(VENV)/native $(VENV)/simnpu ## find a slow data loader on simulated NPUs, predict what its fix saves, fix it, confirm it (default)
 	@$(BIN)/python examples/demo.py
 
 check: $(VENV)/core ## style and types

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of the page for the documents, taken from any folder of captures in headless Chromium.
 
-    python docs/screenshots.py demo-run --out docs/images
-    python docs/screenshots.py demo-run --view trace overview --theme dark --size 1280x800
+    python docs/screenshots.py runs --out docs/images
+    python docs/screenshots.py runs --view trace overview --theme dark --size 1280x800
 
-Needs selenium, chromium and chromedriver. The pictures of README.md are made by `--readme` from the folder of `make demo`.
+Needs selenium, chromium and chromedriver. The pictures of README.md are made by `--readme` from a run of examples/train_transformer.py:
+
+    stepscope run --nproc 2 --profile steps=4:5,level=1,memory,stack,out=runs examples/train_transformer.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train a small transformer on two simulated NPUs, profile two of its steps, and show where the time went."""
+"""From symptom to proof: a slow data loader on one of two simulated NPUs is found, named, fixed, and the fix confirmed."""
 
 from __future__ import annotations
 
@@ -8,80 +8,137 @@ import shutil
 import subprocess
 import sys
 import time
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from stepscope.capture import Capture, open_all
-from stepscope.verdict import verdict, words
-from stepscope.verdict.text import lines
+from stepscope.diff import words as diff_words
+from stepscope.diff.engine import diff
+from stepscope.verdict import Verdict, verdict, words
+from stepscope.verdict.finding import Finding
 
 HERE = Path(__file__).resolve().parent
-RUN = HERE.parent / "demo-run"
-PROFILE = "steps=4:5,level=1,memory,stack,shapes,modules"
+RUN = Path(os.environ.get("DEMO_RUN") or HERE.parent / "demo-run")
+SCRIPT = HERE / "slow_loader.py"
 # Silences torch, which would write between our lines; and one thread per process, as for a kernel of the simulated NPU.
 QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+# English and Chinese.
+TEXTS = {
+    "train": (
+        "1. Train on two NPUs, record twelve steps; then the same with the fix.",
+        "1. 在两个 NPU 上训练并采集 12 个 step；随后在修复之后再做一次。",
+    ),
+    "ask": ("2. What costs time?", "2. 时间花在哪里？"),
+    "where": ("where", "位置"),
+    "next": ("next", "下一步"),
+    "predict": (
+        "3. Prediction: without waiting for data, rank {rank} saves {saved:.1f} ms of each step.",
+        "3. 预测：rank {rank} 若不再等待数据，每个 step 可节省 {saved:.1f} ms。",
+    ),
+    "fix": (
+        "   The fix keeps what was decoded: Samples(rank, keep=True).",
+        "   修复：保留已解码的样本：Samples(rank, keep=True)。",
+    ),
+    "confirm": ("4. Was that it?", "4. 确实如此吗？"),
+    "done": ("{seconds:.0f} s in all.", "共 {seconds:.0f} 秒。"),
+    "open": ("The page opens in the browser; Ctrl+C ends it.", "页面将在浏览器中打开；按 Ctrl+C 结束。"),
+    "cpu": (
+        "No NPU is available, so this shows the host. With a C++ compiler the demo uses two simulated NPUs.",
+        "没有可用的 NPU，以下仅为主机数据。安装 C++ 编译器后，演示将使用两个模拟 NPU。",
+    ),
+    "failed": (
+        "error: nothing was recorded; the run ended with code {code}, see its output above",
+        "错误：没有采集到数据；运行以代码 {code} 结束，见上方输出",
+    ),
+}
+
+
+def say(key: str, **values: object) -> str:
+    return TEXTS[key][words.language() == "zh"].format(**values)
 
 
 def train(console: Console) -> None:
-    """Run the unchanged training script in two processes with `stepscope run`; its captures go to demo-run."""
+    """Run the script in two processes on simulated NPUs; its captures go to demo-run/before and demo-run/after."""
     shutil.rmtree(RUN, ignore_errors=True)
-    script = HERE / "train_transformer.py"
-    words = ["run", "--nproc", "2", "--profile", f"{PROFILE},out={_short(RUN)}", str(_short(script))]
-    console.print(f"[bold]$ stepscope {' '.join(words)}[/bold]", soft_wrap=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stepscope", *words],
-        env={**os.environ, **QUIET},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    everything, ours = [], False
-    with console.status("training, profiling and analysing in two processes"):
-        for line in process.stdout:
-            everything.append(line)
-            ours = line.startswith("stepscope:") or (ours and line.startswith("  "))
-            if ours or line.startswith("step ") or "[WARNING]" in line or "[ERROR]" in line:
-                console.print(f"  {line.rstrip()}", highlight=False, soft_wrap=True)
-    if process.wait() or not list(RUN.glob("*/ASCEND_PROFILER_OUTPUT")):
-        why = f"error: no capture was analysed; the run ended with code {process.returncode}, see its output above"
-        raise SystemExit("".join([*everything, why]))
+    command = ["run", "--nproc", "2", str(_short(SCRIPT)), str(_short(RUN))]
+    console.print(f"[bold]$ stepscope {' '.join(command)}[/bold]", soft_wrap=True)
+    with console.status("training"):
+        done = subprocess.run(
+            [sys.executable, "-m", "stepscope", *command],
+            env={**os.environ, **QUIET},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    if done.returncode or not list(RUN.glob("after/*")):
+        raise SystemExit(f"{done.stdout}{say('failed', code=done.returncode)}")
 
 
-def summarise(console: Console, captures: list[Capture]) -> None:
-    """The verdict on both ranks, in the words of `stepscope verdict`."""
-    console.print()
-    if not captures[0].tables.kernels.height:
-        console.print("No NPU is available, so this shows the host. With a C++ compiler the demo uses two simulated NPUs.\n")
-    found = verdict([capture.tables for capture in captures])
-    width = min(console.width, 100)
-    for number, line in enumerate(lines(found, words.language(), width=width, top=3)):
-        console.print(line, style="bold" if number == 0 else None, highlight=False, soft_wrap=True)
+def captures(side: str) -> list[Capture]:
+    return sorted(open_all(RUN / side), key=lambda capture: capture.facts.rank)
+
+
+def show_findings(console: Console, found: Verdict) -> Finding | None:
+    """The answer in one line and its two largest findings; the one about the loader."""
+    lang = words.language()
+    console.print(f"[bold]$ stepscope verdict {_short(RUN / 'before')}[/bold]", soft_wrap=True)
+    console.print(f"   {words.answer(found, lang)}", highlight=False, soft_wrap=True)
+    for finding in found.findings[:2]:
+        ranks = ", ".join(map(str, finding.ranks))
+        console.print(
+            f"   • {finding.text('title', lang)} (rank {ranks}, {finding.saved_ms:.1f} ms)", highlight=False, soft_wrap=True
+        )
+        console.print(f"     {say('next')}: {finding.text('next', lang)}", style="dim", highlight=False, soft_wrap=True)
+    return next((finding for finding in found.findings if finding.rule == "data-wait"), None)
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    picture = next((word for word in arguments if not word.startswith("-")), None)
+    console = Console(record=picture is not None, width=112 if picture else None)
+    began = time.perf_counter()
+    console.print(say("train"))
+    train(console)
+    before, after = ([capture.tables for capture in captures(side)] for side in ("before", "after"))
+    if not before[0].kernels.height:
+        console.print(say("cpu"))
+    console.print(f"\n{say('ask')}")
+    loader = show_findings(console, verdict(before))
+    if loader is not None:
+        console.print(f"\n{say('predict', rank=loader.rank, saved=loader.saved_ms)}")
+        console.print(say("fix"))
+    console.print(f"\n{say('confirm')}")
+    console.print(f"[bold]$ stepscope diff {_short(RUN / 'before')} {_short(RUN / 'after')} --by part[/bold]", soft_wrap=True)
+    console.print(f"   {diff_words.answer(diff(before, after, by='part'), words.language())}", highlight=False, soft_wrap=True)
+    console.print(f"\n{say('done', seconds=time.perf_counter() - began)}")
+    program = _short(Path(sys.executable).parent / "stepscope")
+    console.print(f"{say('next')}: {program} view {_short(RUN)}", soft_wrap=True, highlight=False)
+    if picture:
+        # Without the font that a browser would download; any monospace font will do.
+        Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL))
+    elif "--no-browser" not in arguments and _has_browser():
+        console.print(say("open"))
+        return subprocess.run([sys.executable, "-m", "stepscope", "view", str(RUN)], check=False).returncode
+    return 0
+
+
+def _has_browser() -> bool:
+    """Whether a person sits at this terminal and a window can open."""
+    if not sys.stdout.isatty() or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
 
 
 def _short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def main(picture: str | None = None) -> int:
-    console = Console(record=picture is not None, width=112 if picture else None)
-    began = time.perf_counter()
-    train(console)
-    captures = sorted(open_all(RUN), key=lambda capture: capture.tables.facts.rank)
-    summarise(console, captures)
-    results = captures[0].path / "ASCEND_PROFILER_OUTPUT"
-    console.print(f"\n{time.perf_counter() - began:.0f} s in all. Files of rank 0 in {_short(results)}:", soft_wrap=True)
-    console.print("  " + ", ".join(sorted(path.name for path in results.iterdir() if path.suffix != ".done")))
-    console.print("\nnext:")
-    heaviest = "kernel" if captures[0].tables.kernels.height else "module"
-    for command in (f"view {_short(RUN)}", f"verdict {_short(RUN)}", f"top {_short(captures[0].path)} --by {heaviest}"):
-        console.print(f"  {_short(Path(sys.executable).parent / 'stepscope')} {command}", soft_wrap=True, highlight=False)
-    if picture:
-        # Without the font that a browser would download; any monospace font will do.
-        Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))
