@@ -16,12 +16,15 @@ FRAMEWORKS      := transformers==5.22.* accelerate==1.15.* lightning==2.6.* 'ray
 # Trackers, for `stepscope publish`: the small form of mlflow and what its database store needs.
 TRACKERS_VENV := .venv-trackers
 TRACKERS      := wandb==0.31.* mlflow-skinny==3.17.* sqlalchemy alembic
+# What builds documents and packages, and checks workflows.
+DOCS_VENV := .venv-docs
+DOCS      := 'sphinx>=9' 'myst-parser>=5' 'furo>=2025.9' build hatchling check-jsonschema zizmor cyclonedx-bom
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp tests/fuzz/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel sbom site clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -112,8 +115,16 @@ $(TRACKERS_VENV)/ready: $(VENV)/core
 	elif [ -n "$$CI" ]; then echo "CI must run the tests of trackers; $(TRACKERS) could not be installed" >&2; exit 1; \
 	else rm -rf $(TRACKERS_VENV); echo "$(TRACKERS) could not be installed; skipping their tests"; fi
 
+$(DOCS_VENV)/ready: $(VENV)/core
+	@echo "setting up $(DOCS_VENV) (once) ..."
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/src > "$$($(DOCS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@if $(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check $(DOCS); then touch $@; \
+	elif [ -n "$$CI" ]; then echo "CI must build documents and packages; $(DOCS) could not be installed" >&2; exit 1; \
+	else rm -rf $(DOCS_VENV); echo "$(DOCS) could not be installed; documents and packages are not tested"; fi
+
 # Side by side, since most of it waits for the network.
-environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready web/node_modules/.package-lock.json browser
+environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready $(DOCS_VENV)/ready web/node_modules/.package-lock.json browser
 
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
@@ -189,6 +200,16 @@ wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled librarie
 	@rm -rf src/stepscope/native/prebuilt
 	@ls dist
 
+# What is in a release, for those who must know: of the wheel and what it needs, nothing else.
+sbom: $(DOCS_VENV)/ready ## list everything that an installation contains (CycloneDX), in dist/
+	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom
+	@$(BIN)/pip --python build/sbom/bin/python install --quiet --disable-pip-version-check .
+	@mkdir -p dist
+	$(DOCS_VENV)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --of JSON -o dist/stepscope.cdx.json build/sbom/bin/python
+
+site: $(DOCS_VENV)/ready docs ## build the documentation site into build/site, offline, with warnings as errors
+	$(DOCS_VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/site
+
 docs: $(VENV)/core ## generate the reference pages from the code
 	$(BIN)/python -m stepscope.tables.reference > docs/tables.md
 	$(BIN)/python -m stepscope.tables.issue_reference > docs/issues.md
@@ -200,4 +221,4 @@ news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next
 
 clean: ## remove environments and generated data
-	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) $(TRACKERS_VENV) demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) $(TRACKERS_VENV) $(DOCS_VENV) build demo-run bench-data web/node_modules

@@ -4,7 +4,7 @@
     python docs/screenshots.py runs --out docs/images
     python docs/screenshots.py runs --view trace overview --theme dark --size 1280x800
 
-Needs selenium, chromium and chromedriver. The pictures of README.md are made by `--readme` from a run of examples/train_transformer.py:
+Needs selenium, chromium and chromedriver. `--readme` makes the pictures of README.md, from such a run:
 
     stepscope run --nproc 2 --profile steps=4:5,level=1,memory,stack,out=runs examples/train_transformer.py
 """

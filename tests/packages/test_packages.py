@@ -1,0 +1,121 @@
+"""What is in the packages, that a second build gives the same bytes, and that the workflows are well formed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml")
+PARTS = ("src/", "native/", "packaging/", "tests/", "web/")
+SCRIPT = """
+import hashlib, json, sys, tarfile, zipfile
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+def build(kind, folder):
+    return next(iter(kind(".").build(directory=folder, versions=["standard"])))
+built = {}
+for name, kind in (("sdist", SdistBuilder), ("wheel", WheelBuilder)):
+    files = [build(kind, f"{sys.argv[1]}/{number}") for number in (1, 2)]
+    sums = [hashlib.sha256(open(file, "rb").read()).hexdigest() for file in files]
+    if name == "sdist":
+        with tarfile.open(files[0]) as archive:
+            members = [member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()]
+            text = archive.extractfile(next(m for m in archive.getmembers() if m.name.endswith("PKG-INFO"))).read().decode()
+    else:
+        with zipfile.ZipFile(files[0]) as archive:
+            members = archive.namelist()
+    built[name] = {"file": files[0], "sums": sums, "members": members}
+built["metadata"] = text
+print(json.dumps(built))
+"""
+
+
+def tools() -> Path:
+    """The environment with the tools, where it was set up."""
+    given = os.environ.get("STEPSCOPE_DOCS_PYTHON")
+    python = Path(given) if given else ROOT / ".venv-docs" / "bin" / "python"
+    if not python.is_file():
+        pytest.skip("no environment with build tools: `make test` builds .venv-docs")
+    return python.parent
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    environment = {**os.environ, "GITHUB_SERVER_URL": "https://example.org", "GITHUB_REPOSITORY": "some/where"}
+    command = [str(tools() / "python"), "-c", SCRIPT, str(tmp_path_factory.mktemp("dist"))]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+def tracked() -> set[str]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a repository")
+    return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+
+
+@pytest.mark.slow  # builds four packages
+def test_a_second_build_gives_the_same_bytes(built):
+    for kind in ("sdist", "wheel"):
+        assert len(set(built[kind]["sums"])) == 1, kind
+    assert built["wheel"]["file"].endswith("-py3-none-any.whl")
+
+
+@pytest.mark.slow  # shares the packages
+def test_the_source_package_holds_the_files_of_the_repository_and_no_others(built):
+    files = tracked()
+    expected = {name for name in files if name.startswith(PARTS)} | {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "Makefile",
+        "pyproject.toml",
+    }
+    members = set(built["sdist"]["members"]) - {"PKG-INFO", ".gitignore"}
+    assert members - files == set()  # nothing stray
+    assert expected - members == set()
+    assert members - expected == set()
+
+
+@pytest.mark.slow  # shares the packages
+def test_the_wheel_holds_types_sources_and_page(built):
+    members = set(built["wheel"]["members"])
+    assert {"stepscope/py.typed", "stepscope/web/static/index.html", "stepscope_searched_last.pth"} <= members
+    assert any(name.startswith("stepscope/native/source/observer/") for name in members)
+    assert not any("__pycache__" in name or name.startswith(("tests/", "docs/")) for name in members)
+
+
+@pytest.mark.slow  # shares the packages
+def test_the_metadata_names_the_repository_that_built_it(built):
+    text = built["metadata"]
+    assert "Project-URL: Source, https://example.org/some/where" in text
+    assert "Classifier: Typing :: Typed" in text
+    assert "](docs/" not in text
+    assert "https://example.org/some/where/blob/main/docs/" in text
+
+
+@pytest.mark.slow  # a process for each tool
+def test_workflows_are_well_formed():
+    folder = tools()
+    files = sorted(map(str, (ROOT / ".github" / "workflows").glob("*.yml")))
+    assert len(files) >= 3
+    checker = folder / "check-jsonschema"
+    if not checker.is_file():
+        pytest.skip("check-jsonschema is not installed")
+    done = subprocess.run(
+        [str(checker), "--builtin-schema", "vendor.github-workflows", *files], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    linter = folder / "zizmor"
+    if linter.is_file():
+        command = [str(linter), "--offline", "--quiet", "--min-severity", "medium", "--config", ".github/zizmor.yml", *files]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
