@@ -143,11 +143,11 @@ def _guilty(plan: Plan, fault: Fault) -> set[int]:
     return {fault.rank}
 
 
-def analysed(recording: Recording, missing: tuple[int, ...], form: str) -> Analysis:
+def analysed(recording: Recording, missing: tuple[int, ...], form: str, ahead: bool = False) -> Analysis:
     if form == "digests":
         return analyse(digests_of(recording, missing))
     with tempfile.TemporaryDirectory() as folder:
-        write_captures(Path(folder), recording, form, missing)
+        write_captures(Path(folder), recording, form, missing, ahead=ahead)
         return analyse_run(
             load([Path(folder)], options=Options(cache=False), engine=lambda paths, options: read_local(paths, options, 1))
         )
@@ -160,7 +160,7 @@ def judge(case: Case, form: str = "digests") -> Score:
     healthy = record(plan, case.steps, case.seed, offset_ms=case.offset_ms) if fault.kind != "none" else recording
     true_ns = float((recording.step_ns - healthy.step_ns).mean())
     share = true_ns / float(healthy.step_ns.mean())
-    analysis = analysed(recording, case.missing, form)
+    analysis = analysed(recording, case.missing, form, ahead=bool(case.seed % 2))
     findings = [one for one in analysis.findings if one.kind != "imbalance"]
     if plan.stage_weight and fault.kind != "stage":
         findings = [one for one in findings if one.kind != "pipeline_imbalance"]  # that the stages are uneven is true as well

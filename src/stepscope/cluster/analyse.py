@@ -135,7 +135,26 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
 
 def _hosts(digests: Digests, graph: Graph) -> list[str | None]:
     known = dict(digests["cluster_ranks"].select("rank", "host").iter_rows())
+    if not any(known.values()):
+        known = hosts_by_device(digests)
     return [known.get(rank) for rank in graph.ranks]
+
+
+def hosts_by_device(digests: Digests) -> dict[int, str | None]:
+    """Where no capture names its host: ranks whose device numbers rise are on one. Nothing when every rank has the same device."""
+    ranks = digests["cluster_ranks"].sort("rank").select("rank", "device").rows()
+    blocks: list[list[int]] = []
+    before = None
+    for rank, device in ranks:
+        if device is None:
+            return {}
+        if before is None or device <= before:
+            blocks.append([])
+        blocks[-1].append(rank)
+        before = device
+    if len(blocks) < 2 or max(map(len, blocks)) < 2:
+        return {}
+    return {rank: f"ranks {block[0]}-{block[-1]}" for block in blocks for rank in block}
 
 
 def _missing(digests: Digests, matches: Matches, expected: int | None) -> tuple[int, list[int]]:

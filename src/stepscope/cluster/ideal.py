@@ -8,6 +8,7 @@ group.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -143,7 +144,7 @@ def peers_median(key: Ints, values: Floats, use: Flags | None = None) -> Floats:
 def _transfers(variant: Variant, ranks: Sequence[int], hosts: Sequence[str | None], groups: Sequence[Group]) -> tuple[Floats, Ints]:
     """Middle by operator, bytes and kind of group, over calls whose members are all there where there are such."""
     calls = variant.program.calls
-    host_of = dict(zip(ranks, hosts, strict=True))
+    host_of = _with_missing(ranks, hosts, groups)
     shapes: dict[object, tuple[object, ...]] = {}
     kinds: dict[tuple[object, ...], int] = {}
     kind = np.empty(calls, dtype=np.int64)
@@ -160,13 +161,30 @@ def _transfers(variant: Variant, ranks: Sequence[int], hosts: Sequence[str | Non
     owner = np.array([names.setdefault(pair or int(gid), len(names)) for pair, gid in zip(variant.pairs, variant.gid, strict=True)])
     usual = np.median(variant.transfer, axis=0)
     frame = pl.DataFrame({"kind": kind, "owner": owner, "usual": usual, "whole": variant.complete})
-    # The middle of the groups, not of the calls; of two groups the faster one.
-    by_group = (
-        frame.filter(pl.col("whole") | ~pl.col("whole").any().over("kind")).group_by("kind", "owner").agg(pl.col("usual").median())
-    )
+    # The middle of the groups, not of the calls; of two groups the faster one. Where no call of a kind has all its members, some
+    # of what looks like transfer is waiting for the missing one: the shortest is the measure.
+    known = pl.col("whole").any().over("kind")
+    frame = frame.with_columns(usual=pl.when(known).then("usual").otherwise(pl.col("usual").min().over("kind")))
+    by_group = frame.filter(pl.col("whole") | ~known).group_by("kind", "owner").agg(pl.col("usual").median())
     middle = by_group.group_by("kind").agg(pl.col("usual").quantile(0.5, "lower")).sort("kind")
     ideal[:] = middle["usual"].to_numpy()[kind] if calls else 0.0
     return ideal, kind
+
+
+def _with_missing(ranks: Sequence[int], hosts: Sequence[str | None], groups: Sequence[Group]) -> dict[int, str | None]:
+    """Host by rank; that of a rank without a capture by its neighbours, if hosts hold blocks of as many ranks."""
+    known = dict(zip(ranks, hosts, strict=True))
+    sizes = Counter(host for host in hosts if host is not None)
+    block = max(sizes.values(), default=0)
+    if not block:
+        return known
+    inside: dict[int, set[str | None]] = {}
+    for rank, host in zip(ranks, hosts, strict=True):
+        inside.setdefault(rank // block, set()).add(host)
+    for rank in {member for group in groups for member in group.members} - set(ranks):
+        there = inside.get(rank // block, set())
+        known[rank] = next(iter(there)) if len(there) == 1 else None
+    return known
 
 
 def _group_shape(members: Sequence[int], host_of: dict[int, str | None], name: str) -> tuple[object, ...]:

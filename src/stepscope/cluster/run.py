@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -109,9 +110,18 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented), choice)
 
 
+# Profilers put the host's name in front of a capture's name; people put captures of a host into a folder of its own.
+_HOST_IN_NAME = re.compile(r"(?P<host>[^/]+?)_\d+[._]\d{9,}[^/]*(?:\.pt\.trace\.json(?:\.gz)?|_ascend_pt|_ascend_ms)")
+_HOST_FOLDER = re.compile(r"(?i)(?:host|node|server|machine)[-_.]?\d+")
+
+
 def _located(digests: Digests, path: str) -> Digests:
+    """The digests with where the capture is, and its host by that if it does not say."""
     ranks = digests["cluster_ranks"].with_columns(path=pl.lit(path, pl.String))
-    return Digests({**digests.frames, "cluster_ranks": ranks})
+    named = _HOST_IN_NAME.fullmatch(os.path.basename(path))
+    folder = next((part for part in path.split(os.sep)[:-1] if _HOST_FOLDER.fullmatch(part)), None)
+    host = named["host"] if named else folder
+    return Digests({**digests.frames, "cluster_ranks": ranks.with_columns(pl.col("host").fill_null(pl.lit(host, pl.String)))})
 
 
 def _chosen(loaded: Loaded, choice: Choice) -> Loaded:

@@ -27,6 +27,7 @@ TIMES_ERROR_FEW = 7.0  # with fewer than 5 steps
 ONE_STEP = 8.0  # times the variation: a single step that stands out
 NOISE_FLOOR = 0.0005  # of the step
 OTHERS = 24  # random ranks that measure the cost of jitter
+HIDDEN = 0.5  # of the cost beside ideal ranks
 BATCH_BYTES = 192 << 20
 MOST_VICTIMS = 8
 
@@ -113,6 +114,26 @@ class Scenarios:
     def saving(self, places: Sequence[int]) -> float:
         """What a mean step would be shorter if these ranks were ideal and all else as measured."""
         return float((self.actual_steps - self.repaired(places)).mean())
+
+    def costs_beside(self, sets: Sequence[Sequence[int]]) -> Floats:
+        """What each set of ranks adds to a mean step, everybody else in no set as measured: with the jitter that is really there.
+
+        Where all ranks wait for each other often, some of them are late anyway, and a slow one costs less than beside ideal ones.
+        """
+        everyone = sorted({place for places in sets for place in places})
+        chosen = np.zeros((len(sets) + 1, len(self.graph.ranks)), dtype=np.bool_)  # ranks that are made ideal
+        chosen[:, everyone] = True
+        for number, places in enumerate(sets):
+            chosen[number, list(places)] = False
+        lengths = []
+        for ideal_ranks in chosen:
+            work = [
+                np.where(ideal_ranks[variant.rank], self.ideal.total[number], self.measured[number])
+                for number, variant in enumerate(self.graph.variants)
+            ]
+            times, _, _ = self._run(1, work, [variant.transfer for variant in self.graph.variants])
+            lengths.append(float(times[0].mean()))
+        return np.array(lengths[:-1]) - lengths[-1]
 
     def repaired(self, places: Sequence[int], causes: Sequence[int] = (), transfers: bool = False) -> Floats:
         """Length of the steps if ranks did no more than their peers, for some causes only if any are given, all else as measured.
@@ -216,6 +237,9 @@ def find_slow(scenarios: Scenarios, hosts: Sequence[str | None]) -> Ranking:
             )
     hosts_found = {place for one in found if one.host is not None for place in one.places}
     found = [one for one in found if one.host is not None or not set(one.places) & hosts_found]
+    for one, beside in zip(found, scenarios.costs_beside([one.places for one in found]) if found else (), strict=True):
+        # Hidden behind something else that is slow, too: then what it costs by itself.
+        one.mean_ns = float(beside) if beside > HIDDEN * one.mean_ns else one.mean_ns
     found.sort(key=lambda one: (-one.mean_ns, one.places))
     return Ranking(found, noise, excess, moving)
 

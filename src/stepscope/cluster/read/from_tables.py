@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.partition import DeviceModel, device_model
@@ -20,6 +21,7 @@ from stepscope.tables import TEXT, Facts, Tables
 from stepscope.tables.cluster import CLUSTER_TABLES
 
 TOP_KERNELS = 64
+QUEUE_NS = 20_000  # between two calls of one queue
 PROMPT_NS = 10_000  # a task that starts this soon after its launch was waited for by the device
 _LAYERS = {"data_loading": "data", "gc": "gc", "checkpoint": "checkpoint"}
 _SMALLEST = 4096  # bytes of the first size class
@@ -33,8 +35,8 @@ def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
     facts = tables.facts
     steps = [number if number is not None else place for place, number in enumerate(model.steps)]
     starts, launches = _launches(model)
-    listed, calls = _calls(tables, model)
-    causes = _causes(model)
+    listed, calls, unlaunched = _calls(tables, model)
+    causes = _causes(model, unlaunched)
     rows = call_rows(calls, model.windows, model.busy[COMPUTE], causes, starts, launches)
     members = _members(tables, facts, rank)
     listed = _with_peers(tables, listed, members, rank)
@@ -51,6 +53,12 @@ def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
     return Digests({name: CLUSTER_TABLES[name].conform(frame) for name, frame in frames.items()})
 
 
+# Calls that were launched at once: by the number of their launch; their starts are not in the same order on every rank.
+_TIES = (
+    pl.col("connection_id"),
+    pl.col("stream"),
+    pl.when(pl.col("stream").is_null()).then(pl.coalesce("op_type", "name").cast(pl.String)),
+)
 _CALL_COLUMNS = ("group", "op", "peer", "seq", "bytes", "variable", "lane", "start_ns", "end_ns")
 
 
@@ -80,9 +88,9 @@ def _from_end_to_end(model: DeviceModel, tables: Tables) -> DeviceModel:
     if (last == 0).any():
         return model
     borders = np.minimum(np.maximum.accumulate(last)[:-1], first[1:])
-    # Before the first task of the capture: as long as in the other steps, if the host had begun the step by then.
-    usual = int(np.median(first[1:] - borders)) if model.count > 1 else int(first[0] - begin[0])
-    opening = int(first[0]) - max(0, min(int(first[0] - begin[0]), usual))
+    # Before the first task of the capture: at most as long as in the other steps, if the host had begun the step by then.
+    most = int((first[1:] - borders).max()) if model.count > 1 else int(first[0] - begin[0])
+    opening = int(first[0]) - max(0, min(int(first[0] - begin[0]), most))
     windows = np.maximum.accumulate(np.concatenate(([opening], borders, [int(last.max())])).astype(np.int64))
     return replace(model, windows=windows)
 
@@ -100,8 +108,9 @@ def _launches(model: DeviceModel) -> tuple[Ints | None, Ints | None]:
     return tasks["start_ns"].to_numpy(), tasks["launch_ns"].to_numpy()
 
 
-def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls]:
-    """Communication calls in program order (as the host issued them), and when the compute stream reached each."""
+def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spans]:
+    """Communication calls in program order (as the host issued them), when the compute stream reached each, and how long it was
+    there before the host."""
     rows = (
         tables.collectives.with_row_index("row")
         .cast({"row": pl.Int64})
@@ -116,7 +125,7 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls]:
     window = _windows(tables, model, rows)
     known = rows.height and rows["issue_ns"].count() == rows.height
     rows = rows.with_columns(pl.Series("window", window, dtype=pl.Int64))
-    rows = rows.sort("window", *(["issue_ns"] if known else []), "start_ns", "row")
+    rows = rows.sort("window", *((pl.col("issue_ns"), *_TIES) if known else ()), "start_ns", "row", nulls_last=True)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     if known:
         compute = model.tasks.filter(pl.col("kind") == COMPUTE).drop_nulls("issue_ns").sort("issue_ns", "start_ns")
@@ -127,7 +136,15 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls]:
         )
         launch = rows["launch_ns"].fill_null(rows["issue_ns"]).to_numpy() if rows.height else start
         issue = np.minimum(np.maximum(reached, launch), start)
+        # A host that runs ahead does not say when the device came to a call; unless it queued on its lane, it started at once. When
+        # the next compute task runs already, the device has passed it.
+        following = compute["start_ns"].to_numpy()[np.minimum(before, compute.height - 1)] if compute.height else start
+        passed = np.where(before < compute.height, following, start)
+        issue = np.where(_queued(rows), issue, np.maximum(issue, np.minimum(start, passed)))
+        late = launch > reached
+        dispatch = union(reached[late & (reached > 0)], launch[late & (reached > 0)])
     else:
+        dispatch = EMPTY
         # Without launches the earliest start of this and all later calls: one queued behind its lane starts after its successors.
         issue = np.minimum.accumulate(start[::-1])[::-1] if rows.height else start
     size = pl.col("bytes").fill_null(pl.col("count") * _element_size())
@@ -137,7 +154,18 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls]:
         pl.coalesce(pl.col("stream").cast(pl.String), pl.col("group").cast(pl.String)).fill_null("?").alias("lane"),
         size.alias("bytes"),
     )
-    return rows, Calls(issue.astype(np.int64), start, end, rows["window"].to_numpy())
+    return rows, Calls(issue.astype(np.int64), start, end, rows["window"].to_numpy()), dispatch
+
+
+def _queued(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Calls that began where another one of their stream (or group) ended."""
+    lane = pl.coalesce(pl.col("stream").cast(pl.String), pl.col("group").cast(pl.String)).fill_null("?")
+    known = rows.select("end_ns", lane=lane, begun=pl.col("start_ns") + 1000).with_row_index("call").sort("begun")
+    ends = known.select("lane", ended="end_ns").sort("ended")
+    last = known.join_asof(ends, left_on="begun", right_on="ended", by="lane", coalesce=False, check_sortedness=False)
+    queued = (last["begun"] - last["ended"] < QUEUE_NS).fill_null(False)
+    found: npt.NDArray[np.bool_] = last.with_columns(queued=queued).sort("call")["queued"].to_numpy()
+    return found
 
 
 def _windows(tables: Tables, model: DeviceModel, rows: pl.DataFrame) -> Ints:
@@ -173,7 +201,7 @@ def _element_size() -> pl.Expr:
     return pl.col("data_type").cast(pl.String).str.to_uppercase().replace_strict(_SIZES, default=None, return_dtype=pl.Int64)
 
 
-def _causes(model: DeviceModel) -> dict[str, Spans]:
+def _causes(model: DeviceModel, unlaunched: Spans) -> dict[str, Spans]:
     """What the host was doing, by cause, the first that holds counts."""
     main = model.main_tid
     layers: Mapping[str, Spans] = model.layers(main) if main is not None else {}
@@ -189,6 +217,7 @@ def _causes(model: DeviceModel) -> dict[str, Spans]:
         reach = np.maximum.accumulate(end)
         prompt = (start[1:] > reach[:-1]) & (start[1:] - np.nan_to_num(launch[1:].astype(np.float64)) < PROMPT_NS)
         dispatch = union(reach[:-1][prompt], start[1:][prompt])
+    dispatch = join(dispatch, unlaunched)
     copies = model.tasks.filter(pl.col("kind") == COPY)
     return {
         "data_loading": found["data_loading"],

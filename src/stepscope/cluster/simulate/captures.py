@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from stepscope.cluster.simulate.programs import Call
 from stepscope.cluster.simulate.recording import FREQUENCY_MHZ, KERNELS, Recording, kernel_times
 
 LAUNCH_NS = 4_000.0  # from the launch of a task to its start, when the device waits for it
+HOST_NS = 5_000.0  # that a host which runs ahead needs for a launch
+LAST = 1 << 30
 _TORCH = {
     "allreduce": "allreduce",
     "allgather": "_allgather_base",
@@ -47,12 +49,15 @@ class Task:
     step: int
 
 
-def write_captures(folder: Path, recording: Recording, form: str, missing: Sequence[int] = (), *, analysis: bool = False) -> None:
+def write_captures(
+    folder: Path, recording: Recording, form: str, missing: Sequence[int] = (), *, analysis: bool = False, ahead: bool = False
+) -> None:
     """Write a capture of every rank that is not missing.
 
     Args:
         form: kineto, db or text.
         analysis: with analysis.db beside each database.
+        ahead: the host launches a step as fast as it can and waits for nothing but its own work; else each task just in time.
     """
     if form == "text":
         from stepscope.cluster.simulate.text_captures import write_text_captures
@@ -61,10 +66,28 @@ def write_captures(folder: Path, recording: Recording, form: str, missing: Seque
         return
     for rank in range(recording.plan.world):
         if rank not in missing:
+            tasks = tasks_of(recording, rank)
+            tasks = _launched_ahead(recording, rank, tasks) if ahead else tasks
             if form == "kineto":
-                _write_kineto(folder, recording, rank)
+                _write_kineto(folder, recording, rank, tasks)
             else:
-                _write_database(folder, recording, rank, analysis)
+                _write_database(folder, recording, rank, tasks, analysis)
+
+
+def _launched_ahead(recording: Recording, rank: int, tasks: list[Task]) -> list[Task]:
+    """The tasks with launches of a host that runs ahead of the device: only its own work, and the end of a step, hold it up."""
+    own = recording.ranks[rank]
+    held = [end for cause, start, end in own.work if cause != "compute" and end - start > HOST_NS]
+    blocks = np.sort(np.array([*held, *(start for _, start, _ in own.bounds)]))
+    launched: list[Task] = []
+    host = 0.0
+    for task in tasks:
+        place = int(np.searchsorted(blocks, task.launch + LAUNCH_NS + 1, side="right")) - 1
+        before = host
+        host = max(before + HOST_NS, float(blocks[max(place, 0)]) - LAUNCH_NS)
+        host = max(min(host, max(task.launch, task.start - LAUNCH_NS)), before + 1000)
+        launched.append(replace(task, launch=host))
+    return launched
 
 
 def tasks_of(recording: Recording, rank: int) -> list[Task]:
@@ -74,7 +97,7 @@ def tasks_of(recording: Recording, rank: int) -> list[Task]:
     # A heavier stage has larger tensors here, not slower kernels.
     shapes = f"{shapes},{round(1000 * recording.weight(rank))}"
     share = times / times.sum()
-    tasks: list[Task] = []
+    tasks: list[tuple[int, Task]] = []  # with the place among those that are launched at once: calls first
     bounds = own.bounds
     ends = np.array([end for _, _, end in bounds])
     for cause, start, end in own.work:
@@ -84,11 +107,11 @@ def tasks_of(recording: Recording, rank: int) -> list[Task]:
         at = start
         for name, part in zip(KERNELS, share, strict=True):
             until = at + part * (end - start)
-            tasks.append(Task(start - LAUNCH_NS, at, until, name, shapes, None, "", step))
+            tasks.append((LAST, Task(start - LAUNCH_NS, at, until, name, shapes, None, "", step)))
             at = until
-    for call, issue, start, end, lane, step, _ in own.calls:
-        tasks.append(Task(issue - LAUNCH_NS, start, end, call[3], "", call, lane, step))
-    return sorted(tasks, key=lambda task: (task.launch, task.start))
+    for call, issue, start, end, lane, step, place in own.calls:
+        tasks.append((place, Task(issue - LAUNCH_NS, start, end, call[3], "", call, lane, step)))
+    return [task for _, task in sorted(tasks, key=lambda one: (one[1].launch, one[0], one[1].start))]
 
 
 def groups_of(recording: Recording, rank: int) -> dict[tuple[str, tuple[int, ...]], tuple[str, list[int]]]:
@@ -115,7 +138,7 @@ _HOST_CAUSES = {
 }
 
 
-def _write_kineto(folder: Path, recording: Recording, rank: int) -> None:
+def _write_kineto(folder: Path, recording: Recording, rank: int, tasks: list[Task]) -> None:
     plan = recording.plan
     groups = groups_of(recording, rank)
     streams = {"": 7}
@@ -127,7 +150,7 @@ def _write_kineto(folder: Path, recording: Recording, rank: int) -> None:
     for step, start, end in recording.ranks[rank].bounds:
         first, beyond = local([start - 2 * LAUNCH_NS, end - 2 * LAUNCH_NS])
         events.append(_span("user_annotation", f"ProfilerStep#{step}", first, beyond - first, 1, 1))
-    for number, task in enumerate(tasks_of(recording, rank), 1):
+    for number, task in enumerate(tasks, 1):
         launch, start, end = local([task.launch, task.start, task.end])
         stream = streams.setdefault(task.lane, 7 + len(streams))
         args: dict[str, Any] = {"device": rank % plan.per_host, "stream": stream, "correlation": number}
@@ -191,7 +214,7 @@ def _span(
     }
 
 
-def _write_database(folder: Path, recording: Recording, rank: int, analysis: bool) -> None:
+def _write_database(folder: Path, recording: Recording, rank: int, tasks: list[Task], analysis: bool) -> None:
     plan = recording.plan
     capture = folder / f"host{plan.host(rank)}_{1000 + rank}_20251127120000000_ascend_pt"
     output = capture / "ASCEND_PROFILER_OUTPUT"
@@ -206,7 +229,7 @@ def _write_database(folder: Path, recording: Recording, rank: int, analysis: boo
     path.unlink(missing_ok=True)
     database = sqlite3.connect(path)
     with database:
-        _fill_database(database, recording, rank, groups, metadata)
+        _fill_database(database, recording, rank, tasks, groups, metadata)
     database.close()
     if analysis:
         from stepscope.cluster.simulate.text_captures import write_analysis
@@ -242,6 +265,7 @@ def _fill_database(
     database: sqlite3.Connection,
     recording: Recording,
     rank: int,
+    tasks: list[Task],
     groups: dict[Any, tuple[str, list[int]]],
     metadata: dict[str, Any],
 ) -> None:
@@ -280,7 +304,7 @@ def _fill_database(
         frequency /= fault.factor
     database.execute("INSERT INTO AICORE_FREQ VALUES (?, ?, ?)", (device, local([bounds[0][1]])[0], round(frequency)))
     turns: dict[str, int] = {}
-    for number, task in enumerate(tasks_of(recording, rank), 1):
+    for number, task in enumerate(tasks, 1):
         launch, start, end = local([task.launch, task.start, task.end])
         database.execute(
             "INSERT INTO CANN_API VALUES (?, ?, ?, ?, ?, ?)", (launch, launch + 1000, 10000, thread, number, text("launch"))

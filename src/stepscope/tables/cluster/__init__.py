@@ -9,7 +9,7 @@ from stepscope.tables.schema import Column, Table
 
 # Where local time (everything but waiting for others) goes; `w_<cause>` in `cluster_calls`.
 CAUSES = ("compute", "data_loading", "gc", "allocation", "checkpoint", "copy", "dispatch", "other")
-DIGEST_VERSION = 1
+DIGEST_VERSION = 2
 
 _RANK = Column("rank", pl.Int64(), "Rank in the run.")
 _STEP = Column("step", pl.Int64(), "Step number; null where the capture marks none.")
