@@ -46,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--digests", type=Path, metavar="DIR", help="write the digests of all ranks there, one Parquet file per table"
     )
+    parser.add_argument(
+        "--deep", action="store_true", help="read the timeline of every capture; else runs of more than 64 use the small files"
+    )
     parser.add_argument("--keep-stores", action="store_true", help="also write the store of each capture")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write digests beside the captures")
     parser.add_argument("--json", metavar="FILE", help="write the analysis as JSON; - prints it instead of the text")
@@ -77,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.format and not args.out:
             raise CaptureError("--format has nothing to write", fix="say where with --out DIR")
-        options = Options(keep_stores=args.keep_stores, cache=not args.no_cache)
+        options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
         choice = Choice(args.run, args.steps, args.ranks)
 
         loaded = load(args.roots, choice, options, engine)

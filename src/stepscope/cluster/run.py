@@ -84,8 +84,10 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     """
     choice, problems = choice or Choice(), list(problems)
     read: list[Read] = []
+    shallow = 0
     for outcome in sorted(outcomes, key=lambda one: one.path):
-        digests = store.from_bytes(outcome.data) if outcome.data is not None else None
+        digests = store.from_bytes(outcome.data) if isinstance(outcome.data, bytes) else outcome.data
+        shallow += outcome.shallow
         shown = os.path.relpath(outcome.path, base) if base else outcome.path
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
@@ -98,6 +100,8 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
             cause="; ".join(str(problem.params.get("error")) for problem in problems[:3]),
             fix="see the errors of the single captures",
         )
+    if shallow:
+        problems.append(Problem("shallow", {"count": shallow}))
     runs = runs_of(read)
     number = choice.run if choice.run is not None else len(runs)
     if not 1 <= number <= len(runs):

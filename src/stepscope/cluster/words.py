@@ -69,6 +69,10 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
     ),
     "foreign": ("{path} belongs to another kind of run ({kind}) and is left out", "{path} 属于另一类运行（{kind}），未使用"),
     "old_digest": ("{path} was written by another version and is made again", "{path} 由其他版本写入，已重新生成"),
+    "shallow": (
+        "of {count} captures only the small files were read, so what their hosts did is unknown; --deep reads everything",
+        "{count} 份采集数据只读取了小文件，主机侧行为未知；使用 --deep 读取全部数据",
+    ),
     "link": ("{path} is a symbolic link and is not followed", "{path} 是符号链接，未跟随"),
     "files": (
         "rank {rank} is missing in cluster_analysis_output: {path}: {error}",

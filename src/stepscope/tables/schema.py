@@ -71,13 +71,15 @@ class Table:
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Order and cast the columns, fill absent ones with null, drop unknown ones and sort the rows."""
+        return self.sort(self.arrange(frame)) if frame.width else self.empty()
+
+    def arrange(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns of this table; the rows stay where they are."""
         names = set(frame.columns)
         chosen = [(pl.col(name) if name in names else pl.lit(None)).cast(dtype).alias(name) for name, dtype in self.schema.items()]
         if self.extra is not None:
             chosen += [pl.col(name).cast(self.extra) for name in frame.columns if name not in self.schema]
-        if not frame.width:
-            return self.empty()
-        return self.sort(frame if frame.schema == self.schema else frame.select(chosen))
+        return frame if frame.schema == self.schema else frame.select(chosen)
 
     def sort(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows in the order of this table."""

@@ -201,6 +201,8 @@ def settle_ranks(run: Sequence[Read]) -> Settled:
 
 def _joined(rank: int, parts: Sequence[Read]) -> Digests:
     """Captures of one rank one after the other; a step that is in both counts where it comes first."""
+    if len(parts) == 1 and parts[0].rank == rank:
+        return parts[0].digests
     frames: dict[str, list[pl.DataFrame]] = {}
     steps: set[int] = set()
     for part in parts:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stepscope.child_process import ProcessEnded, answers, serve
-from stepscope.cluster.read.reading import Options, Outcome, read_digests
+from stepscope.cluster.read.reading import Options, Outcome, read_digests, read_small_files
 
 BATCH = 16  # captures per task
 ALONE = 4  # fewer captures than this are read in this process: starting others takes longer
@@ -24,8 +24,15 @@ Progress = Callable[[int, int], None]
 def read_local(paths: Sequence[str], options: Options, workers: int | None = None) -> Iterator[Outcome]:
     """Digests by processes of this machine, as they become ready.
 
-    A process that dies takes its batch along; the captures of the batch are tried again one by one, then given up.
+    Captures whose small files suffice are read in this process. A process that dies takes its batch along; the captures of the
+    batch are tried again one by one, then given up.
     """
+    small = read_small_files(paths, options)
+    yield from small
+    read = {outcome.path for outcome in small}
+    paths = [path for path in paths if path not in read]
+    if not paths:
+        return
     jobs = max(1, min(workers or os.cpu_count() or 1, len(paths)))
     if jobs == 1 or len(paths) < ALONE:
         for path in paths:
@@ -62,7 +69,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(outcome: Outcome) -> dict[str, Any]:
-    data = None if outcome.data is None else base64.b64encode(outcome.data).decode()
+    data = base64.b64encode(outcome.data).decode() if isinstance(outcome.data, bytes) else None
     return {"path": outcome.path, "data": data, "rank": outcome.rank, "error": outcome.error}
 
 

@@ -31,6 +31,9 @@ def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
     """What the cluster analysis needs of one rank."""
     # Whether the profiler slowed the first and last step is decided for the run, not by their place alone.
     tables = _with_group_keys(tables.replace(steps=tables.steps.with_columns(inflated=pl.lit(False))))
+    named = _names_devices(tables)
+    if not named:
+        tables = _on_one_device(tables)
     model = _from_end_to_end(device_model(tables), tables)
     facts = tables.facts
     steps = [number if number is not None else place for place, number in enumerate(model.steps)]
@@ -48,7 +51,7 @@ def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
         "cluster_groups": _groups(rank, listed, members),
         "cluster_links": _links(tables, model, rank, steps, members),
         "cluster_memory": _memory(tables, model, rank, steps),
-        "cluster_ranks": _rank(tables, facts, model, rank, path, rows),
+        "cluster_ranks": _rank(tables, facts, model, rank, path, rows, model.device if named else None),
     }
     return Digests({name: CLUSTER_TABLES[name].conform(frame) for name, frame in frames.items()})
 
@@ -59,6 +62,18 @@ _TIES = (
     pl.col("stream"),
     pl.when(pl.col("stream").is_null()).then(pl.coalesce("op_type", "name").cast(pl.String)),
 )
+
+
+def _names_devices(tables: Tables) -> bool:
+    return bool(tables.kernels["device"].count() or tables.collectives["device"].count())
+
+
+def _on_one_device(tables: Tables) -> Tables:
+    """Text files of one rank need not name its device: all their tasks ran on the same."""
+    device = pl.lit(0, pl.Int32).alias("device")
+    return tables.replace(kernels=tables.kernels.with_columns(device), collectives=tables.collectives.with_columns(device))
+
+
 _CALL_COLUMNS = ("group", "op", "peer", "seq", "bytes", "variable", "lane", "start_ns", "end_ns")
 
 
@@ -234,13 +249,13 @@ def _members(tables: Tables, facts: Facts, rank: int) -> dict[str, tuple[list[in
     found: dict[str, tuple[list[int] | None, str, str]] = {}
     listed = facts.metadata.get("parallel_group_info")
     for key, entry in listed.items() if isinstance(listed, dict) else ():
-        if isinstance(entry, dict) and _is_ranks(entry.get("global_ranks")):
+        if isinstance(entry, dict) and is_ranks(entry.get("global_ranks")):
             described = (entry["global_ranks"], str(entry.get("group_name") or ""), str(key))
             found[str(key)] = found[str(text_hash(str(key)))] = described
     distributed = facts.metadata.get("distributedInfo")
     configured = distributed.get("pg_config") if isinstance(distributed, dict) else None
     for entry in configured if isinstance(configured, list) else ():
-        if isinstance(entry, dict) and _is_ranks(entry.get("ranks")):
+        if isinstance(entry, dict) and is_ranks(entry.get("ranks")):
             found[str(entry.get("pg_name"))] = (entry["ranks"], str(entry.get("pg_desc") or ""), "")
     groups = tables.collectives.select(pl.col("group", "group_name", "members").cast(pl.String)).unique(maintain_order=True)
     for key, text, members in groups.iter_rows():
@@ -255,7 +270,7 @@ def _members(tables: Tables, facts: Facts, rank: int) -> dict[str, tuple[list[in
     return found
 
 
-def _is_ranks(value: Any) -> bool:
+def is_ranks(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, int) for one in value)
 
 
@@ -444,7 +459,9 @@ def _memory(tables: Tables, model: DeviceModel, rank: int, steps: list[int]) -> 
     )
 
 
-def _rank(tables: Tables, facts: Facts, model: DeviceModel, rank: int, path: str, rows: CallRows) -> pl.DataFrame:
+def _rank(
+    tables: Tables, facts: Facts, model: DeviceModel, rank: int, path: str, rows: CallRows, device: int | None
+) -> pl.DataFrame:
     given = facts.metadata.get("distributed_args")
     sizes = given if isinstance(given, dict) else {}
     distributed = facts.metadata.get("distributedInfo")
@@ -455,7 +472,6 @@ def _rank(tables: Tables, facts: Facts, model: DeviceModel, rank: int, path: str
         return value if isinstance(value, int) and value > 0 else None
 
     quality = tables.quality.filter((pl.col("severity") == "loss") & (pl.col("unit") == "records"))
-    device = model.device
     return pl.DataFrame(
         {
             "rank": [rank],

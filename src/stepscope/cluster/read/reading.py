@@ -12,20 +12,28 @@ from stepscope.capture import Capture, gc_paused
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.read import store
 from stepscope.cluster.read.from_tables import digest
+from stepscope.cluster.read.lean import read_lean
 from stepscope.errors import CaptureError
 from stepscope.formats import registry
 from stepscope.tables.cluster import DIGEST_VERSION
 from stepscope.tables.store import fingerprint
 
+FEW = 64  # captures of a run of which everything is read, a third of a second each
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """The digest of one capture as bytes, or why there is none."""
+    """The digest of one capture, as bytes when it comes from another process, or why there is none.
+
+    Attributes:
+        shallow: only the small files were read, though the capture has a timeline.
+    """
 
     path: str
-    data: bytes | None
+    data: bytes | Digests | None
     rank: int | None = None
     error: str = ""
+    shallow: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,15 +43,29 @@ class Options:
     Attributes:
         keep_stores: write the store of each capture too.
         cache: read and write digests beside the captures.
+        deep: read the timeline of every capture; else runs of many captures are read from their small files.
     """
 
     keep_stores: bool = False
     cache: bool = True
+    deep: bool = False
 
 
 def read_digests(paths: Sequence[str], options: Options) -> list[Outcome]:
     """The digests of some captures, in order."""
     return [_guarded(path, options) for path in paths]
+
+
+def read_small_files(paths: Sequence[str], options: Options) -> list[Outcome]:
+    """The digests of those captures whose small files suffice.
+
+    Of few captures all files are read, where there are more. A digest from small files is not kept: reading it again takes as long.
+    """
+    if options.keep_stores:
+        return []
+    with gc_paused():
+        found = read_lean(paths, deep=options.deep or len(paths) <= FEW)
+    return [Outcome(path, one.digests, one.rank, shallow=one.shallow) for path, one in found.items()]
 
 
 def _guarded(path: str, options: Options) -> Outcome:

@@ -181,7 +181,8 @@ def _documents(
         own = ranks.index(rank)
         word = name[1].removeprefix("hcom_").rstrip("_").lower()
         for other, peer in enumerate(ranks):
-            if other == own or op != "p2p" or members[0] == rank:
+            # Large groups are rings, small ones are joined each with each.
+            if other == own or (op != "p2p" and (len(ranks) <= 8 or abs(other - own) in (1, len(ranks) - 1))) or members[0] == rank:
                 key = (step, p2p, f"{word}|{name[2]}", f"{own}-{other}|{'LOCAL' if peer == rank else 'HCCS'}")
                 links.setdefault(key, []).append((moved / len(ranks), transit * _LINK_SHARE, name[0]))
     matrix: dict[str, Any] = {step: {"p2p": {}, "collective": {}} for step in communication}
