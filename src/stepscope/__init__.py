@@ -3,7 +3,7 @@
 
 `stepscope.open(path)` gives a capture whose tables are polars frames; `stepscope.analyse(path)` writes the files;
 `stepscope.verdict(path)` says what costs time, what would be saved and what to do; `stepscope.diff(base, new)` says why two runs
-differ; `stepscope.query(path, sql)` answers anything else.
+differ; `stepscope.query(path, sql)` answers anything else. `stepscope.watch()` follows the steps of a job, always on.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["analyse", "diff", "open", "open_all", "query", "verdict"]
+__all__ = ["analyse", "diff", "open", "open_all", "query", "verdict", "watch"]
 
 if TYPE_CHECKING:
-    from stepscope import query
+    from stepscope import query, watch
     from stepscope.analyser import analyse
     from stepscope.capture import open_all
     from stepscope.capture import open_capture as open
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
         from stepscope import capture
 
         return capture.open_capture if name == "open" else capture.open_all
-    if name in ("diff", "query", "verdict"):
+    if name in ("diff", "query", "verdict", "watch"):
         from importlib import import_module
 
         return import_module(f"stepscope.{name}")  # these packages are callable

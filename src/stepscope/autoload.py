@@ -3,6 +3,7 @@
 
 PROF_CONFIG_PATH in the environment: steps of the script's optimizer can be recorded (stepscope.dynamic_profile).
 STEPSCOPE_PROFILE: the steps that it names are recorded (stepscope.integrations.script).
+STEPSCOPE_WATCH: steps are followed, and recorded when one is much slower than the others (stepscope.watch).
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ def load() -> None:
     if os.environ.get("PROF_CONFIG_PATH"):
         from stepscope.collect.guard import warn_on_failure
 
-        warn_on_failure("PROF_CONFIG_PATH", _watch)  # torch's import must not fail
+        warn_on_failure("PROF_CONFIG_PATH", _follow_requests)  # torch's import must not fail
+    if os.environ.get("STEPSCOPE_WATCH"):
+        from stepscope.collect.guard import warn_on_failure
+
+        warn_on_failure("STEPSCOPE_WATCH", _watch)
     record_script()
 
 
@@ -36,4 +41,10 @@ def _record(plan: str) -> None:
 
 
 def _watch() -> None:
+    from stepscope.watch import start_from_environment
+
+    start_from_environment()
+
+
+def _follow_requests() -> None:
     import stepscope.dynamic_profile  # noqa: F401 - its import does what the variable asks for

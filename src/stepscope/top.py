@@ -155,6 +155,12 @@ def _without_idle_device(frame: pl.DataFrame, tables: Tables) -> pl.DataFrame:
 
 def _steps(tables: Tables) -> pl.DataFrame:
     host = tables.steps.select("step", host_ns=pl.col("end_ns") - pl.col("start_ns"), inflated=pl.col("inflated"))
+    if tables.step_phases.height:  # of a ring
+        phases = tables.step_phases.select(
+            "start_ns", "data_wait_ns", "other_loader_ns", "gc_ns", "checkpoint_ns", "limit_ns", "outlier"
+        )
+        keyed = host.with_columns(start_ns=tables.steps["start_ns"])
+        host = keyed.join(phases, on="start_ns", how="left", maintain_order="left").drop("start_ns")
     device = step_times(tables).drop_nulls("step")
     if not host.height and device.height:  # the vendor's figures are all that is left
         return _milliseconds(device)
@@ -205,7 +211,7 @@ TOP: dict[str, Grouping] = {
         _steps,
         lesser=(
             "flops", "GFLOP/s", "bubble_ms", "preparing_ms", "not_overlapped_except_receive_ms", "stage_ms", "overlapped_ms",
-            "inflated", "communication_ms", "device",
+            "inflated", "communication_ms", "device", "limit_ms", "other_loader_ms",
         ),
     ),
     "mark": Grouping(

@@ -36,6 +36,7 @@ COMMANDS = {
     "unpack": "put the captures of a pack into a folder",
     "verdict": "say what costs time, what would be saved, where, and what to do",
     "view": "open captures in the browser",
+    "watch": "show the last steps of jobs on this machine, or serve them as metrics",
     "whatif": "say how long a step would be if something took more or less time",
 }
 _FOLDERS = dict.fromkeys(("convert", "merge", "pack", "publish", "slice", "unpack"), "share.")  # below cli/

@@ -79,7 +79,7 @@ def of_this_process(rank: int, world_size: int) -> Answer:
         rank,
         socket.gethostname(),
         pid,
-        born=_start_ticks(pid) or 0,
+        born=start_ticks(pid) or 0,
         namespace=_namespace(),
         token=_tokens.setdefault(pid, secrets.token_hex(4)),  # a fork has a token of its own
         job=job,
@@ -157,7 +157,7 @@ def _with_liveness(answer: Answer, age: float) -> Answer:
     if answer.state == ENDED:
         return answer
     here = answer.host == socket.gethostname() and answer.namespace == _namespace()
-    if here and _start_ticks(answer.pid) != answer.born:
+    if here and start_ticks(answer.pid) != answer.born:
         return replace(answer, state=KILLED, text=f"the process was killed; before that: {_before(answer)}")
     if age > 3 * max(HEARTBEAT_SECONDS, answer.poll_seconds):
         return replace(answer, state=SILENT, text=f"no answer for {age:.0f} s; before that: {_before(answer)}")
@@ -168,7 +168,7 @@ def _before(answer: Answer) -> str:
     return f"{answer.state}, {answer.text}" if answer.text else answer.state
 
 
-def _start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """When a process of this machine started; None when it does not run (a zombie does not)."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -87,6 +87,11 @@ def watch_optimizers() -> None:
         optimizer_steps.watch(_open_from_environment, _count)
 
 
+def watched_folder() -> Path | None:
+    """The folder whose requests this process follows already; None where it follows none."""
+    return _session.folder if _session is not None else None
+
+
 def _vendor_watches() -> bool:
     """Where the vendor's torch_npu is installed, it handles the variable itself."""
     found = importlib.util.find_spec("torch_npu")

@@ -29,6 +29,9 @@ class Iterations:
 
     def after_step(self, optimizer: Any) -> None:
         leader = self._leader() if self._leader is not None else None
+        if leader is optimizer and not self._without_leader:  # nearly always: with cold caches each line counts
+            self._count()
+            return
         if leader is not optimizer:
             self._without_leader[id(optimizer)] += 1
             if leader is not None and self._without_leader[id(optimizer)] <= PATIENCE:

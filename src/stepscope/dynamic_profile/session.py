@@ -37,6 +37,10 @@ class Session:
         if self._folder is not None:
             self._watch(self._folder, Path(os.path.abspath(os.path.expanduser(path))))
 
+    @property
+    def folder(self) -> Path | None:
+        return self._folder
+
     def start(self, path: Any) -> None:
         request = self._request(path)
         if request is not None:

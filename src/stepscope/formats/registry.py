@@ -20,6 +20,7 @@ from stepscope.formats.mindspore.reader import READER as MINDSPORE_RUNTIME
 from stepscope.formats.mindspore_2020.reader import READER as MINDSPORE_2020
 from stepscope.formats.nsys.reader import READER as NSYS
 from stepscope.formats.reader import CaptureFiles, Reader
+from stepscope.formats.ring.reader import READER as RING
 from stepscope.formats.rocprof.reader import READER as ROCPROF
 from stepscope.formats.store.reader import READER as STORE
 
@@ -34,6 +35,7 @@ READERS: tuple[Reader, ...] = (
     KINETO,
     NSYS,
     MEMORY_SNAPSHOT,
+    RING,
     ASCEND_DATABASE,
     STORE,  # last: the tables beside a capture are made from it
 )

@@ -147,6 +147,22 @@ STEPS = Table(
     ),
 )
 
+STEP_PHASES = Table(
+    name="step_phases",
+    doc="One row per step that `stepscope.watch` followed: what it waited for, and whether it was much slower than the others.",
+    sorted_by=("start_ns",),
+    columns=(
+        Column("step", pl.Int64(), "Step number."),
+        Column("start_ns", pl.Int64(), "Start of the step on the host, as in `steps`.", "ns"),
+        Column("data_wait_ns", pl.Int64(), "Time in the data loader of training.", "ns"),
+        Column("other_loader_ns", pl.Int64(), "Time in other data loaders, such as that of an evaluation.", "ns"),
+        Column("gc_ns", pl.Int64(), "Time in garbage collections of Python.", "ns"),
+        Column("checkpoint_ns", pl.Int64(), "Time in which checkpoints were saved.", "ns"),
+        Column("limit_ns", pl.Int64(), "A step longer than this is an outlier; null while too few steps were seen.", "ns"),
+        Column("outlier", pl.Boolean(), "The step was longer, without a checkpoint, an evaluation or a capture as the reason."),
+    ),
+)
+
 GC_PAUSES = Table(
     name="gc_pauses",
     doc="One row per Python garbage collection over the threshold.",
@@ -214,6 +230,6 @@ DATA_BATCHES = Table(
 )
 
 HOST_TABLES = (
-    OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, EARLY_CALLS, MARKS, STEPS, GC_PAUSES, FLOWS, DATA_STAGES,
-    DATA_PIPELINES, DATA_BATCHES,
+    OPS, OP_INPUTS, PYTHON_CALLS, PARAM_TENSORS, QUEUE, API_CALLS, EARLY_CALLS, MARKS, STEPS, STEP_PHASES, GC_PAUSES, FLOWS,
+    DATA_STAGES, DATA_PIPELINES, DATA_BATCHES,
 )  # fmt: skip
