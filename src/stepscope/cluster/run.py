@@ -16,7 +16,7 @@ from stepscope.cluster.analyse import Analysis, analyse
 from stepscope.cluster.digest import Digests, union_digests
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read import store
-from stepscope.cluster.read.discover import Read, discover, runs_of, settle_ranks
+from stepscope.cluster.read.discover import GAP_NS, Read, discover, runs_of, settle_ranks
 from stepscope.cluster.read.engine import read_local
 from stepscope.cluster.read.reading import Options, Outcome
 from stepscope.errors import CaptureError
@@ -92,6 +92,8 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
         else:
+            if outcome.old:
+                problems.append(Problem("old_digest", {"path": shown}))
             read.append(Read(shown, _located(digests, shown), outcome.rank, outcome.path))
     if not read:
         raise CaptureError(
@@ -103,7 +105,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     if shallow:
         problems.append(Problem("shallow", {"count": shallow}))
     runs = runs_of(read)
-    number = choice.run if choice.run is not None else len(runs)
+    number = choice.run if choice.run is not None else _default_run(runs)
     if not 1 <= number <= len(runs):
         raise CaptureError(f"there is no run {number}", where=base, fix=f"choose a run from 1 to {len(runs)}")
     if len(runs) > 1:
@@ -112,6 +114,13 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     settled = settle_ranks(runs[number - 1])
     digests = union_digests(settled.digests)
     return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented), choice)
+
+
+def _default_run(runs: Sequence[Sequence[Read]]) -> int:
+    """Number of the newest run; of runs at one time, such as those of NPUs and of a stray GPU capture, the largest."""
+    begin = min(one.start_ns for one in runs[-1])
+    beside = [place for place, run in enumerate(runs) if max(one.end_ns for one in run) > begin - GAP_NS]
+    return max(beside, key=lambda place: (len(runs[place]), place)) + 1
 
 
 # Profilers put the host's name in front of a capture's name; people put captures of a host into a folder of its own.

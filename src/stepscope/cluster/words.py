@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 MOST_TEXT = 200
 
 _PROBLEMS: dict[str, tuple[str, str]] = {
-    "missing_ranks": ("{count} ranks have no capture: {ranks}", "{count} 个 rank 没有采集数据：{ranks}"),
+    "missing_ranks": ("{count} {count:rank has|ranks have} no capture: {ranks}", "{count} 个 rank 没有采集数据：{ranks}"),
     "other_steps": (
         "rank {rank} has no step in common with most ranks; it is left out",
         "rank {rank} 与多数 rank 没有相同的 step，未参与比较",
     ),
     "steps_left_out": (
-        "{count} steps have calls that other steps do not have, and are left out: {steps}",
+        "{count} {count:step has|steps have} calls that other steps do not have, and {count:is|are} left out: {steps}",
         "{count} 个 step 的通信调用与其他 step 不同，未参与分析：{steps}",
     ),
     "unmatched_group": ("the calls of group {group} do not match across ranks", "通信域 {group} 的调用无法在各 rank 之间对应"),
     "unmatched_calls": (
-        "{count} of {rows} calls could not be matched across ranks",
+        "{count} of {rows} {rows:call|calls} could not be matched across ranks",
         "{rows} 个调用中有 {count} 个无法在各 rank 之间对应",
     ),
     "partial_calls": (
         "{count} of {calls} calls lack a member; what the missing ranks did is not known",
         "{calls} 个调用中有 {count} 个缺少成员，缺失 rank 的行为未知",
     ),
-    "clock_refused": ("clock of ranks {ranks} not aligned: {reason}", "rank {ranks} 的时钟未对齐：{reason}"),
+    "clock_refused": ("clock of {count:rank|ranks} {ranks} not aligned: {reason}", "rank {ranks} 的时钟未对齐：{reason}"),
     "layout": (
         "the parallel layout contradicts the groups ({text}); the groups are used",
         "并行配置与通信域矛盾（{text}），以通信域为准",
     ),
-    "losses": ("rank {rank} lost {count} records", "rank {rank} 丢失 {count} 条记录"),
+    "losses": ("rank {rank} lost {count} {count:record|records}", "rank {rank} 丢失 {count} 条记录"),
     "no_calls": (
         "no communication call could be matched, so nothing can be said about slow ranks",
         "没有可对应的通信调用，无法判断慢 rank",
@@ -64,13 +64,12 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
         "此处有 {count} 次运行（{runs}），显示第 {chosen} 次，可用 --run N 选择",
     ),
     "no_rank": (
-        "{count} captures do not say their rank; numbers were given by device and name",
+        "{count} {count:capture does not say its|captures do not say their} rank; numbers were given by device and name",
         "{count} 份采集数据没有 rank 信息，按设备和名称编号",
     ),
-    "foreign": ("{path} belongs to another kind of run ({kind}) and is left out", "{path} 属于另一类运行（{kind}），未使用"),
-    "old_digest": ("{path} was written by another version and is made again", "{path} 由其他版本写入，已重新生成"),
+    "old_digest": ("the digest of {path} was of another version and was made again", "{path} 的摘要由其他版本写入，已重新生成"),
     "shallow": (
-        "of {count} captures only the small files were read, so what their hosts did is unknown; --deep reads everything",
+        "of {count} {count:capture|captures} only small files were read, so what the host did is unknown; --deep reads everything",
         "{count} 份采集数据只读取了小文件，主机侧行为未知；使用 --deep 读取全部数据",
     ),
     "link": ("{path} is a symbolic link and is not followed", "{path} 是符号链接，未跟随"),
@@ -117,10 +116,10 @@ _WHO: dict[str, tuple[str, str]] = {
 
 _LINES: dict[str, tuple[str, str]] = {
     "run": (
-        "{found} of {expected} ranks on {hosts}, {steps} steps",
+        "{found} of {expected} {expected:rank|ranks} on {hosts}, {steps} {steps:step|steps}",
         "{expected} 个 rank 中的 {found} 个，{hosts}，{steps} 个 step",
     ),
-    "hosts": ("{count} hosts", "{count} 台主机"),
+    "hosts": ("{count} {count:host|hosts}", "{count} 台主机"),
     "hosts_unknown": ("unknown hosts", "主机未知"),
     "layout": ("layout: {text} ({source})", "并行配置：{text}（{source}）"),
     "step": (
@@ -143,30 +142,43 @@ _LINES: dict[str, tuple[str, str]] = {
     ),
     "why": ("   {cause} (explains {explained:.0%}){victims}", "   {cause}（解释 {explained:.0%}）{victims}"),
     "victims": ("; ranks {ranks} wait for it", "；rank {ranks} 在等待它"),
-    "more": ("{count} more findings in the JSON", "JSON 中还有 {count} 条发现"),
+    "more": ("{count} more {count:finding|findings} in the JSON", "JSON 中还有 {count} 条发现"),
     "clocks": (
         "clocks: {aligned} ranks aligned to rank {reference}, ± {sigma:.1f} µs at most, offsets up to {offset:.1f} µs",
         "时钟：{aligned} 个 rank 已对齐到 rank {reference}，误差不超过 ± {sigma:.1f} µs，偏移最大 {offset:.1f} µs",
     ),
     "problem": ("problem: {text}", "问题：{text}"),
-    "problems": ("{count} more problems in the JSON", "JSON 中还有 {count} 个问题"),
+    "problems": ("{count} more {count:problem|problems} in the JSON", "JSON 中还有 {count} 个问题"),
     "wrote": ("wrote {path}", "已写入 {path}"),
     "baseline": (
         "baseline {path}: {before:.2f} ms a step, now {after:.2f} ({change:+.1%})",
         "基线 {path}：每个 step {before:.2f} ms，现在 {after:.2f}（{change:+.1%}）",
     ),
-    "persistent": ("in {hit} of {all} steps", "出现在 {all} 个 step 中的 {hit} 个"),
-    "recurring": ("every {every} steps", "每 {every} 个 step 一次"),
+    "persistent": ("in {hit} of {all} {all:step|steps}", "出现在 {all} 个 step 中的 {hit} 个"),
+    "recurring": ("every {every} {every:step|steps}", "每 {every} 个 step 一次"),
     "one_off": ("in step {steps}", "出现在 step {steps}"),
 }
 
 
 def _filled(pair: tuple[str, str], lang: str, params: dict[str, Any]) -> str:
-    shown = {
-        key: clean(value) if isinstance(value, str) else ranges(value) if isinstance(value, list) else value
-        for key, value in params.items()
-    }
+    shown = {key: _shown(value) for key, value in params.items()}
     return re.sub(r"(?<=\d)%", " %", pair[lang == "zh"].format_map(shown))
+
+
+class _Count(int):
+    """A number in a text; `{count:rank has|ranks have}` is the word that goes with it."""
+
+    def __format__(self, spec: str) -> str:
+        one, bar, more = spec.partition("|")
+        return (one if self == 1 else more) if bar else super().__format__(spec)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return ranges(value)
+    return _Count(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def clean(text: str) -> str:

@@ -70,9 +70,9 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _encoded(outcome: Outcome) -> dict[str, Any]:
     data = base64.b64encode(outcome.data).decode() if isinstance(outcome.data, bytes) else None
-    return {"path": outcome.path, "data": data, "rank": outcome.rank, "error": outcome.error}
+    return {"path": outcome.path, "data": data, "rank": outcome.rank, "error": outcome.error, "old": outcome.old}
 
 
 def _decoded(row: dict[str, Any]) -> Outcome:
     data = None if row["data"] is None else base64.b64decode(row["data"])
-    return Outcome(row["path"], data, row["rank"], row["error"])
+    return Outcome(row["path"], data, row["rank"], row["error"], old=bool(row.get("old")))

@@ -27,6 +27,7 @@ class Outcome:
 
     Attributes:
         shallow: only the small files were read, though the capture has a timeline.
+        old: a digest of another version was there and was made again.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Outcome:
     rank: int | None = None
     error: str = ""
     shallow: bool = False
+    old: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,8 @@ def _read(path: Path, options: Options) -> Outcome:
     rank = tables.facts.rank
     made = digest(tables, rank=rank, path=path.name)
     data = store.to_bytes(made, key)
-    if options.cache:
-        store.keep(path, data)
-    return Outcome(str(path), data, rank if rank >= 0 else None)
+    old = options.cache and store.keep(path, data) and store.remove_older(path)
+    return Outcome(str(path), data, rank if rank >= 0 else None, old=old)
 
 
 def _key(capture: Capture) -> list[Any]:

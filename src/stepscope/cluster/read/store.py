@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,19 @@ def keep(capture: Path, data: bytes) -> bool:
         temporary.unlink(missing_ok=True)
         return False
     return True
+
+
+def remove_older(capture: Path) -> bool:
+    """Remove digests of other versions, which nothing reads any more; True when there were some."""
+    own = digest_file(capture)
+    older = [path for path in own.parent.glob(_glob_text(own.name.replace(FILE, "")) + "digest-v*.arrow") if path.name != own.name]
+    for path in older:
+        path.unlink(missing_ok=True)
+    return bool(older)
+
+
+def _glob_text(text: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", text)
 
 
 def kept(capture: Path, key: Any) -> Digests | None:
