@@ -28,7 +28,7 @@ export function Header(): JSX.Element {
       {many && slug !== "diff" && run && (
         <span class="crumbs">
           <span class="clip">{run.name}</span>
-          {worker && slug !== "distributed" && <span class="clip">{worker.name}</span>}
+          {worker && !["distributed", "cluster"].includes(slug) && <span class="clip">{worker.name}</span>}
           {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
         </span>
       )}

@@ -54,7 +54,7 @@ function NormalBoxes(): JSX.Element {
         options={available.map((one) => ({ value: one.slug, label: one.name }))}
         onChange={(value) => openView(value)}
       />
-      {view.value === "distributed" ? (
+      {["distributed", "cluster"].includes(view.value) ? (
         <Select wide label="Workers" testid="select-workers" value="All" options={[{ value: "All", label: "All" }]} onChange={() => undefined} />
       ) : (
         <Select wide label="Workers" testid="select-workers" value={worker?.name ?? ""} options={named(run?.workers ?? [])} onChange={(value) => openCapture({ worker: value })} />

@@ -20,6 +20,7 @@ type Loader = () => Promise<{ View: ComponentType<ViewProps> }>;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
   verdict: () => import("./views/verdict"),
+  cluster: () => import("./views/cluster"),
   overview: () => import("./views/overview"),
   operator: () => import("./views/operator"),
   kernel: () => import("./views/kernel"),
@@ -110,7 +111,7 @@ function Chosen({ span }: { span: SpanEntry }): JSX.Element {
       return <Problem problem={error} again={() => void startLoading()} />;
     }
     const listed = views.value.some((one) => one.slug === slug);
-    if (!listed && span.state === "ready" && (LOADERS[slug] === undefined || slug !== "distributed")) {
+    if (!listed && span.state === "ready" && (LOADERS[slug] === undefined || !["distributed", "cluster"].includes(slug))) {
       return (
         <Empty title={LOADERS[slug] ? t("This view has no data here") : `Unknown view “${slug}”`} hint={t("Switch to another view or capture on the left.")} remedy={slug}>
           <div class="row">

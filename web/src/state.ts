@@ -57,6 +57,7 @@ export interface Place {
 /** Names of the server and slugs of the address. */
 export const VIEWS: readonly (readonly [slug: string, names: readonly string[]])[] = [
   ["verdict", ["Verdict"]],
+  ["cluster", ["Cluster"]],
   ["overview", ["Overview"]],
   ["operator", ["Operator"]],
   ["kernel", ["NPU Kernel", "GPU Kernel", "CPU Kernel", "Kernel"]],
@@ -203,7 +204,7 @@ export const selection = computed<Selection>(() => {
 export const views = computed<{ slug: string; name: string }[]>(() => {
   const { run, span } = selection.value;
   const names = [...(span?.views ?? [])];
-  for (const name of run?.views ?? []) if (name === "Distributed" && !names.includes(name)) names.push(name);
+  for (const name of run?.views ?? []) if (["Cluster", "Distributed"].includes(name) && !names.includes(name)) names.push(name);
   const order = VIEWS.map(([slug]) => slug);
   return names.map((name) => ({ slug: slugOf(name), name })).sort((a, b) => order.indexOf(a.slug) - order.indexOf(b.slug));
 });

@@ -17,6 +17,7 @@ LIBRARY = (
     r"site-packages|dist-packages|/lib/python\d|(^|/)(torch|torch_npu|torchvision|mindspore|stepscope|contextlib|threading|queue)"
     r"(/|\.py)|^<|multiprocessing|importlib"
 )
+_LINE = r"\(\d+\)"
 _FRAMES = "function"  # kind of a Python call that is a line of source; others are modules and built-in functions
 
 
@@ -26,9 +27,13 @@ def operator_places(tables: Tables) -> pl.DataFrame:
 
 
 def user_frame(stack: str) -> str:
-    """The innermost frame of a stack (innermost first, separated by `;`) that is not a library's, else the innermost."""
+    """The innermost frame of a stack (innermost first, separated by `;`) that is not a library's, else the innermost.
+
+    Frames without a line (modules, built-in functions) stand for the user only where nothing else does.
+    """
     frames = [frame.strip() for frame in stack.split(";") if frame.strip()]
-    return next((frame for frame in frames if not re.search(LIBRARY, frame)), frames[0] if frames else "")
+    own = [frame for frame in frames if not re.search(LIBRARY, frame)]
+    return next((frame for frame in own if re.search(_LINE, frame)), (own or frames or [""])[0])
 
 
 def operator_modules(tables: Tables, *, backward: bool = True) -> pl.Series:
@@ -46,7 +51,7 @@ def _lines(tables: Tables) -> pl.Series:
         found = {stack: user_frame(stack) for stack in distinct.cast(pl.String).to_list()}
         return pl.Series("line", ops["stack"].cast(pl.String).replace_strict(found, default=None, return_dtype=pl.String))
     calls = tables.python_calls.filter((pl.col("kind") == _FRAMES).fill_null(False))
-    calls = calls.filter(~pl.Series(matches(calls["name"], LIBRARY)))
+    calls = calls.filter(~pl.Series(matches(calls["name"], LIBRARY)) & pl.Series(matches(calls["name"], _LINE)))
     if not calls.height or not ops.height:
         return pl.Series("line", [None] * ops.height, dtype=pl.String)
     # Only frames of the user are left, so the innermost around an operator is the line asked for.

@@ -263,7 +263,7 @@ class Catalogue:
     def _views_of_run(self, entries: list[Entry], workers: int) -> list[str]:
         views = {view for entry in entries for view in self._views(entry)}
         if workers > 1 and views & {"Overview", "Communication", "NPU Kernel", "GPU Kernel", "CPU Kernel"}:
-            views.add("Distributed")
+            views |= {"Cluster", "Distributed"}
         return in_order(views)
 
     def _views(self, entry: Entry) -> list[str]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.analysis.overlap import FREE
 from stepscope.analysis.partition.model import FROM
-from stepscope.analysis.source_lines import user_frame
+from stepscope.analysis.source_lines import operator_places, user_frame
 from stepscope.verdict import words
 from stepscope.verdict.case import Case
 from stepscope.verdict.rules.communication import WAIT, group_members
@@ -66,6 +66,22 @@ def cause_of(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
     if source == "overlap":
         return gap_cause(capture, number)
     return _late_rank(capture, source, number) if source in ("collectives", "transfers") else None
+
+
+def origin_of(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
+    """The operator that a slice is or was launched by, with its line and its module; None where nothing tells."""
+    index = capture.trace
+    source = SOURCES[int(index.slices["source"][number])]
+    place_of = int(index.slices["source_row"][number])
+    row: int | None = place_of
+    if source in ("kernels", "collectives"):
+        row = capture.tables[source]["op"][place_of]
+    elif source != "ops":
+        return None
+    if row is None:
+        return None
+    place = capture.once("operator places", lambda: operator_places(capture.tables)).row(row, named=True)
+    return {"operator": str(capture.tables.ops["name"][row]), "id": index.id_of("ops", row), **place}
 
 
 def _late_rank(capture: LoadedCapture, source: str, number: int) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from stepscope import __version__
 from stepscope.render.formulas import FORMULA, MARK
 from stepscope.web.catalogue import REFRESH_S, Entry
 from stepscope.web.critical_lane import path_lane
-from stepscope.web.gap_cause import cause_of
+from stepscope.web.gap_cause import cause_of, origin_of
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
 from stepscope.web.problems import Problem, bad_parameter
@@ -194,6 +194,11 @@ def memory_alive(request: ViewRequest) -> Answer:
     return memory_view.alive(request.capture(), request.query)
 
 
+@_get("memory/peak")
+def memory_peak(request: ViewRequest) -> Answer:
+    return memory_view.peak(request.capture(), request.query)
+
+
 @_get("distributed/overview")
 def distributed_overview(request: ViewRequest) -> Answer:
     return distributed_view.overview(*request.workers(), request.query)
@@ -353,7 +358,7 @@ def trace_counters(request: ViewRequest) -> Answer:
 def trace_slice(request: ViewRequest) -> Answer:
     capture = request.capture()
     detail = slice_view.slice_detail(capture.trace, capture.tables, request.query)
-    return {**detail, "cause": cause_of(capture, detail["id"])}
+    return {**detail, "cause": cause_of(capture, detail["id"]), "origin": origin_of(capture, detail["id"])}
 
 
 @_get("trace/next")

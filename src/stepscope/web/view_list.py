@@ -14,8 +14,8 @@ from stepscope.tables.issues import MISSING_COLUMNS, UNREADABLE_FILE
 from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
-    "Verdict", "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed", "Communication",
-    "Module", "Flame", "Findings", "Files",
+    "Verdict", "Cluster", "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed",
+    "Communication", "Module", "Flame", "Findings", "Files",
 )  # fmt: skip
 _OF_FILES = {
     "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",

@@ -28,6 +28,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Link copied": "链接已复制",
   "Source": "源码",
   "line": "行",
+  "operator": "算子",
   "innermost": "最内层",
   "module": "模块",
   "Why it waits": "等待的原因",

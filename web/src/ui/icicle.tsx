@@ -57,7 +57,7 @@ function shortName(name: string): string {
   return match ? `${match[2]} · ${match[1]}` : name;
 }
 
-export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string }): JSX.Element {
+export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string; find?: string; onPick?: (name: string) => void }): JSX.Element {
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [ownRoot, setOwnRoot] = useState(0);
@@ -73,6 +73,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
     return list;
   }, [props.tree, root]);
 
+  const wanted = (props.find ?? "").trim().toLowerCase();
   useEffect(() => {
     const element = canvas.current;
     if (!element || !width) return;
@@ -90,7 +91,8 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
       const x = one.x * width;
       const w = one.width * width;
       const name = props.tree.names[props.tree.name[one.node]!] ?? "";
-      pen.globalAlpha = over && over.node === one.node ? 1 : isDark ? 0.62 : 0.5;
+      const hit = !wanted || name.toLowerCase().includes(wanted);
+      pen.globalAlpha = over && over.node === one.node ? 1 : !hit ? 0.12 : wanted ? 0.9 : isDark ? 0.62 : 0.5;
       pen.fillStyle = one.node === 0 ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
       pen.fillRect(x, one.depth * ROW, Math.max(0.6, w - 1), ROW - 1);
       pen.globalAlpha = 1;
@@ -102,7 +104,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
         pen.fillText(text, x + 5, one.depth * ROW + ROW / 2);
       }
     }
-  }, [boxes, width, isDark, over]);
+  }, [boxes, width, isDark, over, wanted]);
 
   const find = (event: MouseEvent): Box | null => {
     const x = event.offsetX / width;
@@ -130,6 +132,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
           onMouseLeave={() => setOver(null)}
           onClick={(event) => {
             const hit = find(event);
+            if (hit) props.onPick?.(props.tree.names[props.tree.name[hit.node]!] ?? "");
             if (hit) setRoot(hit.node === root ? Math.max(0, props.tree.parent[root]!) : hit.node);
           }}
           onKeyDown={(event) => {

@@ -11,6 +11,7 @@ import { openView, param, setParams } from "../state";
 import { ChartMenu, PlainTable } from "../ui/chart_menu";
 import { Card, IconButton, Search, Select } from "../ui/controls";
 import { Lines } from "../ui/lines";
+import { Icicle, type Tree } from "../ui/icicle";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { type Column, local, remote, type Row } from "../ui/pages";
@@ -51,6 +52,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   const [low, high] = [param("min"), param("max")];
   const [marks, setMarks] = useState<(number | null)[]>([null, null]);
   const [alive, setAlive] = useState<number | null>(null);
+  const [peakAt, setPeakAt] = useState<number | null>(null);
   const [ready, setReady] = useState(false);
   const query = { device, group: group === "component" ? "component" : "operator", from, to, px: Math.max(400, Math.min(4000, window.innerWidth)) };
   const curve = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<CurveAnswer>("memory/curve", query, options));
@@ -80,8 +82,9 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
         {(from || to) && <button type="button" class="chip" onClick={() => zoom(null, null)}>{three(Number(from ?? 0) / 1e6)} … {three(Number(to ?? data?.to ?? 0) / 1e6)} ms ✕</button>}
       </Toolbar>
       <Await load={curve} remedy="memory">
-        {(answer) => <CurveCard answer={answer} range={rangeOf(answer, from, to)} marks={marks} onZoom={zoom} onInstant={setAlive} />}
+        {(answer) => <CurveCard answer={answer} range={rangeOf(answer, from, to)} marks={param("peak") && peakAt !== null && marks.every((one) => one === null) ? [peakAt] : marks} onZoom={zoom} onInstant={setAlive} />}
       </Await>
+      {param("peak") && data && <Peak api={api} device={shownDevice} onAt={setPeakAt} />}
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
       {!data && !curve.problem ? null /* which device is meant comes with the curve */ : component ? (
         <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
@@ -175,6 +178,10 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
       testid="chart-memory"
       note={rest.length ? rest.join(" · ") : t("Zoom: drag. Reset: double click or Backspace.")}
       tools={
+        <>
+        {answer.blocks && (
+          <button type="button" class={`button${param("peak") ? "" : " primary"}`} aria-pressed={param("peak") !== ""} data-testid="btn-peak" onClick={() => setParams({ peak: param("peak") ? null : "1" })}>{t("Show peak")}</button>
+        )}
         <ChartMenu
           name="memory"
           asTable={asTable}
@@ -182,6 +189,7 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
           data={() => ({ columns: ["Series", "Time (ms)", "MB"], rows: answer.series.flatMap((one) => one.x_ms.map((x, at) => [one.name, x, one.y[at] ?? null])) })}
           png={() => new Promise((resolve, reject) => (canvas.current ? canvas.current.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture")))) : reject(new Error("no chart"))))}
         />
+        </>
       }
     >
       {asTable ? (
@@ -189,6 +197,69 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
       ) : (
         <Lines curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(element) => { canvas.current = element; }} />
       )}
+    </Card>
+  );
+}
+
+interface PeakAnswer {
+  readonly at: number;
+  readonly bytes: number;
+  readonly before: number;
+  readonly blocks: number;
+  readonly reserved_mb: number | null;
+  readonly tree: Tree;
+  readonly owners: readonly { readonly owner: string; readonly operators: readonly string[]; readonly bytes: number; readonly share: number; readonly count: number; readonly held_ns: number | null }[];
+  readonly count: number;
+}
+
+/** Names of the server that are words, not names. */
+const ownerText = (owner: string): string => (owner.startsWith("(") || owner === BEFORE ? t(owner) : owner.replace(/^.*\/((?:[^/]+\/)?[^/]+)$/, "$1"));
+const BEFORE = "held before the capture";
+const mib = (bytes: number): string => `${(bytes / 1048576).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MiB`;
+
+/** Who owns the peak: lines or modules, then operators; what was held before the capture is one part of its own. */
+function Peak({ api, device, onAt }: { api: Api; device: string | null; onAt: (at: number) => void }): JSX.Element {
+  const by = param("by", "line");
+  const load = useLoad(JSON.stringify([api.capture, device, by, "peak"]), (options) => api.get<PeakAnswer>("memory/peak", { device, by }, options));
+  useEffect(() => {
+    if (load.data) onAt(load.data.at / 1e6);
+  }, [load.data]);
+  return (
+    <Card
+      title={t("Who owns the peak")}
+      testid="memory-peak"
+      tools={
+        <span class="segments" role="group" aria-label={t("Who owns the peak")}>
+          {(["line", "module"] as const).map((one) => <button key={one} type="button" aria-pressed={by === one} onClick={() => setParams({ by: one })}>{t(one === "line" ? "Source line" : "Module")}</button>)}
+        </span>
+      }
+    >
+      <Await load={load}>
+        {(data) => (
+          <div class="memory-peak">
+            <p class="memory-answer">
+              <b>{t("Peak")} {mib(data.bytes)}</b> {t("at")} {three(data.at / 1e6)} ms{t(": ")}
+              {data.owners.slice(0, 2).map((one) => `${(one.share * 100).toFixed(0)} % ${ownerText(one.owner)}`).join(t(", "))}
+            </p>
+            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 1024)) }} unit="KB" label={t("Who owns the peak")} testid="chart-peak" />
+            <table class="plain" data-testid="table-owners">
+              <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">%</th><th scope="col" class="number">{t("held after")}</th></tr></thead>
+              <tbody>
+                {data.owners.slice(0, 12).map((one) => (
+                  <tr key={one.owner}>
+                    <td title={one.owner}>{ownerText(one.owner)}</td>
+                    <td class="muted">{one.operators.filter(Boolean).join(", ")}</td>
+                    <td class="number">{(one.bytes / 1048576).toFixed(1)}</td>
+                    <td class="number">{(one.share * 100).toFixed(1)}</td>
+                    <td class="number">{one.held_ns === null ? t("to the end") : `${three(one.held_ns / 1e6)} ms`}</td>
+                  </tr>
+                ))}
+                {data.count > 12 && <tr><td colSpan={5} class="muted">{data.count - 12} {t("more")}</td></tr>}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </Await>
     </Card>
   );
 }

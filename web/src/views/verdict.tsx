@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { auto } from "../format";
-import { apiFor, openView, param, selection, setParams, type Texts } from "../state";
+import { apiFor, openView, param, selection, setParams, type Texts, views } from "../state";
 import { Card } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
 import { Await } from "../ui/messages";
@@ -60,6 +60,7 @@ interface Finding {
   readonly short: Texts;
   readonly chips: readonly Chip[];
   readonly removable: readonly string[];
+  readonly params: Readonly<Record<string, unknown>>;
   readonly where: readonly { readonly op: string; readonly module: string; readonly stack: string }[];
 }
 
@@ -271,6 +272,9 @@ function Findings({ findings, error }: { findings: readonly Finding[]; error: nu
                       </button>
                     ))}
                   </p>
+                )}
+                {typeof finding.params["late_rank"] === "number" && finding.params["late_rank"] >= 0 && views.value.some((one) => one.slug === "cluster") && (
+                  <p><button type="button" class="link" data-testid="to-cluster" onClick={() => openView("cluster", { rank: String(finding.params["late_rank"]) })}>{t("Which rank waits for which")} · Cluster ↗</button></p>
                 )}
                 <p><b>{t("Next")}</b> · {inLanguage(finding.next)}</p>
               </div>

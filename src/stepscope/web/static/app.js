@@ -1,1 +1,1 @@
-export{t as render}from"./app-A14xCUuD.js";
+export{t as render}from"./app-CDrn_jcX.js";

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.memory.blocks import record_rows
+from stepscope.analysis.memory.owners import owners, tree, with_operators
 from stepscope.analysis.memory.usage import component_peaks, held_at, operator_changes, shown_blocks, touched_between
+from stepscope.analysis.source_lines import operator_places
 from stepscope.export.memory_csv import app_samples
 from stepscope.formats.ascend.memory import MODULE_MEM, with_tag
 from stepscope.web.loaded import LoadedCapture
@@ -20,6 +22,7 @@ from stepscope.web.problems import bad_parameter, missing
 
 KB, MB = 1024.0, 1048576.0
 WHOLE = "PTA+GE"
+MOST_OWNERS = 50
 TOTALS = ("allocated", "reserved", "active")
 
 
@@ -233,3 +236,61 @@ def alive(capture: LoadedCapture, query: Query) -> dict[str, Any]:
         release_ms=(pl.col("release_ns") - capture.base_ns) / 1e6,
     )
     return {"at": at, "count": rows.height, "bytes": int(rows["bytes"].abs().sum()), "rows": shown.to_dicts()}
+
+
+def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
+    """The instant at which most is allocated, and who owns that: lines or modules, then operators."""
+    device, _ = _device(capture, query)
+    by = query.choice("by", ("line", "module"))
+    held, moment, total = _at_peak(capture, device)
+    known = int(held["bytes"].abs().sum())
+    places = capture.once("operator places", lambda: operator_places(capture.tables))
+    parts = owners(with_operators(held, capture.tables.ops), places, by, max(0, total - known))
+    found = tree(parts)
+    rows = (
+        parts.group_by("owner", maintain_order=True)
+        .agg(
+            pl.col("bytes").sum(),
+            pl.col("count").sum(),
+            operators=pl.col("operator").head(3),
+            kept=pl.col("released_ns").null_count() > 0,
+            until=pl.col("released_ns").max() - moment,
+        )
+        .head(MOST_OWNERS)
+    )
+    whole = max(total, known, 1)
+    totals = records(capture).filter((pl.col("tag") == device) & (pl.col("time_ns") <= moment))["reserved"].drop_nulls()
+    return {
+        "device": device, "by": by, "at": moment - capture.base_ns, "bytes": whole, "blocks": held.height,
+        "before": max(0, total - known),
+        "reserved_mb": totals[-1] if totals.len() else None,
+        "tree": {"names": found.names, "name": found.name, "parent": found.parent, "weight": found.weight},
+        "owners": [
+            {
+                "owner": row["owner"], "operators": row["operators"], "bytes": row["bytes"], "share": row["bytes"] / whole,
+                "count": row["count"], "held_ns": None if row["kept"] else row["until"],
+            }
+            for row in rows.to_dicts()
+        ],
+        "count": parts["owner"].n_unique(),
+    }  # fmt: skip
+
+
+def _at_peak(capture: LoadedCapture, device: str) -> tuple[pl.DataFrame, int, int]:
+    """Blocks held when most was allocated, when that was, and how many bytes."""
+    own = blocks(capture).filter(pl.col("tag") == device)
+    totals = records(capture).filter(pl.col("tag") == device).drop_nulls("allocated")
+    names = totals["component"].unique().to_list()
+    totals = totals.filter(
+        pl.col("component") == next((name for name in (WHOLE, "PTA") if name in names), names[0] if names else "")
+    )
+    if totals.height:
+        top = totals.row(int(totals["allocated"].arg_max() or 0), named=True)
+        return held_at(own, top["time_ns"]), top["time_ns"], round(top["allocated"] * MB)
+    if not own.height:
+        raise missing("memory", "memory_record.csv or operator_memory.csv")
+    starts = own.select("start_ns", pl.col("bytes").abs())
+    ends = own.drop_nulls("release_ns").select(pl.col("release_ns").alias("start_ns"), -pl.col("bytes").abs())
+    level = pl.concat([starts, ends]).sort("start_ns", "bytes").with_columns(held=pl.col("bytes").cum_sum())
+    top = level.row(int(level["held"].arg_max() or 0), named=True)
+    return held_at(own, top["start_ns"]), top["start_ns"], top["held"]

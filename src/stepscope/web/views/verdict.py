@@ -24,6 +24,7 @@ from stepscope.web.problems import Problem, bad_parameter
 
 MOST_RANKS = 8  # asked together; of larger runs the one that is looked at
 MOST_STEPS = 200
+MOST_GAPS = 20  # tried for one that the timeline has as free time
 MOST_LINKS = 12  # steps whose parts lead into the timeline
 
 # Parts of a bar by who is the reason; what is in none of them was not recorded.
@@ -207,9 +208,13 @@ def _link(capture: LoadedCapture, answer: Answer, at: int, family: str) -> dict[
     gaps = case.parts.gaps.filter(pl.col("window") == at) if columns else case.parts.gaps.clear()
     if not gaps.height:
         return None
-    gap = gaps.row(int(gaps.select(pl.sum_horizontal(columns)).to_series().arg_max() or 0), named=True)
-    found = free_slice(capture, case, gap["start_ns"], gap["end_ns"])
-    return {"slice": str(found)} if found is not None else _fitted(capture, gap["start_ns"], gap["end_ns"])
+    candidates = gaps.select("start_ns", "end_ns", ns=pl.sum_horizontal(columns)).sort("ns", descending=True).head(MOST_GAPS)
+    # A gap before the first computing task, or after the last, is not free time of the timeline: it has no slice to select.
+    for start, end, ns in candidates.iter_rows():
+        found = free_slice(capture, case, start, end) if ns else None
+        if found is not None:
+            return {"slice": str(found)}
+    return _fitted(capture, candidates["start_ns"][0], candidates["end_ns"][0])
 
 
 def free_slice(capture: LoadedCapture, case: Case, start: int, end: int) -> int | None:

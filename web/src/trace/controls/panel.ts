@@ -143,7 +143,7 @@ export class Panel {
     }
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
-        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank) }) : null, this.links(chosen, detail), table(facts)),
+        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank) }) : null, originOf(detail, go), this.links(chosen, detail), table(facts)),
         h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
           detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
@@ -351,6 +351,18 @@ function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
       return h("li", {}, h("span", {}, linked(`${t("rank")} ${one.rank}`, one.id), open ? button("↗", `${t("Open rank")} ${one.rank}`, open, { class: "trace-link", "data-testid": "open-rank" }) : null), h("b", {}, length(one.ns)));
     }))] : []),
     alike && alike.count > 1 ? h("p", { class: "trace-alike" }, h("small", {}, `${whole(alike.count)} ${t("gaps of this kind")} · ${t("together")} ${length(alike.ns)}`)) : null);
+}
+
+/** Operator, line and module behind a slice. */
+function originOf(detail: Detail, go: (id: number | null) => void): HTMLElement | null {
+  const { origin } = detail;
+  if (!origin || (!origin.line && !origin.module && origin.id === detail.id)) return null;
+  const entries: [string, Node | string][] = [];
+  if (origin.id !== detail.id) entries.push([t("operator"), origin.id === null ? origin.operator : button(origin.operator, origin.operator, () => go(origin.id), { class: "trace-link" })]);
+  if (origin.line) entries.push([t("line"), shortPath(origin.line)]);
+  if (origin.module) entries.push([t("module"), origin.module]);
+  return entries.length ? h("section", { class: "trace-origin", "data-testid": "origin" }, h("h2", { class: "trace-h" }, t("Source")),
+    h("dl", { class: "trace-place" }, ...entries.flatMap(([word, value]) => [h("dt", {}, word), h("dd", typeof value === "string" ? { title: value } : {}, value)]))) : null;
 }
 
 /** Paths keep what tells them apart: the last two folders and the file. */

@@ -103,6 +103,8 @@ export interface Detail extends Brief {
   readonly self_ns: number;
   /** Of free time: why the device was idle. */
   readonly cause?: Cause | null;
+  /** The operator that the slice is, or that launched it, and where the program called it. */
+  readonly origin?: { readonly operator: string; readonly id: number | null; readonly line: string | null; readonly module: string | null } | null;
   readonly raw_start_us: string;
   readonly step: number | null;
   readonly step_share: number | null;

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The six questions that a profile is opened for, each answered at most three clicks away from the first screen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewer.page import Page
+from viewer.timeline import Landing
+
+pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
+
+pytestmark = pytest.mark.slow  # a real browser
+
+RUN = "npu_level2"
+MOST_CLICKS = 3
+
+
+class Reader:
+    """Begins at the first screen and counts every click."""
+
+    def __init__(self, page: Page, run: str = RUN):
+        self.page, self.clicks = page, 0
+        page.leave(1280, 860)
+        page.driver.get(f"{page.address}#/?run={run}")
+        page.ready("verdict")
+
+    def click(self, selector: str) -> None:
+        self.page.until(f"return !!document.querySelector({json.dumps(selector)})", selector)
+        self.page.click(selector)
+        self._count()
+
+    def choose(self, hook: str, value: str) -> None:
+        self.page.choose(hook, value)
+        self._count()
+
+    def _count(self) -> None:
+        self.clicks += 1
+        assert self.clicks <= MOST_CLICKS
+
+    def reads(self, selector: str) -> str:
+        self.page.until(f"return document.querySelector({json.dumps(selector)})?.innerText", selector)
+        return self.page.text(selector)
+
+
+@pytest.fixture
+def reader(sample_page: Page) -> Reader:
+    return Reader(sample_page)
+
+
+def test_where_does_the_step_go(reader: Reader) -> None:
+    assert "148.8 ms" in reader.reads("[data-testid=verdict-answer] h2")
+    shown = reader.page.driver.execute_script(
+        "return [...document.querySelectorAll('.part-bar')].map((bar) =>"
+        " [...bar.children].reduce((sum, one) => sum + Number(one.dataset.ms), 0))"
+    )
+    assert shown[0] == pytest.approx(148.8, abs=0.1), "all of it, without a click"
+    assert reader.clicks == 0
+
+
+def test_which_operator_and_which_line(reader: Reader) -> None:
+    reader.click("[data-rule=host-dispatch] .verdict-head")
+    reader.click("[data-rule=host-dispatch] [data-testid=evidence]")
+    Landing(reader.page).lands()
+    # The operator and the line of the program, of the gap or of the operator itself.
+    told = reader.reads("[data-testid=origin]")
+    assert "aclnn" in told or "aten::" in told
+    assert "main.py(" in told
+
+
+def test_why_is_the_device_idle(reader: Reader) -> None:
+    reader.click("[data-testid=part-dispatch]")
+    Landing(reader.page).lands()
+    why = reader.reads("[data-testid=cause] .trace-why")
+    assert why.startswith(("The host", "The next task"))
+    assert "main.py(" in reader.reads("[data-testid=cause-place]")
+
+
+def test_what_makes_the_memory_peak(reader: Reader, samples: Path) -> None:
+    reader.choose("select-views", "memory")
+    reader.click("[data-testid=btn-peak]")
+    answer = reader.reads("[data-testid=memory-peak] .memory-answer")
+    record = samples / RUN / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv"
+    head, *lines = record.read_text().splitlines()
+    columns = head.split(",")
+    rows = [dict(zip(columns, line.split(","), strict=True)) for line in lines]
+    most = max(float(row["Total Allocated(MB)"]) for row in rows if row["Component"] == "PTA+GE")
+    assert f"{most:,.1f} MiB" in answer
+    owners: list[Any] = reader.page.driver.execute_script(
+        "return [...document.querySelectorAll('[data-testid=table-owners] tbody tr')].map((row) =>"
+        " [row.cells[0].innerText, Number(row.cells[2]?.innerText)])"
+    )
+    assert any("main.py(" in owner for owner, _ in owners), "lines of the program"
+    assert sum(size for _, size in owners if size == size) <= most * 1.001
+
+
+def test_which_rank_waits_for_which(reader: Reader) -> None:
+    reader.click("[data-rule=peer-wait] [data-testid=evidence]")
+    Landing(reader.page).lands()
+    assert "rank 5" in reader.reads("[data-testid=cause] .trace-why")
+
+
+def test_the_run_as_a_whole_is_a_click_away(reader: Reader) -> None:
+    reader.click("[data-testid=to-cluster]")
+    reader.page.ready("cluster")
+    assert "2" in reader.reads("[data-testid=cluster-answer] dl")
+    assert reader.reads("[data-testid=rank-1]") == "rank 1"
+
+
+def test_what_changed(reader: Reader) -> None:
+    reader.click("[data-testid=tab-diff]")
+    reader.page.ready("diff")
+    hooks = reader.page.driver.execute_script(
+        "return [...document.querySelectorAll('.panel select')].map((one) => [one.dataset.testid, one.value])"
+    )
+    runs = [hook for hook, value in hooks if value.startswith("npu_") or "run" in (hook or "")]
+    reader.choose(runs[0], "npu_level0")
+    reader.page.ready("diff")
+    assert "ms" in reader.reads("[data-testid=diff-answer], .diff-answer, [data-testid=view-diff] h2")
+    assert not [error for error in reader.page.errors() if "404" not in error]

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cluster: which rank, host or link holds the run up, all ranks by steps, one step on the common clock, links, pipeline, what if.
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Api } from "../api";
+import { dark } from "../settings";
+import { openView, param, selection, setParams, type Texts } from "../state";
+import { Card, Select } from "../ui/controls";
+import { useLoad } from "../ui/load";
+import { Await } from "../ui/messages";
+import { inLanguage, t } from "../words";
+import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, type Pipeline } from "./cluster_picture";
+import { Frame, type ViewProps } from "./view";
+
+interface Found {
+  readonly kind: string;
+  readonly ranks: readonly number[];
+  readonly link: readonly number[];
+  readonly cost_ms: number;
+  readonly share: number;
+  readonly saving_ms: number | null;
+  readonly confidence: string;
+  readonly steps: readonly number[];
+  readonly who: Texts;
+  readonly why: Texts;
+}
+
+interface Run {
+  readonly run: { readonly ranks: readonly number[]; readonly expected: number | null; readonly steps: readonly number[]; readonly hosts: readonly string[] };
+  readonly step_ms: { readonly median: number; readonly ideal: number | null };
+  readonly lost_ms: number | null;
+  readonly saving_ms: number | null;
+  readonly clocks: readonly { readonly rank: number; readonly sigma_ns: number | null; readonly refused: boolean }[];
+  readonly findings: readonly Found[];
+  readonly problems: readonly { readonly text: Texts }[];
+  readonly ranks: readonly { readonly rank: number; readonly host: string | null; readonly stage: number | null; readonly worker: string | null; readonly span: string | null }[];
+}
+
+interface WhatIf {
+  readonly now_ms: number;
+  readonly then_ms: number;
+}
+
+const PATIENT = { wait: 20 }; // s: all ranks are read for the first answer
+const MOST_ROWS = 64;
+const NAMES = 92; // px for the names of ranks
+const TALL = 360;
+const VALUE_NAMES: Readonly<Record<string, string>> = {
+  excess: "Own work above peers", step: "Step time", wait: "Wait", exposed: "Exposed communication", free: "Idle", computing: "Computing",
+};
+const ms = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+export function View({ api }: ViewProps): JSX.Element {
+  const run = selection.value.run;
+  const known = run?.workers.map((worker) => worker.spans[0]?.version).join() ?? "";
+  const load = useLoad(JSON.stringify([run?.name, known]), (options) => api.get<Run>("cluster", PATIENT, options));
+  const [drawn, setDrawn] = useState(0);
+  return (
+    <Frame name="cluster" ready={!load.busy && (load.data === null || drawn > 0)}>
+      <Await load={load} remedy="distributed" tall>
+        {(data) => (
+          <div class="verdict cluster">
+            <Answer data={data} />
+            <Findings data={data} />
+            <div class="cluster-columns">
+              <Ranks api={api} data={data} onDrawn={() => setDrawn((n) => n + 1)} />
+              <div class="verdict-side">
+                <Matrix api={api} />
+                {data.ranks.some((one) => one.stage !== null) && <Pipe api={api} />}
+                <WhatIfCard api={api} data={data} />
+              </div>
+            </div>
+            {data.problems.length > 0 && (
+              <Card title={t("What this run cannot tell")} testid="cluster-limits">
+                <ul class="cannot">{data.problems.map((one) => <li key={one.text.en}><i aria-hidden="true">?</i> {inLanguage(one.text)}</li>)}</ul>
+              </Card>
+            )}
+          </div>
+        )}
+      </Await>
+    </Frame>
+  );
+}
+
+function Answer({ data }: { data: Run }): JSX.Element {
+  const lost = data.lost_ms ?? 0;
+  const names = data.findings.slice(0, 3).map((one) => inLanguage(one.who)).join(t(", "));
+  const share = data.step_ms.median > 0 ? Math.round((100 * lost) / data.step_ms.median) : 0;
+  const sigma = Math.max(...data.clocks.filter((one) => !one.refused).map((one) => one.sigma_ns ?? 0), 0) / 1000;
+  const refused = data.clocks.filter((one) => one.refused).length;
+  return (
+    <section class="card verdict-answer" aria-label={t("Answer")} data-testid="cluster-answer">
+      <div>
+        <h2>
+          {t("Step")} {ms(data.step_ms.median)} ms{t(": ")}
+          {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : t("no rank, host or link holds the others up.")}
+        </h2>
+        {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
+      </div>
+      <dl>
+        <div><dd>{data.run.ranks.length}{data.run.expected ? ` / ${data.run.expected}` : ""}</dd><dt>{t("ranks")}, {data.run.steps.length} {t("steps")}</dt></div>
+        <div><dd>± {sigma.toLocaleString("en-US", { maximumFractionDigits: sigma < 10 ? 1 : 0 })} µs</dd><dt>{t("clocks")}, {refused} {t("not aligned")}</dt></div>
+      </dl>
+    </section>
+  );
+}
+
+function Findings({ data }: { data: Run }): JSX.Element | null {
+  if (!data.findings.length) return null;
+  const worker = (rank: number | undefined): Run["ranks"][number] | undefined => data.ranks.find((one) => one.rank === rank);
+  return (
+    <div class="cluster-findings">
+      {data.findings.slice(0, 3).map((one, at) => {
+        const own = worker(one.ranks[0]);
+        return (
+          <section key={at} class="card cluster-finding" data-testid="cluster-finding" data-kind={one.kind}>
+            <p><b>{inLanguage(one.who)}</b><strong>{ms(one.cost_ms)} ms</strong></p>
+            <p class="muted"><span>{inLanguage(one.why)}</span><span>{one.saving_ms !== null && `${t("saves alone")} ${ms(one.saving_ms)} ms`}</span></p>
+            <p>
+              <span class={`pill ${one.confidence === "high" ? "high" : one.confidence === "medium" ? "medium" : ""}`}>{t(`confidence ${one.confidence}`)}</span>
+              {own?.worker && (
+                <button type="button" class="link" data-testid="cluster-trace" onClick={() => openView("trace", { worker: own.worker!, ...(own.span ? { span: own.span } : {}) })}>
+                  rank {own.rank} · {t("Show in Trace")} ↗
+                </button>
+              )}
+            </p>
+          </section>
+        );
+      })}
+    </div>
+  );
+}
+
+/** The ranks that have a row: all, or those that findings name and others evenly between them. */
+function shownRanks(order: readonly number[], named: ReadonlySet<number>): readonly number[] {
+  if (order.length <= MOST_ROWS) return order;
+  const room = Math.max(1, MOST_ROWS - named.size);
+  const evenly = new Set(Array.from({ length: room }, (_, i) => order[Math.floor((i * order.length) / room)]!));
+  return order.filter((rank) => named.has(rank) || evenly.has(rank)).slice(0, MOST_ROWS);
+}
+
+function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => void }): JSX.Element {
+  const value = param("value", "excess");
+  const group = param("group", data.ranks.some((one) => one.stage !== null) ? "stage" : "rank");
+  const heat = useLoad(JSON.stringify([api.capture.run, value, group]), (options) => api.get<Heat>("cluster/heat", { value, group }, options));
+  const named = new Set(data.findings.flatMap((one) => [...one.ranks, ...one.link]));
+  const rows = heat.data ? shownRanks(heat.data.ranks, named) : [];
+  const slowest = data.findings[0]?.steps[0] ?? data.run.steps[0] ?? null;
+  const step = param("cstep") === "" ? slowest : Number(param("cstep"));
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(700);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry!.contentRect.width)));
+    if (box.current) watch.observe(box.current);
+    return () => watch.disconnect();
+  }, [heat.data !== null]);
+  const steps = useLoad(rows.length ? JSON.stringify([api.capture.run, "steps"]) : null, (options) => api.get<Clocked>("cluster/timeline", { ranks: rows[0]!, pixels: 1 }, options));
+  const window = steps.data?.steps.find((one) => one.step === step) ?? steps.data?.steps[0];
+  const [from, to] = window ? [window.from, window.to] : [0, steps.data?.length_ns ?? 0];
+  const heatWide = Math.min(Math.max(60, (heat.data?.steps.length ?? 1) * 14), Math.floor(width * 0.28));
+  const timeWide = Math.max(100, width - NAMES - heatWide - 16);
+  const aligned = rows.filter((rank) => steps.data?.all_ranks.includes(rank) ?? false);
+  const clock = useLoad(steps.data && aligned.length ? JSON.stringify([api.capture.run, aligned, from, to, timeWide]) : null, (options) =>
+    api.get<Clocked>("cluster/timeline", { ranks: aligned.join(","), from, to, pixels: timeWide }, options));
+  const heatCanvas = useRef<HTMLCanvasElement>(null);
+  const timeCanvas = useRef<HTMLCanvasElement>(null);
+  const whole = (heat.data?.ranks.length ?? 0) <= MOST_ROWS;
+  const tall = Math.max(Math.min(rows.length * 26, TALL), rows.length * 5);
+  const theme = dark.value;
+  useEffect(() => {
+    if (!heat.data || !heatCanvas.current) return;
+    const began = performance.now();
+    drawHeat(heatCanvas.current, heat.data, heatWide, tall, step);
+    heatCanvas.current.dataset["drawMs"] = (performance.now() - began).toFixed(1);
+    if (clock.data && timeCanvas.current) drawRanks(timeCanvas.current, clock.data, rows, timeWide, tall, [from, to]);
+    if (clock.data || (steps.data && !aligned.length) || clock.problem || steps.problem) onDrawn();
+  }, [heat.data, clock.data, clock.problem, steps.data, steps.problem, heatWide, timeWide, step, theme]);
+  const row = tall / Math.max(1, rows.length);
+  const rankAt = (event: MouseEvent): number | undefined => rows[Math.floor(event.offsetY / row)];
+  const openRank = (rank: number | undefined): void => {
+    const own = data.ranks.find((one) => one.rank === rank);
+    if (own?.worker) openView("trace", { worker: own.worker, ...(own.span ? { span: own.span } : {}) });
+  };
+  const focus = param("rank");
+  return (
+    <Card
+      title={t("Ranks")}
+      note={t("steps, then one step on the common clock")}
+      testid="cluster-ranks"
+      tools={
+        <>
+          <Select label={t("Value")} testid="select-cluster-value" value={value} options={(heat.data?.values ?? [value]).map((one) => ({ value: one, label: t(VALUE_NAMES[one] ?? one) }))} onChange={(next) => setParams({ value: next })} />
+          <Select label={t("Order by")} testid="select-cluster-group" value={group} options={["rank", "host", "stage"].map((one) => ({ value: one, label: t(`by ${one}`) }))} onChange={(next) => setParams({ group: next })} />
+        </>
+      }
+    >
+      <div class="cluster-ranks" ref={box}>
+        <div class="cluster-scale" style={{ paddingLeft: `${NAMES}px` }}>
+          <span style={{ width: `${heatWide}px` }}>{stepsText(heat.data?.steps ?? [])}</span>
+          <span>{t("Step")} {window?.step ?? ""} · {ms((to - from) / 1e6)} ms</span>
+        </div>
+        <div class="cluster-rows" style={{ height: `${tall}px` }}>
+          <ul style={{ width: `${NAMES}px` }}>
+            {rows.map((rank, at) =>
+              named.has(rank) || row >= 15 || String(rank) === focus ? (
+                <li key={rank} style={{ top: `${at * row}px` }} class={named.has(rank) || String(rank) === focus ? "named" : ""}>
+                  <button type="button" data-testid={`rank-${rank}`} aria-current={String(rank) === focus} onClick={() => openRank(rank)} title={`rank ${rank} · ${t("Show in Trace")}`}>rank {rank}</button>
+                </li>
+              ) : null)}
+          </ul>
+          <canvas ref={heatCanvas} data-testid="cluster-heat" role="img" aria-label={`${t(VALUE_NAMES[value] ?? value)}, ${heat.data?.ranks.length ?? 0} ${t("ranks")} × ${heat.data?.steps.length ?? 0} ${t("steps")}`}
+            onClick={(event) => {
+              const next = heat.data?.steps[Math.floor((event.offsetX / heatWide) * (heat.data?.steps.length ?? 0))];
+              if (next !== undefined) setParams({ cstep: String(next) });
+            }} />
+          <canvas ref={timeCanvas} data-testid="cluster-timeline" role="img" aria-label={`${t("Ranks")}, ${t("Step")} ${window?.step ?? ""}`} onClick={(event) => openRank(rankAt(event))} />
+        </div>
+        {!whole && <p class="muted">{t("Of many ranks those that findings name and others evenly between them have a timeline; the heat map has all.")}</p>}
+        {heat.data && (
+          <details class="cluster-table">
+            <summary>{t("As table")}</summary>
+            <div class="wide-body">
+              <table class="plain">
+                <thead><tr><th scope="col">rank</th>{heat.data.steps.map((one) => <th key={one} scope="col" class="number">{one}</th>)}</tr></thead>
+                <tbody>
+                  {heat.data.ranks.slice(0, MOST_ROWS).map((rank, at) => (
+                    <tr key={rank}><th scope="row">{rank}</th>{heat.data!.rows[at]!.map((one, i) => <td key={i} class="number">{one === null ? "" : ms(one / 1000)}</td>)}</tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          </details>
+        )}
+        <ul class="families">
+          <li>{t("ms above peers or least")}</li>
+          {[0, 1, 2, 3, 4].map((tone) => <li key={tone}><i class="part" style={{ background: `var(--heat-${tone})` }} aria-hidden="true" /></li>)}
+          {heat.data && <li>{ms((heat.data.most ?? 0) / 1000)} ms</li>}
+          <li><i class="part computing" aria-hidden="true" /> {t("computing")}</li>
+          <li><i class="part" style={{ background: "var(--comm-pale)" }} aria-hidden="true" /> {t("waits in a call")}</li>
+          <li><i class="part dispatch" aria-hidden="true" /> {t("host")}</li>
+          <li><i class="part communication" aria-hidden="true" /> {t("calls")}</li>
+        </ul>
+        {(steps.data?.refused.length ?? 0) > 0 && <p class="muted">{t("Not drawn, clock not aligned")}{t(": ")}{steps.data!.refused.map((one) => `rank ${one.rank}`).join(", ")}</p>}
+      </div>
+    </Card>
+  );
+}
+
+const stepsText = (steps: readonly number[]): string => (steps.length > 1 ? `${t("steps")} ${steps[0]}–${steps.at(-1)}` : `${t("Step")} ${steps[0] ?? ""}`);
+
+function Matrix({ api }: { api: Api }): JSX.Element | null {
+  const load = useLoad(JSON.stringify([api.capture.run, "matrix"]), (options) => api.get<Links>("cluster/matrix", {}, options));
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const theme = dark.value;
+  useEffect(() => {
+    if (load.data && canvas.current) drawLinks(canvas.current, load.data, 150);
+  }, [load.data, theme]);
+  if (!load.data?.links.length) return null;
+  const slow = load.data.links.filter((link) => link.slow);
+  const first = slow[0];
+  return (
+    <Card title={t("Links")} note="GB/s" testid="cluster-matrix" tools={<button type="button" class="link" onClick={() => openView("communication")}>{t("Communication")}</button>}>
+      <div class="cluster-small">
+        <canvas ref={canvas} role="img" aria-label={t("Bandwidth of each pair of ranks")} />
+        <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s, ${t("slower than like links")}` : t("no link is slower than its like")}</p>
+      </div>
+    </Card>
+  );
+}
+
+function Pipe({ api }: { api: Api }): JSX.Element | null {
+  const step = param("cstep");
+  const load = useLoad(JSON.stringify([api.capture.run, "pipeline", step]), (options) => api.get<Pipeline>("cluster/pipeline", step ? { step } : {}, options));
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const theme = dark.value;
+  useEffect(() => {
+    if (load.data && canvas.current) drawPipeline(canvas.current, load.data, 190, 18);
+  }, [load.data, theme]);
+  if (!load.data?.stages.length) return null;
+  const share = (one: number | null): string => (one === null ? "?" : `${(100 * one).toFixed(0)} %`);
+  return (
+    <Card title={t("Pipeline")} note={`${load.data.stages.length} ${t("stages")}`} testid="cluster-pipeline">
+      <div class="cluster-small">
+        <canvas ref={canvas} role="img" aria-label={t("Forward, backward and waiting of each stage")} />
+        <p>{t("not computing")} {share(load.data.bubble)}{load.data.ideal_bubble !== null && `, ${t("ideal")} ${share(load.data.ideal_bubble)}`}</p>
+      </div>
+    </Card>
+  );
+}
+
+function WhatIfCard({ api, data }: { api: Api; data: Run }): JSX.Element | null {
+  const own = data.findings.filter((one) => one.ranks.length || one.link.length).slice(0, 4);
+  const chosen = new Set(param("fix").split(",").filter(Boolean).map(Number));
+  const ranks = [...new Set(own.flatMap((one, at) => (chosen.has(at) && !one.link.length ? one.ranks : [])))];
+  const transfers = own.some((one, at) => chosen.has(at) && one.link.length);
+  const asked = ranks.length > 0 || transfers;
+  const load = useLoad(asked ? JSON.stringify([api.capture.run, ranks, transfers]) : null, (options) =>
+    api.get<WhatIf>("cluster/whatif", { ...(ranks.length ? { ranks: ranks.join(",") } : {}), transfers: transfers ? 1 : 0 }, options));
+  if (!own.length) return null;
+  const flip = (at: number): void => {
+    const next = new Set(chosen);
+    if (!next.delete(at)) next.add(at);
+    setParams({ fix: [...next].join(",") || null });
+  };
+  return (
+    <Card title={t("What if")} testid="cluster-whatif" tools={<b class="cluster-then" role="status">{asked && load.data ? `${ms(load.data.then_ms)} ms` : ""}</b>}>
+      <div class="whatif">
+        {own.map((one, at) => (
+          <label key={at} class="cluster-fix"><input type="checkbox" checked={chosen.has(at)} onChange={() => flip(at)} /> <span>{inLanguage(one.who)}{t(": ")}{t("as its peers")}</span></label>
+        ))}
+        {asked && load.data && <p class="whatif-result" data-testid="cluster-then"><b>{ms(load.data.then_ms)} ms</b> {t("a step, now")} {ms(load.data.now_ms)}</p>}
+      </div>
+    </Card>
+  );
+}
