@@ -40,6 +40,7 @@ def us(value: float) -> str:
             NPU,
             (
                 "verdict",
+                "cluster",
                 "overview",
                 "operator",
                 "kernel",
@@ -53,7 +54,7 @@ def us(value: float) -> str:
                 "files",
             ),
         ),
-        (GPU, ("verdict", "overview", "operator", "kernel", "trace", "distributed", "flame", "findings", "files")),
+        (GPU, ("verdict", "cluster", "overview", "operator", "kernel", "trace", "distributed", "flame", "findings", "files")),
     ],
     ids=["npu", "gpu"],
 )
@@ -70,7 +71,7 @@ def test_control_panel(sample_page: Page) -> None:
     chosen = {name: sample_page.driver.execute_script(options, name) for name in ("runs", "views", "workers")}
     assert chosen["runs"] == ["gpu", "npu_level0", "npu_level2", "odd"]
     assert chosen["workers"] == ["0", "1"]
-    assert chosen["views"][:5] == ["Verdict", "Overview", "Operator", "NPU Kernel", "Trace"]
+    assert chosen["views"][:5] == ["Verdict", "Cluster", "Overview", "Operator", "NPU Kernel"]
     assert sample_page.text("[data-testid=tab-normal]") == "NORMAL"
     assert not sample_page.driver.execute_script("return document.querySelector('[data-testid=select-spans]')")
 

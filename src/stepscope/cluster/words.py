@@ -187,8 +187,27 @@ def clean(text: str) -> str:
     return plain if len(plain) <= MOST_TEXT else f"{plain[: MOST_TEXT - 1]}…"
 
 
+_REASONS = (
+    ("no call in common with other ranks", "与其他 rank 没有共同的调用"),
+    ("no path of calls to the reference rank", "与基准 rank 之间没有调用相连"),
+    ("uncertain by more than 1 ms", "误差超过 1 ms"),
+)
+
+
+def reason_text(reason: str, lang: str) -> str:
+    """Why a clock was refused."""
+    if lang == "en":
+        return reason
+    if reason.startswith("only "):
+        return f"只有 {reason.split()[1]} 个共同的调用"
+    return dict(_REASONS).get(reason, reason)
+
+
 def problem_text(problem: Problem, lang: str) -> str:
-    return _filled(_PROBLEMS[problem.kind], lang, {"rank": problem.rank, **problem.params})
+    params = {"rank": problem.rank, **problem.params}
+    if "reason" in params:
+        params["reason"] = reason_text(str(params["reason"]), lang)
+    return _filled(_PROBLEMS[problem.kind], lang, params)
 
 
 def cause_text(cause: str, lang: str) -> str:

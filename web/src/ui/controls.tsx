@@ -46,7 +46,7 @@ export function Select(props: {
   wide?: boolean;
 }): JSX.Element {
   const [filter, setFilter] = useState("");
-  const long = props.options.length > 12;
+  const long = props.options.length > (props.size ? 24 : 12); // a list shows all its entries anyway
   const wanted = filter.toLowerCase();
   const shown = long && wanted ? props.options.filter((one) => one.label.toLowerCase().includes(wanted) || one.value === props.value) : props.options;
   return (

@@ -57,7 +57,7 @@ function shortName(name: string): string {
   return match ? `${match[2]} · ${match[1]}` : name;
 }
 
-export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string; find?: string; onPick?: (name: string) => void }): JSX.Element {
+export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string; find?: string; plain?: ReadonlySet<string>; onPick?: (name: string) => void }): JSX.Element {
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [ownRoot, setOwnRoot] = useState(0);
@@ -93,7 +93,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
       const name = props.tree.names[props.tree.name[one.node]!] ?? "";
       const hit = !wanted || name.toLowerCase().includes(wanted);
       pen.globalAlpha = over && over.node === one.node ? 1 : !hit ? 0.12 : wanted ? 0.9 : isDark ? 0.62 : 0.5;
-      pen.fillStyle = one.node === 0 ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
+      pen.fillStyle = one.node === 0 || props.plain?.has(name) ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
       pen.fillRect(x, one.depth * ROW, Math.max(0.6, w - 1), ROW - 1);
       pen.globalAlpha = 1;
       if (w > 34) {

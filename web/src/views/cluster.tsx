@@ -33,6 +33,7 @@ interface Run {
   readonly saving_ms: number | null;
   readonly clocks: readonly { readonly rank: number; readonly sigma_ns: number | null; readonly refused: boolean }[];
   readonly findings: readonly Found[];
+  readonly has: { readonly links: boolean; readonly clock: boolean };
   readonly problems: readonly { readonly text: Texts }[];
   readonly ranks: readonly { readonly rank: number; readonly host: string | null; readonly stage: number | null; readonly worker: string | null; readonly span: string | null }[];
 }
@@ -66,7 +67,7 @@ export function View({ api }: ViewProps): JSX.Element {
             <div class="cluster-columns">
               <Ranks api={api} data={data} onDrawn={() => setDrawn((n) => n + 1)} />
               <div class="verdict-side">
-                <Matrix api={api} />
+                {data.has.links && <Matrix api={api} />}
                 {data.ranks.some((one) => one.stage !== null) && <Pipe api={api} />}
                 <WhatIfCard api={api} data={data} />
               </div>
@@ -155,7 +156,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
     if (box.current) watch.observe(box.current);
     return () => watch.disconnect();
   }, [heat.data !== null]);
-  const steps = useLoad(rows.length ? JSON.stringify([api.capture.run, "steps"]) : null, (options) => api.get<Clocked>("cluster/timeline", { ranks: rows[0]!, pixels: 1 }, options));
+  const steps = useLoad(rows.length && data.has.clock ? JSON.stringify([api.capture.run, "steps"]) : null, (options) => api.get<Clocked>("cluster/timeline", { ranks: rows[0]!, pixels: 1 }, options));
   const window = steps.data?.steps.find((one) => one.step === step) ?? steps.data?.steps[0];
   const [from, to] = window ? [window.from, window.to] : [0, steps.data?.length_ns ?? 0];
   const heatWide = Math.min(Math.max(60, (heat.data?.steps.length ?? 1) * 14), Math.floor(width * 0.28));
@@ -174,7 +175,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
     drawHeat(heatCanvas.current, heat.data, heatWide, tall, step);
     heatCanvas.current.dataset["drawMs"] = (performance.now() - began).toFixed(1);
     if (clock.data && timeCanvas.current) drawRanks(timeCanvas.current, clock.data, rows, timeWide, tall, [from, to]);
-    if (clock.data || (steps.data && !aligned.length) || clock.problem || steps.problem) onDrawn();
+    if (!data.has.clock || clock.data || (steps.data && !aligned.length) || clock.problem || steps.problem) onDrawn();
   }, [heat.data, clock.data, clock.problem, steps.data, steps.problem, heatWide, timeWide, step, theme]);
   const row = tall / Math.max(1, rows.length);
   const rankAt = (event: MouseEvent): number | undefined => rows[Math.floor(event.offsetY / row)];

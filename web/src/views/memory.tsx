@@ -241,7 +241,7 @@ function Peak({ api, device, onAt }: { api: Api; device: string | null; onAt: (a
               <b>{t("Peak")} {mib(data.bytes)}</b> {t("at")} {three(data.at / 1e6)} ms{t(": ")}
               {data.owners.slice(0, 2).map((one) => `${(one.share * 100).toFixed(0)} % ${ownerText(one.owner)}`).join(t(", "))}
             </p>
-            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 1024)) }} unit="KB" label={t("Who owns the peak")} testid="chart-peak" />
+            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 1024)) }} unit="KB" label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
             <table class="plain" data-testid="table-owners">
               <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">%</th><th scope="col" class="number">{t("held after")}</th></tr></thead>
               <tbody>

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CDrn_jcX.js";
+export{t as render}from"./app-CeYVNY2y.js";

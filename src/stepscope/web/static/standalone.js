@@ -1,1 +1,1 @@
-import{t as e}from"./app-CDrn_jcX.js";e();
+import{t as e}from"./app-CeYVNY2y.js";e();

@@ -20,7 +20,7 @@ ALL = "all"
 
 def matrix(run: RunAnalysis, query: Query) -> dict[str, Any]:
     """Links between ranks by transport and size of packets; without records of links, point-to-point calls."""
-    rows = run.once("links", lambda: _links(run))
+    rows = links_of(run)
     if not rows.height:
         raise missing("communication", "neither links nor point-to-point calls in this run")
     transports = sorted(rows["transport"].unique().to_list())
@@ -46,6 +46,10 @@ def matrix(run: RunAnalysis, query: Query) -> dict[str, Any]:
         "sizes": [ALL, *({"class": one, "from_bytes": 0 if one == 0 else 4096 * 4 ** (one - 1)} for one in sizes)],
         "ranks": ranks, "links": shown.to_dicts(), "thinned": found.height > MOST_LINKS,
     }  # fmt: skip
+
+
+def links_of(run: RunAnalysis) -> pl.DataFrame:
+    return run.once("links", lambda: _links(run))
 
 
 def _links(run: RunAnalysis) -> pl.DataFrame:

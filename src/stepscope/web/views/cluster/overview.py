@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.cluster.drawing import aligned
 from stepscope.cluster.report import lines
 from stepscope.cluster.words import cause_text, problem_text, who_text
 from stepscope.web.parameters import Query
 from stepscope.web.run_analysis import RunAnalysis
+from stepscope.web.views.cluster.links import links_of
 
 VALUES = ("excess", "step", "wait", "exposed", "free", "computing")
 _COLUMNS = {"wait": "wait_ns", "exposed": "exposed_ns", "free": "free_ns", "computing": "computing_ns"}
@@ -28,7 +30,14 @@ def overview(run: RunAnalysis) -> dict[str, Any]:
         shown["why"] = {lang: cause_text(finding.cause, lang) for lang in LANGUAGES}
     for text, problem in zip(answer["problems"], analysis.problems, strict=True):
         text["text"] = {lang: problem_text(problem, lang) for lang in LANGUAGES}
-    return {**answer, "lines": {lang: lines(analysis, lang) for lang in LANGUAGES}, "ranks": _ranks(run)}
+    # What the page asks for next: a question without an answer would be an error in its log.
+    has = {"links": links_of(run).height > 0, "clock": _on_a_clock(run)}
+    return {**answer, "has": has, "lines": {lang: lines(analysis, lang) for lang in LANGUAGES}, "ranks": _ranks(run)}
+
+
+def _on_a_clock(run: RunAnalysis) -> bool:
+    steps = run.analysis.digests["cluster_steps"].select("rank", "start_ns", "end_ns")
+    return aligned(steps, run.analysis.clocks).height > 0
 
 
 def _ranks(run: RunAnalysis) -> list[dict[str, Any]]:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page about all ranks of a run, over simulated captures whose slow rank is known."""
+
+from __future__ import annotations
+
+import pytest
+from viewer.page import Page, serving
+
+from stepscope.cluster.simulate import Fault, Plan, record
+from stepscope.cluster.simulate.captures import write_captures
+
+pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
+
+pytestmark = pytest.mark.slow  # a real browser
+
+SLOW = 3
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def page(driver, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "sim"
+    folder.mkdir()
+    plan = Plan("megatron", tp=2, pp=2, dp=2, micro=3, layers=1, per_host=4)
+    write_captures(folder, record(plan, STEPS, 4, Fault("data_loading", SLOW, ns=6e6), offset_ms=5.0), "kineto")
+    with serving(folder) as address:
+        yield Page(driver, address)
+
+
+def test_the_slow_rank_is_named_drawn_and_led_to(page: Page) -> None:
+    page.open("cluster")
+    assert f"rank {SLOW}" in page.text("[data-testid=cluster-answer] h2")
+    darkest = page.driver.execute_script(
+        """
+        const canvas = document.querySelector('[data-testid=cluster-heat]');
+        const pen = canvas.getContext('2d');
+        return [...Array(8).keys()].map((row) => {
+          const [r, g, b] = pen.getImageData(Math.floor(canvas.width / 2), Math.floor((row + 0.5) * canvas.height / 8), 1, 1).data;
+          return r + g + b;
+        });
+        """
+    )
+    assert darkest.index(min(darkest)) == SLOW
+    assert page.text("[data-testid=cluster-pipeline] p").startswith("not computing")
+    page.click("[data-testid=cluster-whatif] input")
+    page.until("return document.querySelector('[data-testid=cluster-then] b')?.innerText", "the step without the fault")
+    then, now = page.text("[data-testid=cluster-then]").replace(" ms", "").split(" a step, now ")
+    assert float(then) < float(now)
+    page.driver.execute_script(
+        "const canvas = document.querySelector('[data-testid=cluster-heat]'), box = canvas.getBoundingClientRect();"
+        "canvas.dispatchEvent(new MouseEvent('click', {clientX: box.left + box.width * 0.9, clientY: box.top + 5, bubbles: true}))"
+    )
+    page.until(f"return location.hash.includes('cstep={STEPS - 1}')", "the step that was clicked")
+    page.click("[data-testid=cluster-trace]")
+    page.ready("trace")
+    assert f"worker=rank-{SLOW}" in page.driver.current_url
+    assert not [error for error in page.errors() if "willReadFrequently" not in error]
+
+
+def test_ten_thousand_ranks_are_drawn_as_a_heat_map(page: Page) -> None:
+    """Drawn from an answer of that size; the least is drawn too where a line stands for many ranks."""
+    page.open("cluster")
+    page.driver.execute_script(
+        """
+        const real = window.fetch;
+        window.fetch = async (url, options) => {
+          if (!String(url).includes('cluster/heat')) return real(url, options);
+          const ranks = [...Array(10000).keys()], steps = [...Array(100).keys()];
+          const rows = ranks.map((rank) => steps.map((step) => (rank === 7777 ? 5000 : (rank * 7 + step * 13) % 100)));
+          const about = {value: 'step', values: ['step'], group: 'rank', unit: 'us', bands: [], least: 0, median: 50, most: 5000};
+          return new Response(JSON.stringify({...about, ranks, steps, rows}),
+            {headers: {'Content-Type': 'application/json'}});
+        };
+        """
+    )
+    page.choose("select-cluster-value", "step")
+    page.until(
+        "return document.querySelector('[data-testid=cluster-heat]').ariaLabel?.includes('10000') || "
+        "document.querySelector('[data-testid=cluster-heat]').getAttribute('aria-label').includes('10000')",
+        "the heat map",
+    )
+    found = page.driver.execute_script(
+        """
+        const canvas = document.querySelector('[data-testid=cluster-heat]');
+        const data = canvas.getContext('2d').getImageData(Math.floor(canvas.width / 2), 0, 1, canvas.height).data;
+        let best = 0, sum = Infinity;
+        for (let y = 0; y < canvas.height; y++) {
+          const one = data[4 * y] + data[4 * y + 1] + data[4 * y + 2];
+          if (one < sum) [sum, best] = [one, y];
+        }
+        return best / canvas.height;
+        """
+    )
+    assert found == pytest.approx(0.7777, abs=0.01)
