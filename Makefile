@@ -24,7 +24,7 @@ CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench docs web browser wheel sbom site clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench bench-wheel bench-formats docs web browser wheel sbom site clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -187,7 +187,23 @@ cluster-proof: $(VENV)/core ## how well faults of simulated clusters are found, 
 diff-proof: $(VENV)/core ## how often a diff names an injected change first, and stays silent about equal runs
 	$(BIN)/python tests/diff/diff_proof.py $(ARGS)
 
-bench: $(VENV)/core ## measure time and memory on generated captures; options in ARGS
+# An installed wheel, as users have it: bytecode compiled, the kernels inside; made anew from the sources each time.
+BENCH_VENV := .venv-bench
+bench-wheel: $(VENV)/core
+	@rm -rf src/stepscope/native/prebuilt dist/bench
+	@$(BIN)/python -m stepscope.native.codec --into src/stepscope/native/prebuilt
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/bench .; made=$$?; rm -rf src/stepscope/native/prebuilt; exit $$made
+	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check dist/bench/*.whl
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/bench/*.whl
+
+# The reference analyser comes with the torch-npu wheel, whose Python files are unpacked and never installed ($(VENV)/torch_npu).
+# GENERATOR writes captures that hold the files of msprof, which the reference needs.
+GENERATOR ?= ../shared/tools/gen_framework_raw.py
+bench: bench-wheel $(VENV)/torch_npu ## time and memory by size of the capture, beside the reference analyser; options in ARGS
+	PYTHONPATH=. $(BIN)/python -m benchmarks.analysis.sizes --python $(BENCH_VENV)/bin/python --reference $(VENV)/torch_npu/2.13.0 --generator $(GENERATOR) $(ARGS)
+
+bench-formats: $(VENV)/core ## time and memory of other formats and tools on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
 
 # For this kind of machine and torch $(TORCH); with other versions of torch the wheel compiles its sources on first use.
@@ -221,4 +237,4 @@ news: $(VENV)/core ## show the changes since the last release
 	$(BIN)/towncrier build --draft --version next
 
 clean: ## remove environments and generated data
-	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) $(TRACKERS_VENV) $(DOCS_VENV) build demo-run bench-data web/node_modules
+	rm -rf $(VENV) $(MINDSPORE_VENV) $(PEERS_VENV) $(FRAMEWORKS_VENV) $(TRACKERS_VENV) $(DOCS_VENV) $(BENCH_VENV) build demo-run bench-data web/node_modules

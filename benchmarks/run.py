@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: time and memory of the analyser, compared with other tools on the same or similar input.
+"""`make bench-formats`: time and memory of the analyser, compared with other tools on the same or similar input.
 
     python benchmarks/run.py [--ops 100000] [--tasks 200000 1000000] [--events 200000] [--capture DIR]... [--peer-python PYTHON]
 
