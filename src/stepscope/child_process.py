@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,7 @@ _START = (
 )
 # These would start a profiler in the child.
 _NOT_INHERITED = ("PROF_CONFIG_PATH", "PROFILER_SAMPLECONFIG", "PROFILING_MODE")
+_LOWEST_PRIORITY = 19
 _END_SECONDS = 5.0  # for removing what is half written
 
 
@@ -106,6 +108,30 @@ def serve(handle: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
         sys.stdout.write(json.dumps(handle(json.loads(line))) + "\n")
         sys.stdout.flush()
     return 0
+
+
+def wait_for_request(entry: str, *modules: str) -> int:
+    """Load modules, then call `entry` (`module:name`) with the line that standard input brings; nothing when it brings none.
+
+    Called in a process that is started before there is something to do for it.
+    """
+    loading = threading.Thread(target=_load, args=modules, daemon=True)
+    loading.start()
+    request = sys.stdin.buffer.readline()
+    if not request:
+        os._exit(0)  # also while the thread still loads
+    loading.join()
+    module, name = entry.split(":")
+    return int(getattr(import_module(module), name)(request.decode()))
+
+
+def _load(*modules: str) -> None:
+    # Of this thread alone: others work meanwhile, and whoever waits for the answer later wants it at once.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+    for name in modules:
+        with contextlib.suppress(ImportError):  # the entry says it again
+            import_module(name)
 
 
 class _Workers:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -13,11 +14,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from stepscope import analysis_queue, child_process
 from stepscope.collect import messages
 
+_WORKER = "stepscope.worker:main"
+# What it imports on its way through the analysis of a job's own capture.
+_USED = (
+    "stepscope.worker",
+    "stepscope.analysis.link.capture",
+    "stepscope.export.analysis_db",
+    "stepscope.export.ascend_db",
+    "stepscope.export.text_files",
+    "stepscope.formats.ascend_capture.records",
+    "stepscope.formats.cann.tasks",
+    "pyarrow",
+)
 _LOOK_SECONDS, _END_SECONDS = 0.1, 1.0
 
 
@@ -39,12 +52,17 @@ class AnalysisProcess:
 
     def __init__(self, request: Mapping[str, Any], *, background: bool = False):
         self._began = time.monotonic()
+        text = json.dumps({**request, "background": background})
+        warm = None if background else _warm.take(text)
+        if warm is not None:
+            self._process, self._errors = warm
+            return
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by wait()
         environment = child_process.environment()
         if background:
             environment.setdefault("POLARS_MAX_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
         self._process = subprocess.Popen(
-            child_process.command("stepscope.worker:main", json.dumps({**request, "background": background})),
+            child_process.command(_WORKER, text),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -71,6 +89,69 @@ class AnalysisProcess:
                     seconds,
                 )
         return Outcome(bool(result["ok"]), result.get("error"), seconds, tuple(result.get("files", ())), result.get("unmet"))
+
+
+class _WarmProcess:
+    """At most one process that has loaded the analyser and waits for a request."""
+
+    def __init__(self) -> None:
+        self._waiting: tuple[subprocess.Popen[bytes], IO[bytes]] | None = None
+
+    def start(self) -> None:
+        if self._waiting is not None and self._waiting[0].poll() is None:
+            return
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        process = subprocess.Popen(
+            child_process.command("stepscope.child_process:wait_for_request", _WORKER, *_USED),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=child_process.environment(),
+        )
+        self._waiting = process, errors
+
+    def take(self, request: str) -> tuple[subprocess.Popen[bytes], IO[bytes]] | None:
+        """The process, with the request sent to it; None when there is none."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return None
+        process = waiting[0]
+        assert process.stdin is not None
+        try:
+            os.write(process.stdin.fileno(), request.encode() + b"\n")
+        except OSError:  # it has ended
+            _dispose(*waiting)
+            return None
+        process.stdin.close()
+        return waiting
+
+    def end(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            _dispose(*waiting)
+
+    def forget(self) -> None:
+        """Leave the process to the one that started it: after a fork only that one's end of the pipe may keep it waiting."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting[0].stdin is not None:
+            waiting[0].returncode = 0  # not a child of this process
+            waiting[0].stdin.close()
+
+
+def _dispose(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    process.kill()  # it waits, and holds nothing
+    process.communicate()
+    errors.close()
+
+
+_warm = _WarmProcess()
+atexit.register(lambda: _warm.end())
+
+
+def prepare_analysis() -> None:
+    """Let a process load the analyser now, so that the next analysis that the job waits for begins at once."""
+    with contextlib.suppress(OSError):
+        _warm.start()
 
 
 def wait_with_progress(process: AnalysisProcess) -> Outcome:
@@ -168,6 +249,7 @@ _background = _Background()
 def _forget_in_child() -> None:
     global _background
     _background = _Background()  # the thread and its lock are the parent's
+    _warm.forget()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from stepscope.collect import messages, paths
+from stepscope.collect.analysis_process import prepare_analysis
 from stepscope.collect.settings import Place
 from stepscope.profiler._profiler_path_creator import handler_place
 
@@ -21,6 +22,11 @@ class TraceHandler:
     def __call__(self, prof: Any) -> None:
         if self.analyse:
             prof.prof_if.analyse(background=self.background)
+
+    def prepare(self) -> None:
+        """Recording begins: the analysis for which the job will wait may load meanwhile."""
+        if self.analyse and not self.background:
+            prepare_analysis()
 
     def place(self) -> Place:
         return handler_place(self.dir_name, self.worker_name)

@@ -344,6 +344,8 @@ class profile(_KinetoProfile):
     def _run(self, transition: Transition, *, warn: bool = True) -> None:
         if transition.warning and warn:
             messages.warning(transition.warning.format(path=self.prof_if.prof_path))
+        if {"warmup", "start"} & set(transition.work) and isinstance(self._handler, TraceHandler):
+            self._handler.prepare()
         self._do(*transition.work)
 
     def _ready(self) -> None:
