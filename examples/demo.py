@@ -28,8 +28,8 @@ QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THRE
 # English and Chinese.
 TEXTS = {
     "train": (
-        "1. Train on two NPUs, record twelve steps; then the same with the fix.",
-        "1. 在两个 NPU 上训练并采集 12 个 step；随后在修复之后再做一次。",
+        "1. Train on two NPUs, record twenty steps; then the same with the fix.",
+        "1. 在两个 NPU 上训练并采集 20 个 step；随后在修复之后再做一次。",
     ),
     "ask": ("2. What costs time?", "2. 时间花在哪里？"),
     "where": ("where", "位置"),
@@ -112,10 +112,15 @@ def main(arguments: Sequence[str] = ()) -> int:
         console.print(say("fix"))
     console.print(f"\n{say('confirm')}")
     console.print(f"[bold]$ stepscope diff {_short(RUN / 'before')} {_short(RUN / 'after')} --by part[/bold]", soft_wrap=True)
-    console.print(f"   {diff_words.answer(diff(before, after, by='part'), words.language())}", highlight=False, soft_wrap=True)
-    console.print(f"\n{say('done', seconds=time.perf_counter() - began)}")
-    program = _short(Path(sys.executable).parent / "stepscope")
-    console.print(f"{say('next')}: {program} view {_short(RUN)}", soft_wrap=True, highlight=False)
+    compared = diff(before, after, by="part")
+    console.print(f"   {diff_words.answer(compared, words.language())}", highlight=False, soft_wrap=True)
+    for row in sorted(compared.parts, key=lambda row: row.delta_ns)[:2]:
+        name = diff_words.part_name(row.part, words.language())
+        console.print(f"   • {name}: {float(row.base_ns) / 1e6:.1f} → {float(row.new_ns) / 1e6:.1f} ms", highlight=False)
+    if picture is None:
+        console.print(f"\n{say('done', seconds=time.perf_counter() - began)}")
+    program = Path(".venv/bin/stepscope") if picture else _short(Path(sys.executable).parent / "stepscope")
+    console.print(f"\n{say('next')}: {program} view {_short(RUN)}", soft_wrap=True, highlight=False)
     if picture:
         # Without the font that a browser would download; any monospace font will do.
         Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL))

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from stepscope import profiler
 
-BATCH, STEPS, WIDTH = 8, 12, 96
+BATCH, STEPS, WIDTH = 8, 20, 96
 SLOW_SECONDS = 0.004  # for one sample on rank 1
 
 

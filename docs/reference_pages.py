@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference pages made from the code, in both languages: commands from their parsers, environment variables from their list.
+
+python docs/reference_pages.py    writes docs/{en,zh}/reference/{cli,environment}.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stepscope.cli import COMMANDS, module_of, parser
+from stepscope.environment import VARIABLES
+
+DOCS = Path(__file__).resolve().parent
+LANGUAGES = ("en", "zh")
+_GENERATED = "<!-- made by docs/reference_pages.py; do not edit -->"
+_CLI = (
+    (
+        "Results go to the standard output, progress and notes to the standard error. Exit codes: 0 done, 1 a finding or problem,\n"
+        "2 wrong usage, 3 a capture cannot be used, 70 a bug in stepscope."
+    ),
+    (
+        "结果写到标准输出，进度和提示写到标准错误。退出码：0 完成，1 有结论或问题，2 用法错误，3 采集数据不可用，\n"
+        "70 stepscope 的缺陷。选项说明与 `-h` 相同，为英文。"
+    ),
+)
+_VARIABLES = ("Environment variables", "环境变量"), ("variable", "变量"), ("meaning", "含义")
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page by its path."""
+    made = {}
+    for place, language in enumerate(LANGUAGES):
+        folder = DOCS / language / "reference"
+        made[folder / "cli.md"] = "\n".join([("# Commands", "# 命令")[place], "", _GENERATED, "", _CLI[place], *_commands()]) + "\n"
+        title, name, meaning = (words[place] for words in _VARIABLES)
+        rows = [f"| `{variable}` | {texts[place]} |" for variable, texts in sorted(VARIABLES.items())]
+        made[folder / "environment.md"] = "\n".join(
+            [f"# {title}", "", _GENERATED, "", f"| {name} | {meaning} |", "| --- | --- |", *rows]
+        ) + "\n"  # fmt: skip
+    return made
+
+
+def _commands() -> list[str]:
+    lines = []
+    made = parser({name: module_of(name) for name in COMMANDS})
+    (commands,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
+    for name, sub in commands.choices.items():
+        lines += [
+            "",
+            f"## stepscope {name}",
+            "",
+            _plain(sub.description or ""),
+            "",
+            "```text",
+            *_dedent(module_of(name).EXAMPLES),
+            "```",
+        ]
+        lines += _options(sub)
+    return lines
+
+
+def _options(sub: argparse.ArgumentParser) -> list[str]:
+    rows = []
+    for action in sub._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                rows += [f"| `{word}` | |", *(row for row in _options(inner)[3:])]
+        elif action.help != argparse.SUPPRESS and action.dest != "help":
+            rows.append(f"| {_names(action)} | {_plain((action.help or '').replace('%%', '%')).replace('|', chr(92) + '|')} |")
+    return ["", "| option | meaning |", "| --- | --- |", *rows] if rows else []
+
+
+def _names(action: argparse.Action) -> str:
+    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = " ".join(value) if isinstance(value, tuple) else str(value)
+    if not action.option_strings:
+        return f"`{value}`".replace("|", "\\|")
+    flags = ", ".join(action.option_strings)
+    return (f"`{flags}`" if action.nargs == 0 else f"`{flags} {value}`").replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """One paragraph of Markdown: words in angle brackets would be taken for markup."""
+    return " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*")
+
+
+def _dedent(text: str) -> list[str]:
+    return [line[2:] if line.startswith("  ") else line for line in text.rstrip("\n").splitlines()]
+
+
+def main() -> None:
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

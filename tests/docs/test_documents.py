@@ -1,0 +1,165 @@
+"""The documents: both languages say the same, what they show runs, what is made from the code is up to date, the site builds."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from npu_process import reason_without_device
+
+from stepscope.capture import open_all
+from stepscope.cli import main
+from stepscope.verdict import verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS / "en").as_posix() for path in (DOCS / "en").rglob("*.md"))
+_BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^(#+) ", re.MULTILINE)
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    return [(found["info"], found["code"]) for found in _BLOCK.finditer(text)]
+
+
+def page(language: str, name: str) -> str:
+    return (DOCS / language / name).read_text(encoding="utf-8")
+
+
+def test_both_languages_have_the_same_pages():
+    assert sorted(path.relative_to(DOCS / "zh").as_posix() for path in (DOCS / "zh").rglob("*.md")) == PAGES
+    assert len(PAGES) > 20
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_both_languages_have_the_same_headings_and_code(name: str):
+    english, chinese = (page(language, name) for language in ("en", "zh"))
+    assert blocks(english) == blocks(chinese)
+    without = [_BLOCK.sub("", text) for text in (english, chinese)]
+    assert _HEADING.findall(without[0]) == _HEADING.findall(without[1])
+    assert len(_HEADING.findall(without[0])) >= 1
+    assert without[0].count("\n| ") == without[1].count("\n| ")
+    assert re.search(r"[\u4e00-\u9fff]", chinese) or name in ("reference/python.md", "index.md")
+    assert not re.search(r"[\u4e00-\u9fff]", without[0]), "Chinese on an English page"
+
+
+def test_pages_made_from_the_code_are_up_to_date(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    import reference_pages
+
+    stale = [str(path) for path, text in reference_pages.pages().items() if path.read_text(encoding="utf-8") != text]
+    sys.modules.pop("reference_pages")
+    assert stale == [], "run `make docs`"
+
+
+def test_errors_that_are_explained_exist():
+    texts = [
+        code.splitlines()[0].removeprefix("error: ")
+        for info, code in blocks(page("en", "reference/troubleshooting.md"))
+        if info == "text"
+    ]
+    source = "".join(path.read_text() for path in (ROOT / "src" / "stepscope").rglob("*.py"))
+    assert len(texts) >= 4
+    assert [text for text in texts if text not in source] == []
+
+
+def to_run() -> list[pytest.param]:
+    return [
+        pytest.param(info.split()[0], code, id=f"{name}-{number}")
+        for name in PAGES
+        for number, (info, code) in enumerate(blocks(page("en", name)))
+        if info.split()[1:] == ["run"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with `demo-run`, as the tutorial records it, and what `make demo` said about it."""
+    reason = reason_without_device()
+    if reason:
+        pytest.skip(f"no simulated NPU: {reason}")
+    folder = tmp_path_factory.mktemp("tutorial")
+    environment = {
+        **os.environ,
+        "DEMO_RUN": str(folder / "demo-run"),
+        "STEPSCOPE_MIN_FREE_BYTES": "0",
+        "LANG": "en_US.UTF-8",
+        "COLUMNS": "200",
+    }
+    environment.pop("LC_ALL", None)
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--no-browser"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+@pytest.mark.slow  # trains on two simulated NPUs
+def test_the_demo_finds_predicts_and_confirms(demo):
+    folder, said = demo
+    assert "Communication waits for rank 1 of its group" in said
+    assert "The training loop waits for data (rank 1" in said
+    assert re.search(r"Prediction: .* rank 1 saves [\d.]+ ms", said)
+    # Samples of rank 1 sleep for 32 ms a step; how much shorter a step became depends on how busy this machine is.
+    waits = []
+    for side in ("before", "after"):
+        found = verdict([capture.tables for capture in open_all(folder / "demo-run" / side)])
+        waits.append(max(rank.partition.get("idle.data", 0.0) for rank in found.ranks))
+    assert waits[0] > 20e6
+    assert waits[1] < waits[0] / 2
+
+
+@pytest.mark.slow  # shares the demo
+@pytest.mark.parametrize(("language", "code"), to_run())
+def test_what_the_documents_show_runs(
+    demo, language: str, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    folder, _ = demo
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    if language == "python":
+        exec(compile(code, "<document>", "exec"), {"__name__": "__main__"})
+        return
+    for line in code.splitlines():
+        words = shlex.split(line.removeprefix("$ "))
+        assert words[0] == "stepscope", line
+        for flag in ("--out", "-o"):  # shown on several pages
+            if flag in words and (target := Path(words[words.index(flag) + 1])).exists() and words[1] in ("slice", "unpack"):
+                words[words.index(flag) + 1] = f"{target}-{len(os.listdir('.'))}"
+        assert main(words[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+        assert capsys.readouterr().out
+
+
+@pytest.mark.slow  # builds the site
+def test_the_site_builds_offline_without_a_warning(tmp_path: Path):
+    given = os.environ.get("STEPSCOPE_DOCS_PYTHON")
+    python = Path(given) if given else ROOT / ".venv-docs" / "bin" / "python"
+    if not python.is_file():
+        pytest.skip("no environment with Sphinx: `make test` builds .venv-docs")
+    command = [
+        str(python),
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "-d",
+        str(tmp_path / "trees"),
+        str(DOCS),
+        str(tmp_path / "site"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 2 * len(PAGES)
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']((?:https?:)?//[^"']+)""", text)
+        assert [address for address in loaded if "canonical" not in address] == [], path
