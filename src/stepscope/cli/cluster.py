@@ -24,6 +24,7 @@ EXAMPLES = """\
 """
 NOTHING_USABLE, FIRED = 2, 3
 _LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
+_RECIPES = ("compute_op_sum", "freq_analysis", "hccl_sum", "slow_rank")
 _KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalance", "imbalance", "any")
 
 
@@ -41,6 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format", choices=("text", "db", "both"), help="of these files (default: text when all captures are text, else db)"
+    )
+    parser.add_argument(
+        "--recipes",
+        type=_recipes,
+        default=(),
+        metavar="NAME,...|all",
+        help=f"further tables of the database, by the rules of msprof-analyze: {', '.join(_RECIPES)}",
     )
     parser.add_argument("--assume-ranks", action="store_true", help="write them also for captures that do not say their rank")
     parser.add_argument(
@@ -78,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
         return read_local(paths, options, args.workers)
 
     try:
-        if args.format and not args.out:
-            raise CaptureError("--format has nothing to write", fix="say where with --out DIR")
+        if (args.format or args.recipes) and not args.out:
+            raise CaptureError("--format and --recipes have nothing to write", fix="say where with --out DIR")
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
         choice = Choice(args.run, args.steps, args.ranks)
 
@@ -88,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
         files = []
         if args.out:
-            written, more = write_files(loaded, analysis, args.out, args.format or "", assume_ranks=args.assume_ranks)
+            form, recipes = args.format or "", args.recipes
+            written, more = write_files(loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks)
             analysis.problems += more
             files += sorted({f"{path.parent}/" for path in written})
     except CaptureError as problem:
@@ -120,6 +129,14 @@ def _numbers(text: str) -> tuple[int, ...]:
             raise argparse.ArgumentTypeError(f"{part!r} is not a number or a range such as 10-12")
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(found)
+
+
+def _recipes(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text != "all" else _RECIPES
+    unknown = [name for name in names if name not in _RECIPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{', '.join(map(repr, unknown))} is not one of {', '.join(_RECIPES)}, or all")
+    return names
 
 
 def _limit(text: str) -> tuple[str, float]:

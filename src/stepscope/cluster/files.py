@@ -12,10 +12,12 @@ import polars as pl
 from stepscope.cluster.analyse import Analysis
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read.rank_files import form_of, read_rank_files
+from stepscope.cluster.read.recipe_rows import read_recipe_rows
 from stepscope.cluster.run import Loaded
 from stepscope.errors import CaptureError
 from stepscope.export.cluster.database import table, write_database
 from stepscope.export.cluster.ranks import DB, TEXT, RankFiles
+from stepscope.export.cluster.recipes import recipe_tables
 from stepscope.export.cluster.text import write_text
 from stepscope.render.atomic import make_output_folder
 from stepscope.render.sqlite_table import DbTable
@@ -33,12 +35,13 @@ _MATCHES = table("StepscopeMatches", "rankId:I step:I callIndex:I call:I groupRa
 
 
 def write_files(
-    loaded: Loaded, analysis: Analysis, out: Path, form: str = "", *, assume_ranks: bool = False
+    loaded: Loaded, analysis: Analysis, out: Path, form: str = "", *, recipes: Sequence[str] = (), assume_ranks: bool = False
 ) -> tuple[list[Path], list[Problem]]:
     """Write the files below a folder; also what could not be used for them.
 
     Args:
         form: text, db or both; empty for text when all captures are text, else db.
+        recipes: names of further tables; they are in the database, whatever the form.
         assume_ranks: also for captures that do not say their rank.
 
     Raises:
@@ -49,6 +52,8 @@ def write_files(
     if not form:
         forms = {form_of(path) for several in paths.values() for path in several}
         form = TEXT if forms == {TEXT} else DB
+    if recipes and form == TEXT:
+        form = BOTH
     ranks, problems = _read(paths, TEXT if form == TEXT else "")
     if not ranks:
         raise CaptureError(
@@ -62,7 +67,12 @@ def write_files(
     if form in (TEXT, BOTH):
         written += write_text(ranks, folder)
     if form in (DB, BOTH):
-        written += write_database(ranks, folder, _own_tables(analysis))
+        more = _own_tables(analysis)
+        if recipes:
+            rows, unread = read_recipe_rows(paths)
+            problems += unread
+            more |= recipe_tables(rows, recipes)
+        written += write_database(ranks, folder, more)
     return written, problems
 
 

@@ -77,6 +77,10 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
         "rank {rank} is missing in cluster_analysis_output: {path}: {error}",
         "rank {rank} 未写入 cluster_analysis_output：{path}：{error}",
     ),
+    "recipes": (
+        "rank {rank} is missing in the tables of recipes: {path}: {error}",
+        "rank {rank} 未计入 recipe 表：{path}：{error}",
+    ),
     "worker": ("a worker was lost; {path} was given up after 3 tries", "工作进程丢失，{path} 尝试 3 次后放弃"),
     "shifted_steps": (
         "step numbers of rank {rank} differ by {shift} from those of the others; aligned by their calls",

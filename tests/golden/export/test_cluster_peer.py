@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -15,11 +16,13 @@ import pytest
 from shared_data import GOLDEN
 
 from stepscope.cli import main
-from stepscope.cluster.simulate import Plan, record
+from stepscope.cluster.simulate import Fault, Plan, record
 from stepscope.cluster.simulate.captures import write_captures
 
 REPOSITORY = Path(__file__).parents[3]
-RUNS = ("text/level0", "text/level2", "db/level0", "db/level2", "text/stages", "db/stages")
+RUNS = ("text/level0", "text/level2", "db/level0", "db/level2", "text/stages", "db/stages", "db/slow")
+RECIPES = ("compute_op_sum", "freq_analysis", "hccl_sum", "slow_rank")
+WITH_RECIPES = ("db/level2", "db/slow")
 
 
 def _python() -> Path:
@@ -33,14 +36,18 @@ def _python() -> Path:
 def outputs(tmp_path_factory):
     """Folders of their and of our output, by run."""
     python, folder = _python(), tmp_path_factory.mktemp("peer")
-    recording = record(Plan("megatron", tp=1, pp=2, dp=2, micro=2, layers=1, per_host=2), 2, 1)
+    made = {
+        "stages": record(Plan("megatron", tp=1, pp=2, dp=2, micro=2, layers=1, per_host=2), 2, 1),
+        "slow": record(Plan("ddp", dp=8, micro=2, layers=1, per_host=4), 2, 1, Fault("frequency", 3, 1.5)),
+    }
     roots = {}
     for run in RUNS:
         form, name = run.split("/")
-        roots[run] = folder / run if name == "stages" else GOLDEN.folder() / "ascend_pt" / run
-        if name == "stages":
-            write_captures(roots[run], recording, form, analysis=True)
-    arguments = [word for run in RUNS for word in ("all", roots[run], folder / "theirs" / run)]
+        roots[run] = folder / run if name in made else GOLDEN.folder() / "ascend_pt" / run
+        if name in made:
+            write_captures(roots[run], made[name], form, analysis=True)
+    modes = [(run, mode) for run in RUNS for mode in ("all", *(RECIPES if run in WITH_RECIPES else ()))]
+    arguments = [word for run, mode in modes for word in (mode, roots[run], folder / "theirs" / run)]
     done = subprocess.run(
         [python, REPOSITORY / "tests" / "peers" / "cluster.py", *arguments], capture_output=True, text=True, cwd=folder
     )
@@ -48,7 +55,9 @@ def outputs(tmp_path_factory):
         pytest.skip("msprof-analyze is not in the environment of the peers")
     assert done.returncode == 0, done.stderr[-2000:]
     for run in RUNS:
-        assert main(["cluster", str(roots[run]), "--no-cache", "--out", str(folder / "ours" / run)]) == 0
+        recipes = ["--recipes", "all"] if run in WITH_RECIPES else []
+        words = ["cluster", str(roots[run]), "--no-cache", "--workers", "1", "--out", str(folder / "ours" / run)]
+        assert main([*words, *recipes]) == 0
     return {run: [folder / whose / run / "cluster_analysis_output" for whose in ("theirs", "ours")] for run in RUNS}
 
 
@@ -94,9 +103,18 @@ def _database(path: Path) -> dict[str, tuple[list[str], list[tuple[object, ...]]
     with closing(sqlite3.connect(path)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             cursor = connection.execute(f'SELECT * FROM "{name}"')
-            rows = sorted(cursor, key=lambda row: [f"{cell:.9g}" if isinstance(cell, (int, float)) else str(cell) for cell in row])
+            rows = sorted(
+                map(_plain, cursor),
+                key=lambda row: [f"{cell:.9g}" if isinstance(cell, (int, float)) else str(cell) for cell in row],
+            )
             found[name] = ([column[0] for column in cursor.description], rows)
     return found
+
+
+def _plain(row: tuple[object, ...]) -> tuple[object, ...]:
+    """Without the names of numpy's types; ranks joined by ; in order."""
+    words = (re.sub(r"np\.int64\((\d+)\)", r"\1", cell) if isinstance(cell, str) else cell for cell in row)
+    return tuple(";".join(sorted(cell.split(";"))) if isinstance(cell, str) and ";" in cell else cell for cell in words)
 
 
 def test_the_runs_have_what_is_compared(outputs):
@@ -108,3 +126,7 @@ def test_the_runs_have_what_is_compared(outputs):
     assert {row[1] for row in tables["ClusterStepTraceTime"][1]} == {"rank", "stage"}
     assert {row[0] for row in tables["CommunicationGroupMapping"][1]} == {"collective", "p2p"}
     assert any(row[1] == "Total Op Info" for row in tables["ClusterCommunicationMatrix"][1])
+    recipes = _database(outputs["db/slow"][0] / "cluster_analysis.db")
+    assert recipes["SlowRank"][1] == [(3, 4)]
+    assert recipes["AbnormalFrequencyRanks"][1] == [(3, "[1200]")]
+    assert {"ComputeOpAllRankStats", "HcclTopOpStats", "HcclGroupNameMap", "SlowOpStats"} <= set(recipes)

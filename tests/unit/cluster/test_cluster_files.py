@@ -16,6 +16,7 @@ from stepscope.cluster.simulate.captures import write_captures
 from stepscope.export.cluster.database import write_database
 from stepscope.export.cluster.layout import parallel_indices, stage_groups
 from stepscope.export.cluster.ranks import TEXT, RankFiles
+from stepscope.export.cluster.recipes import outliers
 from stepscope.export.cluster.text import write_text
 
 
@@ -134,7 +135,7 @@ def test_what_cannot_be_written_is_refused(run, tmp_path, capsys):
     assert main(["cluster", str(run), "--no-cache", "--digests", kept]) == 0
     for arguments, said in (
         ([kept, "--out", str(tmp_path / "a")], "cannot be written from digests"),
-        ([str(run), "--no-cache", "--format", "db"], "--format has nothing to write"),
+        ([str(run), "--no-cache", "--format", "db"], "--format and --recipes have nothing to write"),
     ):
         assert main(["cluster", *arguments]) == 2
         assert said in capsys.readouterr().err
@@ -145,3 +146,26 @@ def test_what_cannot_be_written_is_refused(run, tmp_path, capsys):
     assert main(["cluster", str(root), "--no-cache", "--workers", "1", "--out", str(tmp_path / "b")]) == 2
     assert "4 captures do not say their rank" in capsys.readouterr().err
     assert main(["cluster", str(root), "--no-cache", "--out", str(tmp_path / "b"), "--workers", "1", "--assume-ranks"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "slow"),
+    [
+        pytest.param([1.0, 9.0, 9.1, 9.2], [0], id="one-is-far-below"),
+        pytest.param([8.9, 9.0, 9.1, 9.2], [], id="none"),
+        pytest.param([9.0, 1.0], [], id="two-tell-nothing"),
+        pytest.param([1.0, 9.0, 9.0, 9.0], [], id="too-few-different-ones"),
+        pytest.param([9 + place / 100 for place in range(120)] + [1.0], [120], id="many-three-standard-deviations"),
+        pytest.param([50.0, *(9 + place / 1000 for place in range(120))], [1], id="many-one-far-above-blames-the-shortest"),
+    ],
+)
+def test_votes_for_slow_ranks(times, slow):
+    assert outliers(times) == slow
+
+
+def test_recipes_need_databases_and_known_names(run, tmp_path, capsys):
+    assert main(["cluster", str(run), "--out", str(tmp_path), "--recipes", "slow_rank", "--lang", "en"]) == 0
+    assert "rank 0 is missing in the tables of recipes" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["cluster", str(run), "--out", str(tmp_path), "--recipes", "slow_rank,other"])
+    assert "'other' is not one of compute_op_sum" in capsys.readouterr().err
