@@ -126,11 +126,12 @@ $(DOCS_VENV)/ready: $(VENV)/core
 # Side by side, since most of it waits for the network.
 environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready $(DOCS_VENV)/ready web/node_modules/.package-lock.json browser
 
+# One process more than there are cores: many tests wait for a process or the browser.
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@$(MAKE) --no-print-directory cross
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --cov --cov-report=
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120
@@ -174,7 +175,8 @@ aarch64: $(VENV)/torch cross ## build the native libraries for aarch64 and run o
 sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan and UBSan, then with TSan
 	$(BIN)/python tests/sanitizers/run.py address thread
 
-soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures; options in ARGS
+soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures, every place of a damage; options in ARGS
+	STEPSCOPE_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/faults
 	$(BIN)/python tests/soak/run.py $(ARGS)
 
 verdict-proof: $(VENV)/torch ## how well the rules find simulated problems, and predict what they cost

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prof_folder import write
+from thorough import THOROUGH
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
@@ -229,7 +230,7 @@ def test_no_damage_stops_a_reader(reader: str, damages: list[Damage]):
             ALL_TABLES["quality"].check(frame)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", READERS if THOROUGH else ["whole"])  # which reads with all of the others
 @pytest.mark.parametrize("name", ["host", "device_0", *sorted({name.partition(".slice_")[0] for name in NAMES})])
 def test_no_missing_file_stops_a_reader(reader: str, name: str):
     with folder({found: data for found, data in FILES.items() if not found.startswith(name)}) as path:
