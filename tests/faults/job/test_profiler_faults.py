@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from warm_torch import WarmTorch
 
 import stepscope
 from stepscope.analyser import analyse
@@ -31,22 +30,26 @@ def step():
 """
 
 
-def run(tmp_path, body, *, tier="kineto", expect=0, **environment):
-    """Run a training script; its output. `expect` is its exit code."""
-    script = tmp_path / "train.py"
-    script.write_text(PREAMBLE + textwrap.dedent(body))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "STEPSCOPE_COLLECTOR": tier, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == expect, done.stdout + done.stderr
-    assert "profiler.py:" not in done.stdout, "standard output belongs to the script"
-    return done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def warm():
+    with WarmTorch() as started:
+        yield started
+
+
+@pytest.fixture
+def run(warm, tmp_path):
+    """Runs a training script and gives its output; `expect` is its exit code."""
+
+    def run(body, *, tier="kineto", expect=0, **environment):
+        script = tmp_path / "train.py"
+        script.write_text(PREAMBLE + textwrap.dedent(body))
+        settings = {**os.environ, "STEPSCOPE_COLLECTOR": tier, "STEPSCOPE_MIN_FREE_BYTES": "0", **environment}
+        done = warm.run(script, env=settings, timeout=120)
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "profiler.py:" not in done.stdout, "standard output belongs to the script"
+        return done.stdout + done.stderr
+
+    return run
 
 
 def the_capture(tmp_path):
@@ -58,9 +61,8 @@ TIERS = ["kineto", pytest.param("native", marks=needs_native)]
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_exception_in_the_training_step(tier, tmp_path):
+def test_exception_in_the_training_step(run, tier, tmp_path):
     run(
-        tmp_path,
         """
         with P.profile(on_trace_ready=lambda prof: print("READY")):
             step()
@@ -73,9 +75,8 @@ def test_exception_in_the_training_step(tier, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_an_unwritable_folder(tier, tmp_path):
+def test_an_unwritable_folder(run, tier, tmp_path):
     out = run(
-        tmp_path,
         """
         with P.profile(on_trace_ready=P.tensorboard_trace_handler("/proc/nowhere")) as prof:
             for _ in range(3):
@@ -90,9 +91,8 @@ def test_an_unwritable_folder(tier, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_the_capture_folder_is_removed_while_recording(tier, tmp_path):
+def test_the_capture_folder_is_removed_while_recording(run, tier, tmp_path):
     out = run(
-        tmp_path,
         """
         import shutil
         with P.profile(on_trace_ready=lambda prof: print("READY")) as prof:
@@ -109,10 +109,9 @@ def test_the_capture_folder_is_removed_while_recording(tier, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_the_disk_is_full(tier, tmp_path):
+def test_the_disk_is_full(run, tier, tmp_path):
     """A file system of one megabyte, where this machine lets us make one; else a limit on file sizes."""
     out = run(
-        tmp_path,
         """
         import resource
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -134,9 +133,8 @@ def test_the_disk_is_full(tier, tmp_path):
 
 @pytest.mark.parametrize("leave", ["os._exit(7)", "sys.exit(7)"])
 @pytest.mark.parametrize("tier", TIERS)
-def test_fork_while_recording(tier, leave, tmp_path):
+def test_fork_while_recording(run, tier, leave, tmp_path):
     out = run(
-        tmp_path,
         f"""
         with P.profile(on_trace_ready=lambda prof: print("READY", flush=True)) as prof:
             step()
@@ -163,9 +161,8 @@ def test_fork_while_recording(tier, leave, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_workers_of_a_data_loader(tier, tmp_path):
+def test_workers_of_a_data_loader(run, tier, tmp_path):
     out = run(
-        tmp_path,
         """
         loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
         plan = P.schedule(wait=0, active=2, repeat=1)
@@ -192,9 +189,8 @@ def test_workers_of_a_data_loader(tier, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_the_process_ends_inside_a_recording(tier, tmp_path):
+def test_the_process_ends_inside_a_recording(run, tier, tmp_path):
     out = run(
-        tmp_path,
         """
         prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
         prof.start()
@@ -209,9 +205,8 @@ def test_the_process_ends_inside_a_recording(tier, tmp_path):
 
 @needs_native
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_process_leaves_what_was_written(number, tmp_path):
+def test_a_killed_process_leaves_what_was_written(run, number, tmp_path):
     run(
-        tmp_path,
         f"""
         prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"), record_shapes=True)
         prof.start()
@@ -230,9 +225,8 @@ def test_a_killed_process_leaves_what_was_written(number, tmp_path):
     assert result.ok
 
 
-def test_a_killed_process_with_torchs_own_profiler_is_explained(tmp_path):
+def test_a_killed_process_with_torchs_own_profiler_is_explained(run, tmp_path):
     run(
-        tmp_path,
         """
         prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
         prof.start()
@@ -246,9 +240,8 @@ def test_a_killed_process_with_torchs_own_profiler_is_explained(tmp_path):
     assert result.ok
 
 
-def test_a_terminated_process_with_torchs_own_profiler_saves_first(tmp_path):
+def test_a_terminated_process_with_torchs_own_profiler_saves_first(run, tmp_path):
     out = run(
-        tmp_path,
         """
         prof = P.profile(on_trace_ready=P.tensorboard_trace_handler("r"))
         prof.start()
@@ -270,9 +263,8 @@ def test_a_terminated_process_with_torchs_own_profiler_saves_first(tmp_path):
     assert capture.facts.profiler_info["collector"]["complete"] is True
 
 
-def test_a_handler_of_the_job_for_termination_stays(tmp_path):
+def test_a_handler_of_the_job_for_termination_stays(run, tmp_path):
     out = run(
-        tmp_path,
         """
         signal.signal(signal.SIGTERM, lambda number, frame: print("MINE", flush=True))
         with P.profile(on_trace_ready=lambda prof: None):
@@ -287,9 +279,8 @@ def test_a_handler_of_the_job_for_termination_stays(tmp_path):
     assert out.count("MINE") == 1
 
 
-def test_torchs_profiler_runs_already(tmp_path):
+def test_torchs_profiler_runs_already(run, tmp_path):
     out = run(
-        tmp_path,
         """
         import torch.profiler
         with torch.profiler.profile() as theirs:
@@ -306,9 +297,8 @@ def test_torchs_profiler_runs_already(tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_start_and_stop_many_times(tier, tmp_path):
+def test_start_and_stop_many_times(run, tier, tmp_path):
     run(
-        tmp_path,
         """
         for _ in range(5):
             with P.profile(on_trace_ready=lambda prof: None, profile_memory=True, with_stack=True):
@@ -323,9 +313,8 @@ def test_start_and_stop_many_times(tier, tmp_path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_fifty_captures_leave_no_thread_and_no_open_file(tier, tmp_path):
+def test_fifty_captures_leave_no_thread_and_no_open_file(run, tier, tmp_path):
     run(
-        tmp_path,
         """
         def captures(count):
             config = P._ExperimentalConfig(host_sys=["cpu", "mem"], gc_detect_threshold=10)
@@ -350,9 +339,8 @@ def test_fifty_captures_leave_no_thread_and_no_open_file(tier, tmp_path):
     )
 
 
-def test_a_closed_standard_error(tmp_path):
+def test_a_closed_standard_error(run, tmp_path):
     run(
-        tmp_path,
         """
         sys.stderr.close()
         prof = P.profile(record_shapes=1)
@@ -364,9 +352,8 @@ def test_a_closed_standard_error(tmp_path):
     assert Path(the_capture(tmp_path), "profiler_info.json").is_file()
 
 
-def test_without_a_compiler_torchs_own_profiler_records_and_it_is_said_once(tmp_path):
+def test_without_a_compiler_torchs_own_profiler_records_and_it_is_said_once(run, tmp_path):
     out = run(
-        tmp_path,
         """
         for _ in range(2):
             with P.profile(on_trace_ready=lambda prof: None, record_shapes=True, profile_memory=True, with_stack=True):
