@@ -25,6 +25,10 @@ VARIABLES: dict[str, tuple[str, str]] = {
         "采集计划，如 steps=10:12,out=runs：采集任意 torch 程序的这些 step",
     ),
     "STEPSCOPE_PROF_ROOTS": ("folders in which captures of a running job may lie", "运行中的作业可写入采集数据的目录"),
+    "STEPSCOPE_SERVER_TOKEN": (
+        "bearer token for the servers of stepscope ctl http://…",
+        "stepscope ctl http://… 所用服务器的 bearer token",
+    ),
     "STEPSCOPE_SIM_CHIP": ("which chip the simulated NPU stands for", "模拟 NPU 所代表的芯片"),
     "STEPSCOPE_SIM_DEVICES": ("number of simulated NPUs", "模拟 NPU 的数量"),
     "STEPSCOPE_SIM_KERNEL_TIME": ("times of the simulated NPU: measured or modelled", "模拟 NPU 的时间：实测或建模"),

@@ -24,6 +24,7 @@ _CLOCK_SECONDS = 1.0  # file systems stamp with a coarser clock
 
 
 _prepared = False
+_script: RecordedScript | None = None
 
 
 def prepare(text: str, *, analyse: bool = False) -> None:
@@ -33,7 +34,7 @@ def prepare(text: str, *, analyse: bool = False) -> None:
         text: the plan; one that is not understood is a warning, and nothing is recorded.
         analyse: analyse captures unless the plan says otherwise.
     """
-    global _prepared
+    global _prepared, _script
     if _prepared:
         return
     _prepared = True
@@ -46,9 +47,17 @@ def prepare(text: str, *, analyse: bool = False) -> None:
         return
     rank = os.environ.get("RANK", "0")
     if plan.records(int(rank) if rank.isdigit() else 0):
-        script = RecordedScript(plan, main_pid)
-        script.watch()
-        atexit.register(script.end)
+        _script = RecordedScript(plan, main_pid)
+        _script.watch()
+        atexit.register(_script.end)
+
+
+def stand_down() -> None:
+    """Record nothing by counting calls: an inference server says itself what to record."""
+    global _prepared
+    _prepared = True
+    if _script is not None:
+        _script.stand_down()
 
 
 class RecordedScript:
@@ -65,7 +74,7 @@ class RecordedScript:
         self._profiler: profile | None = None
         self._steps = 0
         self._optimizer_seen = False
-        self._recorded = False
+        self._recorded = self._stood_down = False
         self._module = ""  # the class of the outermost module
         self._began = time.time()
 
@@ -78,6 +87,12 @@ class RecordedScript:
 
         self._unwatch_modules = module_calls.watch(self._before_call, after)
         optimizer_steps.watch(self._optimizer_created, self._step)
+
+    def stand_down(self) -> None:
+        """Count no more steps, and say nothing at the end."""
+        self._unwatch_modules()
+        atexit.unregister(self.end)
+        self._stood_down = True
 
     def end(self) -> None:
         """The process ends."""
@@ -109,6 +124,8 @@ class RecordedScript:
                 self._stop()
 
     def _begin_in_time(self) -> None:
+        if self._stood_down:
+            return
         warmup = min(self._plan.first, 1)
         if self._profiler is None and self._steps == self._plan.first - warmup:
             steps = schedule(wait=0, warmup=warmup, active=self._plan.last - self._plan.first + 1, repeat=1)

@@ -2,6 +2,7 @@
 """`stepscope ctl`: start or stop profiling in a running job, or show each rank's status.
 
 The job must watch CONFIG_DIR: start it with PROF_CONFIG_PATH=CONFIG_DIR, or call dynamic_profile.init(CONFIG_DIR) in it.
+Inference servers (vLLM, SGLang) are named by their addresses instead; their profiler must be on.
 """
 
 from __future__ import annotations
@@ -46,11 +47,14 @@ EXAMPLES = """\
   stepscope ctl config/ start --steps 3 --level 1 --wait    three steps on all ranks, from the next one
   stepscope ctl config/ start --ranks 0,3 --memory --stack
   stepscope ctl config/ status
+  stepscope ctl http://a:8000,http://b:8000 start --seconds 2
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="CONFIG_DIR", help="folder that the job watches")
+    parser.add_argument(
+        "folder", metavar="CONFIG_DIR|URL,URL", help="folder that the job watches, or addresses of inference servers"
+    )
     actions = parser.add_subparsers(dest="do", required=True, metavar="start|stop|status")
     _configure_start(actions.add_parser("start", help="record some steps, the same on all ranks"))
     stop = actions.add_parser("stop", help="end the running capture and cancel a waiting one")
@@ -61,9 +65,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepscope.control import board, requests
+    from stepscope.control import board, requests, servers
 
-    folder = requests.watched_folder(args.folder)
+    addresses = servers.addresses(args.folder)
+    if addresses is not None:
+        from stepscope.cli.ctl.servers import run as run_servers
+
+        return run_servers(addresses, args)
+    if args.do == "start" and args.seconds is not None:
+        raise CaptureError("--seconds is for inference servers", where=args.folder, fix="give --steps N for a training job")
+    folder = requests.watched_folder(Path(args.folder))
     if args.do == "start":
         return _start(folder, args)
     if args.do == "stop":
@@ -84,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _configure_start(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_positive, default=1, metavar="N", help="number of steps to record (default: 1)")
+    parser.add_argument("--seconds", type=_seconds, metavar="S", help="inference servers: profile so long, then stop")
     parser.add_argument("--warmup", type=_count, default=0, metavar="N", help="number of warm-up steps before them (default: 0)")
     parser.add_argument(
         "--start-step",
@@ -112,7 +124,7 @@ def _configure_start(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_assignment,
         metavar="KEY=JSON",
-        help="set any other key of profiler_config.json, such as metadata.lr=0.1",
+        help="set any other key of profiler_config.json, such as metadata.lr=0.1; of servers: of the request, such as num_steps=5",
     )
     parser.add_argument(
         "--wait", action="store_true", help="wait until the captures are complete, not only until all ranks have accepted"
@@ -244,6 +256,16 @@ def _report_missing(answers: list[AgedAnswer]) -> None:
 
 def _step(text: str) -> int | None:
     return None if text == "next" else _positive(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
 
 
 def _positive(text: str) -> int:
