@@ -24,7 +24,7 @@ EXAMPLES = """\
 """
 NOTHING_USABLE, FIRED = 2, 3
 _LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
-_RECIPES = ("compute_op_sum", "freq_analysis", "hccl_sum", "slow_rank")
+_RECIPES = ("cluster_time_summary", "compute_op_sum", "ep_load_balance", "freq_analysis", "hccl_sum", "slow_rank")
 _KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalance", "imbalance", "any")
 
 

@@ -21,7 +21,7 @@ from stepscope.cluster.simulate.captures import write_captures
 
 REPOSITORY = Path(__file__).parents[3]
 RUNS = ("text/level0", "text/level2", "db/level0", "db/level2", "text/stages", "db/stages", "db/slow")
-RECIPES = ("compute_op_sum", "freq_analysis", "hccl_sum", "slow_rank")
+RECIPES = ("cluster_time_summary", "compute_op_sum", "ep_load_balance", "freq_analysis", "hccl_sum", "slow_rank")
 WITH_RECIPES = ("db/level2", "db/slow")
 
 
@@ -46,6 +46,8 @@ def outputs(tmp_path_factory):
         roots[run] = folder / run if name in made else GOLDEN.folder() / "ascend_pt" / run
         if name in made:
             write_captures(roots[run], made[name], form, analysis=True)
+        if name == "slow":
+            _add_experts_and_copies(roots[run])
     modes = [(run, mode) for run in RUNS for mode in ("all", *(RECIPES if run in WITH_RECIPES else ()))]
     arguments = [word for run, mode in modes for word in (mode, roots[run], folder / "theirs" / run)]
     done = subprocess.run(
@@ -59,6 +61,23 @@ def outputs(tmp_path_factory):
         words = ["cluster", str(roots[run]), "--no-cache", "--workers", "1", "--out", str(folder / "ours" / run)]
         assert main([*words, *recipes]) == 0
     return {run: [folder / whose / run / "cluster_analysis_output" for whose in ("theirs", "ours")] for run in RUNS}
+
+
+def _add_experts_and_copies(root: Path) -> None:
+    """What the simulation has not: grouped products, their group, and a copy beside each rank's first and last kernel."""
+    for rank, path in enumerate(sorted(root.glob("*/*/ascend_pytorch_profiler_*.db"))):
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("UPDATE STRING_IDS SET value = 'GroupedMatmul' WHERE value = 'SwiGlu'")
+            file.execute("UPDATE STRING_IDS SET value = ? WHERE value LIKE '4096,%'", (f"{100 + rank},8;50,8;8,8;1",))
+            ((text,),) = file.execute("SELECT value FROM META_DATA WHERE name = 'parallel_group_info'").fetchall()
+            first = rank // 4 * 4
+            groups = {**json.loads(text), "experts": {"group_name": "exp", "global_ranks": list(range(first, first + 4))}}
+            file.execute("UPDATE META_DATA SET value = ? WHERE name = 'parallel_group_info'", (json.dumps(groups),))
+            file.execute("INSERT INTO STRING_IDS VALUES (9999, 'MEMCPY_ASYNC')")
+            ((begin, end),) = file.execute("SELECT MIN(startNs), MAX(endNs) FROM TASK").fetchall()
+            for start in (begin - 5000, end - 7000):
+                values = (start, start + 20_000, rank, 0, 999_999, 0, 9999, 0, 2, 0, 0)
+                file.execute(f"INSERT INTO TASK VALUES ({','.join('?' * len(values))})", values)
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run.startswith("text")])
@@ -130,3 +149,5 @@ def test_the_runs_have_what_is_compared(outputs):
     assert recipes["SlowRank"][1] == [(3, 4)]
     assert recipes["AbnormalFrequencyRanks"][1] == [(3, "[1200]")]
     assert {"ComputeOpAllRankStats", "HcclTopOpStats", "HcclGroupNameMap", "SlowOpStats"} <= set(recipes)
+    assert [row[0] for row in recipes["TopEPTokensInfo"][1]] == ["0,1,2,3", "4,5,6,7"]
+    assert any(0 < row[-1] < row[-2] for row in recipes["ClusterTimeSummary"][1])  # copies that ran partly alone

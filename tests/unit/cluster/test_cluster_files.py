@@ -168,4 +168,4 @@ def test_recipes_need_databases_and_known_names(run, tmp_path, capsys):
     assert "rank 0 is missing in the tables of recipes" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["cluster", str(run), "--out", str(tmp_path), "--recipes", "slow_rank,other"])
-    assert "'other' is not one of compute_op_sum" in capsys.readouterr().err
+    assert "'other' is not one of cluster_time_summary" in capsys.readouterr().err

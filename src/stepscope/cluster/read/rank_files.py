@@ -27,7 +27,7 @@ from stepscope.formats.sqlite.quick import QuickFile, open_quickly
 from stepscope.render.sqlite_table import DbColumn
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
-_STEP_FILE, _METADATA, _ANALYSIS = "step_trace_time.csv", "profiler_metadata.json", "analysis.db"
+_STEP_FILE, _METADATA, ANALYSIS = "step_trace_time.csv", "profiler_metadata.json", "analysis.db"
 PROFILER_DB = re.compile(r"ascend_pytorch_profiler(?:_\d+)?\.db")
 _NOT_FIGURES = ("Step", "Device_id")
 _COMMUNICATION = ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix")
@@ -39,7 +39,7 @@ def form_of(path: Path) -> str:
         names = [entry.name for entry in os.scandir(path / OUTPUT)]
     except OSError:
         return ""
-    if _ANALYSIS in names and any(map(PROFILER_DB.fullmatch, names)):
+    if ANALYSIS in names and any(map(PROFILER_DB.fullmatch, names)):
         return DB
     return TEXT if _STEP_FILE in names else ""
 
@@ -127,7 +127,7 @@ def _databases(path: Path, rank: int) -> RankFiles:
     folder = path / OUTPUT
     profiler = next(folder / name for name in sorted(os.listdir(folder)) if PROFILER_DB.fullmatch(name))
     found = RankFiles(rank, str(path.absolute()), DB, metadata=_object(path / _METADATA))
-    with open_quickly(folder / _ANALYSIS) as file:
+    with open_quickly(folder / ANALYSIS) as file:
         for name in _COMMUNICATION:
             found.rows[name] = _frame(file, name)
         steps = _wanted("StepTraceTime")[1:]

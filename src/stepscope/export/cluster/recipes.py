@@ -35,6 +35,16 @@ CALL_COLUMNS = {"Rank": pl.Int64, "OpName": pl.String, "OpType": pl.String, "Dur
 LAUNCHED_COLUMNS = {
     "row": pl.Int64, "rankId": pl.Int64, "groupName": pl.String, "opName": pl.String, "startNs": pl.Int64, "time": pl.Float64,
 }  # fmt: skip
+STEP_COLUMNS = {
+    "rank": pl.Int64, "step": pl.Int64, "computation": pl.Float64, "communicationNotOverlapComputation": pl.Float64,
+    "communicationOverlapComputation": pl.Float64, "communication": pl.Float64, "free": pl.Float64,
+}  # fmt: skip
+LENGTH_COLUMNS = {"rank": pl.Int64, "step": pl.Int64, "stepTime": pl.Float64}
+STEP_CALL_COLUMNS = {"rank": pl.Int64, "group": pl.String, "name": pl.String, "time": pl.Float64, "step": pl.Int64}
+TASK_COLUMNS = {"rank": pl.Int64, "start": pl.Int64, "end": pl.Int64, "memory": pl.Boolean, "step": pl.Int64}
+EXPERT_COLUMNS = {"rank": pl.Int64, "epRanks": pl.String, "shapes": pl.String}
+EXPERT_GROUP = "exp"
+MOST_GROUPS = 20
 
 
 @dataclass
@@ -46,12 +56,22 @@ class RecipeRows:
         calls: communication operators, columns of `CALL_COLUMNS`.
         launched: those whose launch is known, columns of `LAUNCHED_COLUMNS`; `row` counts from 0 for each rank, times are µs.
         frequencies: MHz of the cores by rank, rising.
+        steps: times of steps as analysis.db has them, µs; columns of `STEP_COLUMNS`.
+        lengths: of the steps on the host, µs; columns of `LENGTH_COLUMNS`.
+        step_calls: calls whose launch is known, with the step of that; columns of `STEP_CALL_COLUMNS`.
+        step_tasks: tasks and copies with their step, by start and end; columns of `TASK_COLUMNS`.
+        experts: input shapes of grouped products; columns of `EXPERT_COLUMNS`.
     """
 
     kernels: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=KERNEL_COLUMNS))
     calls: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CALL_COLUMNS))
     launched: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LAUNCHED_COLUMNS))
     frequencies: dict[int, list[int]] = field(default_factory=dict)
+    steps: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STEP_COLUMNS))
+    lengths: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LENGTH_COLUMNS))
+    step_calls: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STEP_CALL_COLUMNS))
+    step_tasks: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=TASK_COLUMNS))
+    experts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EXPERT_COLUMNS))
 
 
 def recipe_tables(rows: RecipeRows, names: Sequence[str]) -> dict[DbTable, pl.DataFrame]:
@@ -195,8 +215,87 @@ def outliers(times: Sequence[float]) -> list[int]:
     return [list(times).index(order[0])] if reach > _DIXON[count - 3] else []
 
 
+def _cluster_time_summary(rows: RecipeRows) -> dict[str, pl.DataFrame]:
+    """Where the time of each step went; the shortest of a call's ranks is its transfer, what the others took longer is waiting."""
+    if not rows.steps.height or not rows.lengths.height or not rows.step_calls.height:
+        return {}
+    calls = rows.step_calls.drop_nulls(["group", "name", "step"])
+    moved = pl.col("time").min().over("group", "name", "step")
+    waits = (
+        calls.with_columns(moved=moved)
+        .group_by("rank", "step")
+        .agg(
+            communicationWaitStageTime=(pl.col("time") - pl.col("moved")).sum(),
+            communicationTransmitStageTime=pl.col("moved").sum(),
+        )
+    )
+    by = ["rank", "step"]
+    merged = rows.lengths
+    for other in (rows.steps, waits, _copies(rows.step_tasks)):
+        merged = merged.join(other, on=by, how="full", coalesce=True)
+    whole = pl.col("computation") + pl.col("communicationNotOverlapComputation") + pl.col("free")
+    merged = merged.with_columns(pl.col("stepTime").fill_null(whole)).fill_null(0.0)
+    if calls["rank"].n_unique() == 1:
+        merged = merged.with_columns(communicationWaitStageTime=pl.lit(0.0), communicationTransmitStageTime=pl.lit(0.0))
+    alone = "memoryNotOverlapComputationCommunication"
+    merged = merged.with_columns(free=pl.col("free") - pl.col(alone)).sort(by)
+    order = ("stepTime", *list(STEP_COLUMNS)[2:], "communicationWaitStageTime", "communicationTransmitStageTime", "memory", alone)
+    return {"ClusterTimeSummary": merged.select(*by, *order)}
+
+
+def _copies(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Time of copies in each step, and the part of it in which nothing else ran, µs."""
+    found = []
+    for (rank, step), several in tasks.drop_nulls("step").group_by("rank", "step", maintain_order=True):
+        copies = several.filter("memory")
+        if copies.height:
+            alone = _alone(several["start"].to_list(), several["end"].to_list(), several["memory"].to_list())
+            found.append((rank, step, float((copies["end"] - copies["start"]).sum()) / 1000, alone / 1000))
+    names = ("rank", "step", "memory", "memoryNotOverlapComputationCommunication")
+    return pl.DataFrame(found, schema=dict(zip(names, (pl.Int64, pl.Int64, pl.Float64, pl.Float64), strict=True)), orient="row")
+
+
+def _alone(starts: list[int], ends: list[int], memory: list[bool]) -> int:
+    """Time in which only a copy ran, of tasks by start and end, as msprof-analyze counts it."""
+    total, begin, reach, copying = 0, starts[0], starts[0], False
+    for start, end, copy in zip(starts, ends, memory, strict=True):
+        if copying:
+            total += max(min(reach, start) - begin, 0)
+        if start > reach:
+            begin, reach, copying = start, end, copy
+        else:
+            begin = reach if end > reach else end
+            copying = copy if end > reach else copying
+            reach = max(reach, end)
+    return total + (reach - begin if copying else 0)
+
+
+def _ep_load_balance(rows: RecipeRows) -> dict[str, pl.DataFrame]:
+    """Tokens: the sum of first dimensions of all inputs of grouped products but the last two."""
+    tokens = [_tokens(shapes) for shapes in rows.experts["shapes"]]
+    known = rows.experts.with_columns(pl.Series("tokens", tokens, dtype=pl.Int64)).drop_nulls()
+    summary = known.group_by("rank", "epRanks").agg(inputShapesSummary=pl.col("tokens").sum()).sort("rank", "epRanks")
+    spread = pl.col("inputShapesSummary").max() - pl.col("inputShapesSummary").min()
+    top = (
+        summary.group_by("epRanks").agg(tokensDiff=spread).sort("epRanks").sort("tokensDiff", descending=True, maintain_order=True)
+    )
+    return {"EPTokensSummary": summary, "TopEPTokensInfo": top.head(MOST_GROUPS)}
+
+
+def _tokens(shapes: str | None) -> int | None:
+    parts = [part for part in (shapes or "").strip('"').split(";") if part]
+    if len(parts) < 2:
+        return None
+    try:
+        return sum(int(part.strip().split(",")[0]) for part in parts[:-2])
+    except ValueError:
+        return None
+
+
 RECIPES: Mapping[str, Callable[[RecipeRows], dict[str, pl.DataFrame]]] = {
+    "cluster_time_summary": _cluster_time_summary,
     "compute_op_sum": _compute_op_sum,
+    "ep_load_balance": _ep_load_balance,
     "freq_analysis": _freq_analysis,
     "hccl_sum": _hccl_sum,
     "slow_rank": _slow_rank,
