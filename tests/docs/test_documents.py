@@ -68,6 +68,11 @@ def test_errors_that_are_explained_exist():
     assert [text for text in texts if text not in source] == []
 
 
+def test_the_tutorial_holds_the_script_of_the_demo():
+    script = (ROOT / "examples" / "slow_loader.py").read_text()
+    assert ("python", script) in blocks(page("en", "tutorial/first-ten-minutes.md"))
+
+
 def to_run() -> list[pytest.param]:
     return [
         pytest.param(info.split()[0], code, id=f"{name}-{number}")
