@@ -28,7 +28,7 @@ _START = (
 )
 # These would start a profiler in the child.
 _NOT_INHERITED = ("PROF_CONFIG_PATH", "PROFILER_SAMPLECONFIG", "PROFILING_MODE")
-_LOWEST_PRIORITY = 19
+_LOADING_NICENESS = 10
 _END_SECONDS = 5.0  # for removing what is half written
 
 
@@ -120,6 +120,8 @@ def wait_for_request(entry: str, *modules: str) -> int:
     request = sys.stdin.buffer.readline()
     if not request:
         os._exit(0)  # also while the thread still loads
+    with contextlib.suppress(OSError):  # somebody waits now; not everybody may say so
+        os.setpriority(os.PRIO_PROCESS, loading.native_id or 0, 0)
     loading.join()
     module, name = entry.split(":")
     return int(getattr(import_module(module), name)(request.decode()))
@@ -128,7 +130,7 @@ def wait_for_request(entry: str, *modules: str) -> int:
 def _load(*modules: str) -> None:
     # Of this thread alone: others work meanwhile, and whoever waits for the answer later wants it at once.
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOADING_NICENESS)
     for name in modules:
         with contextlib.suppress(ImportError):  # the entry says it again
             import_module(name)
