@@ -22,7 +22,8 @@ EXAMPLES = """\
   stepscope cluster runs/llama --out insight/              cluster_analysis_output for MindStudio Insight
   stepscope cluster runs/llama --digests small/            keep what is needed to ask again, without the captures
 """
-NOTHING_USABLE, FIRED = 2, 3
+NOTHING_USABLE, FIRED, INTERRUPTED = 2, 3, 130
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
 _RECIPES = ("cluster_time_summary", "compute_op_sum", "ep_load_balance", "freq_analysis", "hccl_sum", "slow_rank")
 _KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalance", "imbalance", "any")
@@ -30,13 +31,24 @@ _KINDS = ("slow-rank", "slow-host", "slow-link", "slow-group", "pipeline-imbalan
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "roots", type=Path, nargs="+", metavar="ROOT", help="folder with the captures of all ranks, or digests of them"
+        "roots",
+        type=_place,
+        nargs="+",
+        metavar="ROOT",
+        help="folder with the captures of all ranks, or digests of them; also s3://, obs://, gs:// or hdfs://",
     )
     parser.add_argument("--steps", type=_numbers, metavar="A-B", help="only these steps, such as 10-12 or 10,12")
     parser.add_argument("--ranks", type=_numbers, metavar="A-B", help="only these ranks")
     parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
-    parser.add_argument("--baseline", type=Path, metavar="OTHER", help="compare with another run")
+    parser.add_argument("--baseline", type=_place, metavar="OTHER", help="compare with another run")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="let a Dask cluster read them, such as tcp://head:8786")
+    parser.add_argument(
+        "--map", type=_mapping, action="append", default=[], metavar="FROM=TO", help="where Dask workers find what is in FROM here"
+    )
+    parser.add_argument(
+        "--memory", type=_bytes, metavar="SIZE", help="of each worker, such as 8G; captures that need more are read alone"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write cluster_analysis_output there, as msprof-analyze does for MindStudio Insight"
     )
@@ -76,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
     from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
+    from stepscope.cluster.read.dask_engine import read_dask
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
     from stepscope.cluster.report import lines
@@ -83,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
     from stepscope.verdict import words
 
     def engine(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
-        return read_local(paths, options, args.workers)
+        if args.scheduler:
+            return read_dask(paths, options, args.scheduler, args.map, args.memory)
+        return read_local(paths, options, args.workers, args.memory)
 
     try:
         if (args.format or args.recipes) and not args.out:
@@ -103,6 +118,10 @@ def run(args: argparse.Namespace) -> int:
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return NOTHING_USABLE
+    except KeyboardInterrupt:
+        kept = "" if args.no_cache else "; digests that were finished are kept, and the next run continues there"
+        print(f"interrupted{kept}", file=sys.stderr)
+        return INTERRUPTED
     if args.digests:
         store.write_cluster(args.digests, loaded.digests)
         files.append(str(args.digests))
@@ -137,6 +156,24 @@ def _recipes(text: str) -> tuple[str, ...]:
     if unknown:
         raise argparse.ArgumentTypeError(f"{', '.join(map(repr, unknown))} is not one of {', '.join(_RECIPES)}, or all")
     return names
+
+
+def _place(text: str) -> Path | str:
+    return text if "://" in text else Path(text)
+
+
+def _mapping(text: str) -> tuple[str, str]:
+    here, equals, there = text.partition("=")
+    if not (here and equals and there):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FROM=TO, such as /home/me/runs=/mnt/runs")
+    return here, there
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8G")
+    return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def _limit(text: str) -> tuple[str, float]:

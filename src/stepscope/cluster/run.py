@@ -19,6 +19,7 @@ from stepscope.cluster.read import store
 from stepscope.cluster.read.discover import GAP_NS, Read, discover, runs_of, settle_ranks
 from stepscope.cluster.read.engine import read_local
 from stepscope.cluster.read.reading import Options, Outcome
+from stepscope.cluster.read.remote import is_remote
 from stepscope.errors import CaptureError
 
 Engine = Callable[[Sequence[str], Options], Iterator[Outcome]]
@@ -55,7 +56,7 @@ class Loaded:
 
 
 def load(
-    roots: Sequence[Path], choice: Choice | None = None, options: Options | None = None, engine: Engine | None = None
+    roots: Sequence[Path | str], choice: Choice | None = None, options: Options | None = None, engine: Engine | None = None
 ) -> Loaded:
     """The digests of one run.
 
@@ -63,13 +64,18 @@ def load(
         CaptureError: nothing at the roots can be used.
     """
     choice, options = choice or Choice(), options or Options()
-    if len(roots) == 1 and store.is_cluster_store(roots[0]):
-        return _chosen(Loaded(store.read_cluster(roots[0])), choice)
+    if len(roots) == 1 and not is_remote(roots[0]) and store.is_cluster_store(Path(roots[0])):
+        return _chosen(Loaded(store.read_cluster(Path(roots[0]))), choice)
     found = discover(roots)
-    outcomes = (engine or read_local)([str(path) for path in found.paths], options)
+    return settle((engine or read_local)(found.paths, options), _base(roots), choice, found.problems)
+
+
+def _base(roots: Sequence[Path | str]) -> str:
+    """What all roots lie in; nothing for several of which one is an address."""
+    if any(map(is_remote, roots)):
+        return str(roots[0]).rstrip("/") if len(roots) == 1 else ""
     base = os.path.commonpath([os.path.abspath(root) for root in roots])
-    base = os.path.dirname(base) if os.path.isfile(base) else base
-    return settle(outcomes, base, choice, found.problems)
+    return os.path.dirname(base) if os.path.isfile(base) else base
 
 
 def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None, problems: Sequence[Problem] = ()) -> Loaded:
@@ -88,7 +94,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     for outcome in sorted(outcomes, key=lambda one: one.path):
         digests = store.from_bytes(outcome.data) if isinstance(outcome.data, bytes) else outcome.data
         shallow += outcome.shallow
-        shown = os.path.relpath(outcome.path, base) if base else outcome.path
+        shown = _below(outcome.path, base)
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
         else:
@@ -121,6 +127,12 @@ def _default_run(runs: Sequence[Sequence[Read]]) -> int:
     begin = min(one.start_ns for one in runs[-1])
     beside = [place for place, run in enumerate(runs) if max(one.end_ns for one in run) > begin - GAP_NS]
     return max(beside, key=lambda place: (len(runs[place]), place)) + 1
+
+
+def _below(path: str, base: str) -> str:
+    if is_remote(path):
+        return (path.removeprefix(base).strip("/") if base else path) or path
+    return os.path.relpath(path, base) if base else path
 
 
 # Profilers put the host's name in front of a capture's name; people put captures of a host into a folder of its own.

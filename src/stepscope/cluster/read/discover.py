@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Problem
+from stepscope.cluster.read import remote
 from stepscope.errors import CaptureError
 from stepscope.formats import registry
 
@@ -24,35 +25,52 @@ _NOT_CAPTURES = ("cluster_analysis_output", "stepscope_output")
 
 @dataclass(frozen=True)
 class Found:
-    """Captures below a root, and what was seen on the way."""
+    """Captures below a root, as paths or addresses, and what was seen on the way."""
 
-    paths: list[Path]
+    paths: list[str]
     problems: list[Problem]
 
 
-def discover(roots: Sequence[Path]) -> Found:
+def discover(roots: Sequence[Path | str]) -> Found:
     """Every capture at or below the roots, down to five levels; symbolic links are not followed.
 
     Raises:
         CaptureError: a root does not exist, or nothing below is a capture.
     """
-    paths: list[Path] = []
+    found: list[str] = []
     problems: list[Problem] = []
-    for root in roots:
-        root = Path(os.path.expanduser(root))
+    for place in roots:
+        if remote.is_remote(place):
+            found += _discover_remote(str(place), problems)
+            continue
+        root = Path(os.path.expanduser(place))
         if not root.exists():
             raise CaptureError(
                 "no such file or folder",
                 where=str(root),
                 fix="check the path; give the folder that holds the captures of all ranks",
             )
+        paths: list[Path] = []
         _walk(root, DEPTH, paths, problems, top=True)
-    if not paths:
+        found += map(str, paths)
+    if not found:
         raise CaptureError(
             "no capture here", where=", ".join(map(str, roots)), cause=f"looked {DEPTH} levels deep",
             fix="give the folder that holds the captures of all ranks, or a folder that --digests wrote",
         )  # fmt: skip
-    return Found(list(dict.fromkeys(paths)), problems)
+    return Found(list(dict.fromkeys(found)), problems)
+
+
+def _discover_remote(url: str, problems: list[Problem]) -> list[str]:
+    """Addresses of the captures below one."""
+    with remote.skeleton(url) as root:
+        paths: list[Path] = []
+        seen: list[Problem] = []
+        _walk(root, DEPTH, paths, seen, top=True)
+        for problem in seen:
+            params = {name: str(value).replace(str(root), url) for name, value in problem.params.items()}
+            problems.append(Problem(problem.kind, params, problem.rank))
+        return [remote.join(url, path.relative_to(root).as_posix()) for path in paths]
 
 
 def _walk(path: Path, depth: int, paths: list[Path], problems: list[Problem], *, top: bool = False) -> None:

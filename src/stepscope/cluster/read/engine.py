@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where digests are made: in this process, in processes of this machine, or on a Dask cluster that runs already.
+"""Where digests are made: in this process or in processes of this machine (`dask_engine.py`: on a Dask cluster).
 
 Whatever the engine, results are sorted before they are used, so that the output is the same byte for byte.
 """
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stepscope.child_process import ProcessEnded, answers, serve
+from stepscope.cluster.read.memory import estimate
 from stepscope.cluster.read.reading import Options, Outcome, read_digests, read_small_files
+from stepscope.cluster.read.remote import in_this_process_only
 
 BATCH = 16  # captures per task
 ALONE = 4  # fewer captures than this are read in this process: starting others takes longer
@@ -21,11 +23,14 @@ TRIES = 3
 Progress = Callable[[int, int], None]
 
 
-def read_local(paths: Sequence[str], options: Options, workers: int | None = None) -> Iterator[Outcome]:
+def read_local(paths: Sequence[str], options: Options, workers: int | None = None, memory: int | None = None) -> Iterator[Outcome]:
     """Digests by processes of this machine, as they become ready.
 
     Captures whose small files suffice are read in this process. A process that dies takes its batch along; the captures of the
     batch are tried again one by one, then given up.
+
+    Args:
+        memory: bytes that each process may take; a capture that needs more is read while nothing else is.
     """
     small = read_small_files(paths, options)
     yield from small
@@ -34,10 +39,18 @@ def read_local(paths: Sequence[str], options: Options, workers: int | None = Non
     if not paths:
         return
     jobs = max(1, min(workers or os.cpu_count() or 1, len(paths)))
-    if jobs == 1 or len(paths) < ALONE:
+    if jobs == 1 or len(paths) < ALONE or any(map(in_this_process_only, paths)):
         for path in paths:
             yield from read_digests([path], options)
         return
+    large = {path for path in paths if memory is not None and estimate(path) > memory}
+    for path in sorted(large):
+        yield from _read_by(1, [path], options)
+    yield from _read_by(jobs, [path for path in paths if path not in large], options)
+
+
+def _read_by(jobs: int, paths: Sequence[str], options: Options) -> Iterator[Outcome]:
+    """Digests by so many processes."""
     size = max(1, min(BATCH, -(-len(paths) // (2 * jobs))))
     todo = [list(paths[begin : begin + size]) for begin in range(0, len(paths), size)]
     for attempt in range(TRIES):

@@ -10,7 +10,7 @@ from typing import Any
 
 from stepscope.capture import Capture, gc_paused
 from stepscope.cluster.digest import Digests
-from stepscope.cluster.read import store
+from stepscope.cluster.read import remote, store
 from stepscope.cluster.read.from_tables import digest
 from stepscope.cluster.read.lean import read_lean
 from stepscope.errors import CaptureError
@@ -66,14 +66,14 @@ def read_small_files(paths: Sequence[str], options: Options) -> list[Outcome]:
     if options.keep_stores:
         return []
     with gc_paused():
-        found = read_lean(paths, deep=options.deep or len(paths) <= FEW)
+        found = read_lean([path for path in paths if not remote.is_remote(path)], deep=options.deep or len(paths) <= FEW)
     return [Outcome(path, one.digests, one.rank, shallow=one.shallow) for path, one in found.items()]
 
 
 def _guarded(path: str, options: Options) -> Outcome:
     try:
         with gc_paused():
-            return _read(Path(path), options)
+            return _read_remote(path, options) if remote.is_remote(path) else _read(Path(path), options)
     except CaptureError as problem:
         return Outcome(path, None, error=" ".join(str(problem).split()))
     except (KeyboardInterrupt, SystemExit):
@@ -98,6 +98,24 @@ def _read(path: Path, options: Options) -> Outcome:
     data = store.to_bytes(made, key)
     old = options.cache and store.keep(path, data) and store.remove_older(path)
     return Outcome(str(path), data, rank if rank >= 0 else None, old=old)
+
+
+def _read_remote(url: str, options: Options) -> Outcome:
+    """The digest of a capture on object storage; it is kept in the user's cache, as long as the files there are the same."""
+    key = [DIGEST_VERSION, url, remote.fingerprint(url)]
+    if options.cache:
+        known = store.kept(url, key)
+        if known is not None:
+            return Outcome(url, store.to_bytes(known, key), _rank(known))
+    with remote.copied(url) as path:
+        small = read_small_files([str(path)], Options(cache=False))
+        made = small[0] if small else _read(path, Options(cache=False))
+    digests = store.from_bytes(made.data) if isinstance(made.data, bytes) else made.data
+    assert digests is not None
+    data = store.to_bytes(digests, key)
+    if options.cache:
+        store.keep(url, data)
+    return Outcome(url, data, made.rank)
 
 
 def _key(capture: Capture) -> list[Any]:

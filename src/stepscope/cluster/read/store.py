@@ -53,16 +53,18 @@ def from_bytes(data: bytes, key: Any = None) -> Digests | None:
         return None
 
 
-def digest_file(capture: Path) -> Path:
-    """Where the digest of a capture is kept: beside it when that is writable, else in the user's cache."""
-    beside = capture / FILE if capture.is_dir() else capture.with_name(f".{capture.name}.{FILE}")
-    if os.access(beside.parent, os.W_OK):
-        return beside
+def digest_file(capture: Path | str) -> Path:
+    """Where the digest of a capture is kept: beside it when that is writable, else (and of an address) in the user's cache."""
+    if isinstance(capture, Path):
+        beside = capture / FILE if capture.is_dir() else capture.with_name(f".{capture.name}.{FILE}")
+        if os.access(beside.parent, os.W_OK):
+            return beside
+        capture = str(capture.absolute())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "digests"
-    return cache / f"{hashlib.sha256(str(capture.absolute()).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.{FILE}"
+    return cache / f"{hashlib.sha256(capture.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.{FILE}"
 
 
-def keep(capture: Path, data: bytes) -> bool:
+def keep(capture: Path | str, data: bytes) -> bool:
     """Write the digest of a capture, whole or not at all; False when nowhere is writable."""
     target = digest_file(capture)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
@@ -89,7 +91,7 @@ def _glob_text(text: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", text)
 
 
-def kept(capture: Path, key: Any) -> Digests | None:
+def kept(capture: Path | str, key: Any) -> Digests | None:
     """The digest of a capture when it is fresh."""
     try:
         data = digest_file(capture).read_bytes()
