@@ -13,32 +13,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-from page import Page, chromium, serving
+from viewer.page import Page, chromium, serving
 
 # View, theme and parameters of each picture of README.md.
 README = {
+    "verdict": ("verdict", "light", ""),
+    "cluster": ("cluster", "light", ""),
     "overview": ("overview", "light", ""),
-    "trace": ("trace", "dark", "rowheight=9"),
+    "trace": ("trace", "dark", "rowheight=14"),
     "operator": ("operator", "light", ""),
     "kernel": ("kernel", "dark", ""),
-    "memory": ("memory", "light", ""),
+    "memory": ("memory", "light", "peak=1"),
     "distributed": ("distributed", "light", ""),
 }
-
-
-def steps_of(page: Page) -> dict[str, str]:
-    """The time from the first step's begin to the last one's end, also on the device, as the timeline's parameter."""
-    meta = page.driver.execute_async_script("fetch('api/v1/trace/meta?wait=30').then(answer => answer.json()).then(arguments[0])")
-    if not meta["steps"]:
-        return {}
-    ends = [max(step["end_ns"], step["device_end_ns"] or 0) for step in meta["steps"]]
-    return {"t": f"{meta['steps'][0]['start_ns']}_{max(ends)}"}
 
 
 def main() -> int:
@@ -64,8 +58,9 @@ def main() -> int:
             if view not in there:
                 print(f"{view}: not in this capture", file=sys.stderr)
                 continue
-            window = steps_of(page) if view == "trace" else {}
-            page.open(view, 120, **chosen, **dict(parse_qsl(more)), **window, theme=theme)
+            page.open(view, 120, **chosen, **dict(parse_qsl(more)), theme=theme)
+            # What is drawn after the first picture (shares, the critical path) belongs to it.
+            time.sleep(1.5)
             path = args.out / f"{name}.png"
             driver.save_screenshot(str(path))
             print(f"{path}: {path.stat().st_size / 1000:.0f} KB")

@@ -54,3 +54,18 @@ def test_the_report_has_the_colours_of_the_page():
     other = re.search(r'OTHER = "(#\w+)"', text)
     page = dict(re.findall(r'^  "?([A-Z][\w() ]+)"?: "(#\w{6})"', text, re.MULTILINE)) | {"Other": other[1]}
     assert {name: page[name] for name in FIXED} == FIXED
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_parts_of_a_step_and_tones_of_the_heat_map_can_be_told_apart(theme):
+    """The solid fills of the Verdict view and of the critical path; stripes and dots need no colour."""
+    blocks = re.findall(r'\.stepscope(\[data-theme="dark"\])? \{([^}]*)\}', SOURCE.with_name("style.css").read_text())
+    own = " ".join(text for dark, text in blocks if bool(dark) == (theme == "dark"))
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})\b", own))
+    solid = ("compute", "comm", "copy", "host", "python", "unknown")
+    close = {(a, b): round(apart(colours[a], colours[b]), 1) for a, b in itertools.combinations(solid, 2)}
+    assert {pair: distance for pair, distance in close.items() if distance < LEAST} == {}
+    tones = [seen(colours[f"heat-{tone}"])[0] for tone in range(5)]
+    steps = [abs(a - b) for a, b in itertools.pairwise(tones)]
+    assert min(steps) > 8, "each tone is lighter or darker than the one before"
+    assert tones in (sorted(tones), sorted(tones, reverse=True))
