@@ -228,3 +228,13 @@ def test_two_captures_of_a_diff_in_one_timeline(sample_page: Page, samples: Path
         places.append(sample_page.driver.execute_script(f"return window.__stepscope.trace.placeOf(0, {start}, {source}).x"))
     assert places[0] == pytest.approx(places[1], abs=0.01)
     assert sample_page.errors() == []
+
+
+def test_bars_of_a_difference_can_be_seen(sample_page: Page) -> None:
+    """All accumulated differences are negative here: the zero line then stood at the top of an axis of seconds."""
+    sample_page.open("diff", run="npu_level2")
+    tall = sample_page.driver.execute_script(
+        "return [...document.querySelectorAll('.grid2 > *:nth-child(2) svg path')].filter((one) => /z$/.test(one.getAttribute('d')))"
+        ".map((one) => one.getBoundingClientRect().height)"
+    )
+    assert max(tall, default=0) > 30

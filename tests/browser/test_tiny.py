@@ -217,3 +217,22 @@ def test_names_are_completed_in_the_sql_box_and_examples_fill_it(tiny_page: Page
     Select(driver.find_element("css selector", "[data-testid=sql] select")).select_by_visible_text("v_parts")
     assert "FROM v_parts" in box.get_property("value")
     assert tiny_page.errors() == []
+
+
+@pytest.mark.parametrize("size", [(1280, 720)], ids=["1280x720"], indirect=True)
+def test_a_table_shows_its_figures_and_is_copied_as_markdown(tiny_page: Page, size: tuple[int, int]) -> None:
+    tiny_page.open("operator")
+    edges = tiny_page.driver.execute_script(
+        "const box = document.querySelector('[data-testid=table-operators] .table-scroll').getBoundingClientRect();"
+        "return [...document.querySelectorAll('[data-testid=table-operators] [role=columnheader]')].slice(0, 6).map("
+        " (one) => one.getBoundingClientRect().right - box.right)"
+    )
+    assert max(edges) <= 1, "name, calls and the four durations"
+    tiny_page.driver.execute_script(
+        "window.copied = null; navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+        "document.querySelector('[data-testid=table-operators] [data-testid=btn-markdown]').click()"
+    )
+    copied = tiny_page.until("return window.copied", "the table as text").splitlines()
+    assert copied[0].startswith("| Name | Calls |")
+    assert copied[1].startswith("| --- | ---: |")
+    assert len({line.count(" | ") for line in copied}) == 1

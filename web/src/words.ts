@@ -294,6 +294,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "no steps in this capture: use a schedule and call prof.step() after every step": "此采集没有 Step：请使用 schedule 并在每步后调用 prof.step()",
   "Skip to the view": "跳到视图",
   "Show peak": "显示峰值",
+  "Copy rows as a Markdown table": "复制为 Markdown 表格",
   "Value": "取值",
   "Which rank waits for which": "谁在等待谁",
   "Who owns the peak": "峰值由谁占用",

@@ -58,6 +58,19 @@ interface Geometry {
   readonly step: number;
 }
 
+/** Both reaches with their zero at the same height, each just long enough for its values; either may be on one side of zero only. */
+function oneZero(a: readonly [number, number], b: readonly [number, number]): [[number, number], [number, number]] {
+  const below = ([low, high]: readonly [number, number]): number => (high > low ? -low / (high - low) : 0);
+  const above = a[1] > 0 || b[1] > 0;
+  // The first decides; the second has at least some room on each side that it needs.
+  const share = Math.min(Math.max(below(a), b[0] < 0 ? 0.3 : 0), above ? 0.85 : 1);
+  const fitted = ([low, high]: readonly [number, number]): [number, number] => {
+    const length = Math.max(share > 0 ? -low / share : 0, share < 1 ? high / (1 - share) : 0) || 1;
+    return [-share * length, (1 - share) * length];
+  };
+  return [fitted(a), fitted(b)];
+}
+
 function draw(props: BarsProps, hidden: ReadonlySet<string>, width: number, height: number): Geometry {
   const shown = props.series.map((name, at) => ({ name, at })).filter(({ name }) => !hidden.has(name));
   const lines = (props.lines ?? []).filter((line) => !hidden.has(line.name));
@@ -65,16 +78,15 @@ function draw(props: BarsProps, hidden: ReadonlySet<string>, width: number, heig
     const values = shown.map(({ at }) => bar.values?.[at] ?? 0);
     return props.side ? [Math.min(0, ...values), Math.max(0, ...values)] : [0, values.reduce((sum, one) => sum + one, 0)];
   });
-  const reach = (pairs: readonly (readonly number[])[]): [number, number] => [Math.min(0, ...pairs.map((pair) => pair[0]!)), Math.max(0, ...pairs.map((pair) => pair[1]!)) || 1];
+  const reach = (pairs: readonly (readonly number[])[]): [number, number] => [Math.min(0, ...pairs.map((pair) => pair[0]!)), Math.max(0, ...pairs.map((pair) => pair[1]!))];
   let [low, high] = reach(sums);
   if (props.band) high = Math.max(high, props.band.high);
-  const lineReach = lines.length ? reach(lines.map((line) => [Math.min(...line.values), Math.max(...line.values)])) : null;
+  let lineReach = lines.length ? reach(lines.map((line) => [Math.min(...line.values), Math.max(...line.values)])) : null;
   if (lineReach && (low < 0 || lineReach[0] < 0)) {
-    // One zero line for bars and lines.
-    const down = Math.max(-low / high, -lineReach[0] / lineReach[1]);
-    low = -down * high;
-    lineReach[0] = -down * lineReach[1];
+    [[low, high], lineReach] = oneZero([low, high], lineReach);
   }
+  if (high <= low) high = low + 1;
+  if (lineReach && lineReach[1] <= lineReach[0]) lineReach[1] = lineReach[0] + 1;
   const text = themeColour("muted");
   const grid = themeColour("border");
   const [left, right, top, bottom] = [70, lineReach ? 70 : 12, 10, 26];

@@ -55,6 +55,8 @@ function readWish(text: string): Wish {
   }
 }
 
+const NARROWEST_NAME = 190; // px
+
 function writeWish(wish: Wish): string | null {
   return wish.sort.length || Object.keys(wish.filters).length ? JSON.stringify(wish) : null;
 }
@@ -164,10 +166,20 @@ export function Table(props: TableProps): JSX.Element {
       const share = Math.floor(spare / (natural.length + (text >= 0 ? 4 : 0)));
       natural.forEach((_, at) => (natural[at]! += share * (at === text ? 5 : 1)));
     }
+    const name = visible.findIndex(({ column }) => !numeric(column) && column.type !== "bool" && layout.widths[column.key] === undefined);
+    let over = -spare;
+    if (over > 0 && name >= 0) {
+      // Too narrow for all: names are cut in the middle before figures leave the view.
+      const given = Math.min(over, Math.max(0, natural[name]! - NARROWEST_NAME));
+      natural[name]! -= given;
+      over -= given;
+    }
+    // What a row is about stays in view while its figures are scrolled.
+    const kept = over > 0 && !layout.pinned.length && name === 0;
     let left = 0;
     return visible.map(({ column, at }, index) => {
       const width = natural[index]!;
-      const pinnedLeft = layout.pinned.includes(column.key) ? left : null;
+      const pinnedLeft = layout.pinned.includes(column.key) || (kept && index === 0) ? left : null;
       left += width;
       return { column, at, width, pinnedLeft };
     });
@@ -216,11 +228,14 @@ export function Table(props: TableProps): JSX.Element {
     return indices.map((index) => rowOf(index)!);
   };
 
-  const copyRows = async (): Promise<void> => {
+  const copyRows = async (markdown: boolean): Promise<void> => {
     const picked = chosen.size ? [...chosen].sort((a, b) => a - b) : Array.from({ length: Math.min(count, 20_000) }, (_, i) => i);
     const rows = await gather(picked);
     const lines = [columns.map(({ column }) => column.name), ...rows.map((row) => columns.map(({ at }) => (row[at] === null ? "" : String(row[at]))))];
-    await copyText(lines.map((line) => line.map((one) => one.replace(/[\t\n\r]+/g, " ")).join("\t")).join("\n"));
+    const plain = lines.map((line) => line.map((one) => one.replace(/[\t\n\r]+/g, " ")));
+    const rule = columns.map(({ column }) => (numeric(column) ? "---:" : "---"));
+    const asMarkdown = (line: readonly string[]): string => `| ${line.map((one) => one.replace(/([\\|])/g, "\\$1")).join(" | ")} |`;
+    await copyText(markdown ? [plain[0]!, rule, ...plain.slice(1)].map(asMarkdown).join("\n") : plain.map((line) => line.join("\t")).join("\n"));
     say(`${t("Copied")}: ${whole(rows.length)} ${t("rows")}`);
   };
 
@@ -273,7 +288,7 @@ export function Table(props: TableProps): JSX.Element {
     } else if (event.key === "t" && props.onTrace && !event.ctrlKey && !event.metaKey) {
       const row = rowOf(active.row);
       if (row && first) props.onTrace(row, first.columns);
-    } else if (event.key === "c" && (event.ctrlKey || event.metaKey)) void copyRows();
+    } else if (event.key === "c" && (event.ctrlKey || event.metaKey)) void copyRows(false);
     else if (event.key === "Escape") setChosen(new Set());
     else return;
     event.preventDefault();
@@ -359,9 +374,12 @@ export function Table(props: TableProps): JSX.Element {
           </span>
         ))}
         <span class="spring" />
-        <button type="button" class="button quiet" onClick={() => void copyRows()}>
+        <button type="button" class="button quiet" onClick={() => void copyRows(false)}>
           <Icon name="copy" />
           <span>{t("Copy rows")}</span>
+        </button>
+        <button type="button" class="button quiet" data-testid="btn-markdown" title={t("Copy rows as a Markdown table")} onClick={() => void copyRows(true)}>
+          <span>Markdown</span>
         </button>
         <button type="button" class="button quiet" data-testid="btn-export" onClick={() => void exportCsv()}>
           <Icon name="download" />

@@ -128,7 +128,7 @@ export function View(_: ViewProps): JSX.Element {
 /** The answer in one line, then what a reader must know of the comparison: other work first. */
 function Answer({ data }: { data: Diff }): JSX.Element {
   return (
-    <section class="card" data-testid="diff-answer" data-status={data.status}>
+    <section class="card verdict-answer diff-answer" data-testid="diff-answer" data-status={data.status}>
       <h2>{inLanguage(data.answer)}</h2>
       {inLanguage(data.notes).map((note, place) => <p key={note} class={place === 0 && !data.comparable ? "table-note" : "muted"}>{note}</p>)}
     </section>

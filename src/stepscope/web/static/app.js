@@ -1,1 +1,1 @@
-export{t as render}from"./app-CeYVNY2y.js";
+export{t as render}from"./app-DrF0fdpj.js";

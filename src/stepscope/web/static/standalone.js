@@ -1,1 +1,1 @@
-import{t as e}from"./app-CeYVNY2y.js";e();
+import{t as e}from"./app-DrF0fdpj.js";e();
