@@ -234,7 +234,7 @@ def test_bars_of_a_difference_can_be_seen(sample_page: Page) -> None:
     """All accumulated differences are negative here: the zero line then stood at the top of an axis of seconds."""
     sample_page.open("diff", run="npu_level2")
     tall = sample_page.driver.execute_script(
-        "return [...document.querySelectorAll('.grid2 > *:nth-child(2) svg path')].filter((one) => /z$/.test(one.getAttribute('d')))"
-        ".map((one) => one.getBoundingClientRect().height)"
+        "return [...document.querySelectorAll('.grid2 > *:nth-child(2) svg path')]"
+        ".filter((one) => /z$/.test(one.getAttribute('d'))).map((one) => one.getBoundingClientRect().height)"
     )
     assert max(tall, default=0) > 30
