@@ -86,6 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import orjson
 
+    from stepscope.capture import folder_of
     from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.dask_engine import read_dask
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
         choice = Choice(args.run, args.steps, args.ranks)
 
-        loaded = load(args.roots, choice, options, engine)
+        loaded = load([folder_of(root) for root in args.roots], choice, options, engine)
         baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
         files = []
