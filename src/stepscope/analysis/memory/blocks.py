@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.link.groups import group_numbers, last_started
-from stepscope.tables import ALL_TABLES, TEXT, issues, lost
+from stepscope.tables import ALL_TABLES, TEXT, in_order, issues, lost
 
 Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -77,8 +77,8 @@ def record_rows(events: pl.DataFrame) -> pl.DataFrame:
     chosen = on_device if on_device.height else chosen
     sampled = chosen.filter(pl.col("component") == "APP")
     records = chosen.filter(pl.col("component").ne_missing("APP"))
-    is_ge = (pl.col("component") == "GE").fill_null(False)
-    records = records.sort("time_ns", is_ge, maintain_order=True)
+    is_ge = (pl.col("component") == "GE").fill_null(False).cast(pl.UInt8).alias("is_ge")
+    records = in_order(records.with_columns(is_ge), ["time_ns", "is_ge"])[shown]
     sums = _with_other_component(records)
     both = pl.concat([records, sums.select(shown)])
     # A record and its sum share the position of the record; the stable sort keeps the record first.

@@ -15,6 +15,7 @@ from stepscope.analysis.memory.usage import component_peaks, held_at, operator_c
 from stepscope.analysis.source_lines import operator_places
 from stepscope.export.memory_csv import app_samples
 from stepscope.formats.ascend.memory import MODULE_MEM, with_tag
+from stepscope.tables import in_order
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown
 from stepscope.web.parameters import Query
@@ -38,7 +39,14 @@ def _records(capture: LoadedCapture) -> pl.DataFrame:
         rows = pl.concat([app_samples(tables.counters), rows], how="diagonal_relaxed")
     totals = [(pl.col(f"total_{name}").cast(pl.Float64) / MB).alias(name) for name in TOTALS]
     text = pl.col("tag", "component").cast(pl.String)
-    return rows.select(text, "time_ns", *totals).sort("time_ns", maintain_order=True)
+    return in_order(rows.select(text, "time_ns", *totals), ["time_ns"])
+
+
+def _recorded_tags(capture: LoadedCapture) -> set[str]:
+    """The tags of `records`, without making all of them."""
+    rows = with_tag(record_rows(capture.tables.memory_events.unique(["component", "device_type", "device"])))
+    sampled = rows if (rows["component"] == "APP").any() else app_samples(capture.tables.counters)
+    return {tag for frame in (rows, sampled) for tag in frame["tag"].cast(pl.String).drop_nulls().unique()}
 
 
 def blocks(capture: LoadedCapture) -> pl.DataFrame:
@@ -59,13 +67,18 @@ def modules(capture: LoadedCapture) -> pl.DataFrame:
 
 
 def _device(capture: LoadedCapture, query: Query) -> tuple[str, list[str]]:
-    tags = {tag for frame in (records(capture), blocks(capture), modules(capture)) for tag in frame["tag"].drop_nulls().unique()}
+    tags = capture.once("memory tags", lambda: _tags(capture))
     if not tags:
         raise missing("memory", "this capture has no memory data")
     device = query.text("device") or min(tags)
     if device not in tags:
         raise bad_parameter("device", f"one of {', '.join(sorted(tags))}")
     return device, sorted(tags)
+
+
+def _tags(capture: LoadedCapture) -> set[str]:
+    held = {tag for frame in (blocks(capture), modules(capture)) for tag in frame["tag"].drop_nulls().unique()}
+    return _recorded_tags(capture) | held
 
 
 def curve(capture: LoadedCapture, query: Query) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first page of each table in the browser after a restart: `python -m benchmarks.analysis.page CAPTURE`.
+
+The capture has a store (`stepscope info CAPTURE` makes one). Each table is asked for in a process of its own, which opens the
+capture first; CPU and wall time of the opening and of the first page, in ms.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TABLES = ("operators", "kernels", "kernels/calls", "memory/events", "distributed/ops", "modules", "findings")
+
+
+def measure(capture: Path, route: str) -> dict[str, object]:
+    """Open the capture as the server does, ask for the first page."""
+    from werkzeug.test import Client
+
+    from stepscope.web.app import App
+    from stepscope.web.catalogue import Catalogue
+
+    began, cpu = time.perf_counter(), time.process_time()
+    catalogue = Catalogue([capture])
+    client = Client(App(catalogue))
+    catalogue.scan()
+    (entry,) = catalogue.entries()
+    catalogue.load(entry).result()
+    named = {name: getattr(entry.location, name) for name in ("run", "worker", "span")}
+    opened, opened_cpu = time.perf_counter(), time.process_time()
+    answer = client.get(f"/api/v1/{route}", query_string={**named, "limit": 100})
+    return {
+        "route": route,
+        "status": answer.status_code,
+        "open_ms": [round((opened_cpu - cpu) * 1e3), round((opened - began) * 1e3)],
+        "page_ms": [round((time.process_time() - opened_cpu) * 1e3), round((time.perf_counter() - opened) * 1e3)],
+        "bytes": len(answer.data),
+    }
+
+
+def main() -> int:
+    capture = Path(sys.argv[1]).resolve()
+    if len(sys.argv) > 2:
+        print(json.dumps(measure(capture, sys.argv[2])))
+        return 0
+    for route in TABLES:
+        command = [sys.executable, "-m", "benchmarks.analysis.page", str(capture), route]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(done.stdout.strip() or f"{route}: {done.stderr.strip().splitlines()[-1:]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
