@@ -131,7 +131,7 @@ test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@$(MAKE) --no-print-directory cross
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --cov --cov-report=
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120
