@@ -1,4 +1,4 @@
-"""Long stresses that a test suite has no time for: `make soak`, or `python tests/soak/run.py forks kills captures`.
+"""Long stresses that a test suite has no time for: `make soak`, or `python tests/soak/run.py forks kills captures steps`.
 
 Each prints what it injected and what was lost, and ends with exit code 1 if anything was.
 """
@@ -145,10 +145,61 @@ def captures(count: int) -> tuple[str, int]:
     return f"{count} captures of one job, all analysed after its end; {states}", _failed(bad)
 
 
+STEPS = """
+import sys
+import torch
+import stepscope
+from stepscope import profiler as P
+
+torch.set_num_threads(1)
+watch = stepscope.watch(record=0, rings="rings")
+
+def train(prof=None):
+    torch.manual_seed(1)
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=1e-5)
+    for _ in range(int(sys.argv[1])):
+        (weight * weight).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        prof and prof.step()
+    return weight.detach().tolist()
+
+expected = train()
+endless = P.schedule(wait=0, active=10**9, repeat=1)
+with P.profile(schedule=endless, on_trace_ready=P.tensorboard_trace_handler("runs", analyse_flag=False)) as prof:
+    print("SAME" if train(prof) == expected else "OTHER", flush=True)
+sys.exit(7)
+"""
+
+
+def steps(count: int) -> tuple[str, int]:
+    """A very long capture: as many steps as a day has, each of them there, and the same result as without it."""
+    bad: list[str] = []
+    found = rows = 0
+    with tempfile.TemporaryDirectory() as folder:
+        answer = _script(STEPS, folder, str(count))
+        if answer.returncode != 7 or answer.stdout.strip() != "SAME":
+            bad.append(answer.stdout[-500:] + answer.stderr[-500:])
+        else:
+            import stepscope
+
+            capture = stepscope.open(Path(folder, "runs"))
+            found = capture.steps["step"].n_unique()
+            rows = capture.ops.height
+            kept = stepscope.open(Path(folder, "rings")).steps["step"].to_list()
+            if found not in (count, count + 1):  # the one that begins when the last has ended
+                bad.append(f"{found} of {count} steps are in the capture")
+            if kept != list(range(2 * count - len(kept), 2 * count)):
+                bad.append(f"the ring holds steps {kept[0]} to {kept[-1]} of {2 * count}")
+    return f"{count} steps in one capture, {found} found with {rows} operators", _failed(bad)
+
+
 SOAKS: dict[str, tuple[Callable[[int], tuple[str, int]], int]] = {
     "forks": (forks, 300),
     "kills": (kills, 40),
     "captures": (captures, 90),
+    "steps": (steps, 100_000),
 }
 
 

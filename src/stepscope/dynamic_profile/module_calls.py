@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from stepscope.dynamic_profile.optimizer_steps import compiling_check
+
 
 def watch(before: Callable[[], None], after: Callable[[Any], None]) -> Callable[[], None]:
     """Call `before()` and `after(module)` around each outermost call of a module that is not a loss.
@@ -15,10 +17,10 @@ def watch(before: Callable[[], None], after: Callable[[Any], None]) -> Callable[
     Returns:
         A function that ends it.
     """
-    from torch.compiler import is_compiling
     from torch.nn import Module
     from torch.nn.modules.loss import _Loss
 
+    is_compiling = compiling_check()
     call = Module.__call__
     inside = threading.local()
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from stepscope.collect.guard import warn_on_failure
+
 # After so many steps of another optimizer without one of the leader, training has moved on to another phase.
 PATIENCE = 16
 _MARK = "_counted_by_stepscope"
@@ -56,7 +58,7 @@ def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
     @functools.wraps(prepare)
     def prepare_and_wrap(self: Any) -> None:
         prepare(self)
-        wrap(type(self))
+        warn_on_failure("counting steps of optimizers", wrap, type(self))  # the script creates one, and must get it
         created()
 
     Optimizer._patch_step_function = prepare_and_wrap
@@ -66,7 +68,7 @@ def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
 
 
 def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, inside: threading.local) -> Any:
-    from torch.compiler import is_compiling
+    is_compiling = compiling_check()
 
     @functools.wraps(step)
     def step_and_count(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -85,6 +87,13 @@ def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, i
     # PROF_CONFIG_PATH and `stepscope run --profile` may both count.
     setattr(step_and_count, _MARK, (*getattr(step, _MARK, ()), iterations))
     return step_and_count
+
+
+def compiling_check() -> Callable[[], bool]:
+    """torch's own function that says whether it compiles the code that runs; torch before 2.1 has none, and answers no."""
+    import torch
+
+    return getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 
 
 def _kinds(kind: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from stepscope.analysis import quality
 from stepscope.collect.tiers.observer import load_observer
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
@@ -136,5 +138,95 @@ def test_two_thousand_threads_at_once(tmp_path, tier):
             assert len(done) == 2000
         """
     check(run(tmp_path, textwrap.dedent(body) + ENDING, tier))
+    (capture,) = tmp_path.glob("*_ascend_pt")
+    assert stepscope.open(capture).ops.height > 10
+
+
+SHORT_WRITES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+extern "C" ssize_t write(int file, const void* data, size_t size) {
+  static auto real = reinterpret_cast<ssize_t (*)(int, const void*, size_t)>(dlsym(RTLD_NEXT, "write"));
+  static unsigned calls = 0;
+  struct stat status;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
+    if (++calls % 3 == 0) { errno = EINTR; return -1; }
+    if (size > 100) size = size / 2;
+  }
+  return real(file, data, size);
+}
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_preloaded_library_that_writes_half_of_it(tmp_path, tier):
+    """What every `write` may do: be interrupted, or take a part. The capture is whole all the same."""
+    compiler = next(filter(None, map(shutil.which, ["g++", "c++", "clang++"])), None)
+    if compiler is None:
+        pytest.skip("no C++ compiler makes the library")
+    (tmp_path / "short.cpp").write_text(SHORT_WRITES)
+    library = tmp_path / "short.so"
+    subprocess.run([compiler, "-shared", "-fPIC", str(tmp_path / "short.cpp"), "-o", str(library), "-ldl"], check=True)
+    check(run(tmp_path, "expected, during = train(), lambda: None" + ENDING, tier, LD_PRELOAD=str(library)))
+    (capture,) = tmp_path.glob("*_ascend_pt")
+    tables = stepscope.open(capture).tables
+    assert tables.ops.height > 10
+    assert quality.complete(tables.quality)
+
+
+def test_data_loaders_whose_workers_are_spawned(tmp_path):
+    """A spawned worker imports the script and torch anew, with all variables of the job."""
+    body = """
+        def fetched():
+            data = torch.utils.data.TensorDataset(torch.arange(6.0))
+            loader = torch.utils.data.DataLoader(data, num_workers=2, multiprocessing_context="spawn")
+            return sum(float(batch) for batch, in loader)
+
+        if __name__ == "__main__":
+            expected, got = train(), []
+            result = recorded(lambda: got.append(fetched()) if not got else None)
+            print("SAME" if result == expected and got == [15.0] else "OTHER", flush=True)
+            sys.exit(7)
+        """
+    check(run(tmp_path, body, "kineto", STEPSCOPE_WATCH="record=0,rings=rings"))
+    (capture,) = tmp_path.glob("*_ascend_pt")
+    assert stepscope.open(capture).ops.height > 10
+    assert len(list((tmp_path / "rings").iterdir())) == 1
+
+
+MISSING = """
+expected = train()
+for path in sys.argv[1:]:
+    owner, name = path.rsplit(".", 1)
+    import importlib
+    for part in (sys.modules.get(owner), importlib.import_module(owner)):
+        if part is not None and name in vars(part):
+            delattr(part, name)
+"""
+OLD = (
+    "torch.compiler.is_compiling", "torch.optim.optimizer.register_optimizer_step_post_hook", "torch.serialization._save",
+    "torch.utils.data.dataloader._BaseDataLoaderIter", "torch.distributed.get_process_group_ranks", "torch.accelerator",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_names_that_an_older_torch_does_not_have(tmp_path, tier):
+    """Those that a recording with marks and the watch use; what cannot be recorded is a warning at most."""
+    body = (
+        MISSING.replace("sys.argv[1:]", repr(OLD))
+        + """
+import stepscope
+stepscope.watch(record=0, rings="rings")
+settings = P._ExperimentalConfig(mstx=True)
+with P.profile(on_trace_ready=lambda prof: None, experimental_config=settings) as prof:
+    result = train(prof)
+print("SAME" if result == expected else "OTHER", flush=True)
+sys.exit(7)
+"""
+    )
+    check(run(tmp_path, body, tier))
     (capture,) = tmp_path.glob("*_ascend_pt")
     assert stepscope.open(capture).ops.height > 10

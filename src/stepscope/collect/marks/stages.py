@@ -163,7 +163,7 @@ class _Steps:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         global _compiling
-        _compiling = sys.modules["torch"].compiler.is_compiling
+        _compiling = getattr(sys.modules["torch"].compiler, "is_compiling", _compiling)
         self._count = self._open = 0
         self._stepping: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
