@@ -92,6 +92,22 @@ def test_half_sent_requests_do_not_block_others(samples, sent):
             assert fetch(f"{server.url}api/v1/runs")[0] == 200
 
 
+def test_requests_that_come_byte_by_byte_do_not_block_others_and_are_answered(samples):
+    request = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with running(samples, Address()) as server, ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)) for _ in range(50)]
+        for each in slow:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number, byte in enumerate(request):
+            for each in slow:
+                each.sendall(bytes([byte]))
+            if number % 15 == 0:
+                assert fetch(f"{server.url}api/v1/runs")[0] == 200
+        for each in slow:
+            with each.makefile("rb") as answer:
+                assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
 @pytest.mark.slow  # processes for queries are started
 def test_runaway_queries_leave_the_other_routes_alone(samples):
     """Sixteen queries that never end on a server of eight threads: each is ended or refused, and the page goes on."""
