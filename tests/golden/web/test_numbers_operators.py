@@ -18,7 +18,7 @@ def test_runs_workers_and_spans_of_the_literal_layout(npu):
         ("level0", [("worker0", ["1"]), ("worker1", ["1"])]),
         ("level2", [("worker0", ["1"]), ("worker1", ["1"])]),
     ]
-    assert runs[1]["views"][:5] == ["Verdict", "Overview", "Operator", "NPU Kernel", "Trace"]
+    assert runs[1]["views"][:6] == ["Verdict", "Cluster", "Overview", "Operator", "NPU Kernel", "Trace"]
     assert {"Memory", "Distributed", "Communication"} <= set(runs[1]["views"])
 
 
