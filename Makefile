@@ -24,7 +24,7 @@ CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench bench-wheel bench-formats docs web browser wheel sbom site clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel sbom site clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -204,6 +204,9 @@ bench-wheel: $(VENV)/core
 GENERATOR ?= ../shared/tools/gen_framework_raw.py
 bench: bench-wheel $(VENV)/torch_npu ## time and memory by size of the capture, beside the reference analyser; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.analysis.sizes --python $(BENCH_VENV)/bin/python --reference $(VENV)/torch_npu/2.13.0 --generator $(GENERATOR) $(ARGS)
+
+bench-instructions: $(VENV)/native ## instructions that recording adds to each operator, counted by valgrind; options in ARGS
+	PYTHONPATH=. $(BIN)/python -m benchmarks.analysis.instructions $(ARGS)
 
 bench-formats: $(VENV)/core ## time and memory of other formats and tools on generated captures; options in ARGS
 	PYTHONPATH=. $(BIN)/python -m benchmarks.run $(ARGS)
