@@ -42,6 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
     parser.add_argument("--baseline", type=_place, metavar="OTHER", help="compare with another run")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
+    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="write all ranks on one clock as an archive for Perfetto")
+    parser.add_argument("--unaligned", action="store_true", help="with ranks whose clock could not be aligned")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="let a Dask cluster read them, such as tcp://head:8786")
     parser.add_argument(
         "--map", type=_mapping, action="append", default=[], metavar="FROM=TO", help="where Dask workers find what is in FROM here"
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     import orjson
 
     from stepscope.capture import folder_of
+    from stepscope.cluster.archive import write_archive
     from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.dask_engine import read_dask
@@ -116,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
             written, more = write_files(loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks)
             analysis.problems += more
             files += sorted({f"{path.parent}/" for path in written})
+        if args.perfetto:
+            analysis.problems += write_archive(args.perfetto, loaded, analysis, unaligned=args.unaligned)
+            files.append(str(args.perfetto))
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return NOTHING_USABLE

@@ -32,6 +32,10 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
         "{calls} 个调用中有 {count} 个缺少成员，缺失 rank 的行为未知",
     ),
     "clock_refused": ("clock of {count:rank|ranks} {ranks} not aligned: {reason}", "rank {ranks} 的时钟未对齐：{reason}"),
+    "left_out": (
+        "rank {rank} is not in the archive: {reason} (--unaligned puts it there)",
+        "归档中没有 rank {rank}：{reason}（可用 --unaligned 加入）",
+    ),
     "layout": (
         "the parallel layout contradicts the groups ({text}); the groups are used",
         "并行配置与通信域矛盾（{text}），以通信域为准",
