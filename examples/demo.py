@@ -15,6 +15,9 @@ from pathlib import Path
 from rich.console import Console
 
 from stepscope.capture import Capture, open_all
+from stepscope.cluster.read.reading import Options
+from stepscope.cluster.run import analyse_run, load
+from stepscope.cluster.words import cause_text
 from stepscope.diff import words as diff_words
 from stepscope.diff.engine import diff
 from stepscope.verdict import Verdict, verdict, words
@@ -32,6 +35,10 @@ TEXTS = {
         "1. 在两个 NPU 上训练并采集 20 个 step；随后在修复之后再做一次。",
     ),
     "ask": ("2. What costs time?", "2. 时间花在哪里？"),
+    "ranks": (
+        "   Rank {victim} waits {ms:.1f} ms a step for rank {late}: {why}.",
+        "   rank {victim} 每个 step 等待 rank {late} {ms:.1f} ms：{why}。",
+    ),
     "where": ("where", "位置"),
     "next": ("next", "下一步"),
     "predict": (
@@ -96,6 +103,19 @@ def show_findings(console: Console, found: Verdict) -> Finding | None:
     return next((finding for finding in found.findings if finding.rule == "data-wait"), None)
 
 
+def show_ranks(console: Console) -> None:
+    """Who waits for whom: the first finding about all ranks together."""
+    lang = words.language()
+    analysis = analyse_run(load([RUN / "before"], options=Options(cache=False)))
+    finding = next((one for one in analysis.findings if one.victims), None)
+    if finding is None:
+        return
+    console.print(f"[bold]$ stepscope cluster {_short(RUN / 'before')}[/bold]", soft_wrap=True)
+    victim = max(finding.victims, key=lambda one: one["ms"])
+    figures = {"late": finding.ranks[0], "victim": int(victim["rank"]), "ms": victim["ms"], "why": cause_text(finding.cause, lang)}
+    console.print(say("ranks", **figures), highlight=False, soft_wrap=True)
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     picture = next((word for word in arguments if not word.startswith("-")), None)
     console = Console(record=picture is not None, width=112 if picture else None)
@@ -107,6 +127,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         console.print(say("cpu"))
     console.print(f"\n{say('ask')}")
     loader = show_findings(console, verdict(before))
+    show_ranks(console)
     if loader is not None:
         console.print(f"\n{say('predict', rank=loader.rank, saved=loader.saved_ms)}")
         console.print(say("fix"))

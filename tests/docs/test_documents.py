@@ -108,6 +108,7 @@ def test_the_demo_finds_predicts_and_confirms(demo):
     folder, said = demo
     assert "Communication waits for rank 1 of its group" in said
     assert "The training loop waits for data (rank 1" in said
+    assert re.search(r"Rank 0 waits [\d.]+ ms a step for rank 1: ", said)
     assert re.search(r"Prediction: .* rank 1 saves [\d.]+ ms", said)
     # Samples of rank 1 sleep for 32 ms a step; how much shorter a step became depends on how busy this machine is.
     waits = []
