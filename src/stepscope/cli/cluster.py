@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
         choice = Choice(args.run, args.steps, args.ranks)
 
-        loaded = load([folder_of(root) for root in args.roots], choice, options, engine)
+        loaded = load([folder_of(root) if isinstance(root, Path) else root for root in args.roots], choice, options, engine)
         baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
         files = []
