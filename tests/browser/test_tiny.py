@@ -236,3 +236,27 @@ def test_a_table_shows_its_figures_and_is_copied_as_markdown(tiny_page: Page, si
     assert copied[0].startswith("| Name | Calls |")
     assert copied[1].startswith("| --- | ---: |")
     assert len({line.count(" | ") for line in copied}) == 1
+
+
+def test_flame_finds_names_and_shows_both_sides_of_one(tiny_page: Page) -> None:
+    tiny_page.open("flame")
+    data = tiny_page.driver.execute_async_script(
+        "fetch('api/v1/flame?weight=count').then((answer) => answer.json()).then(arguments[0])"
+    )
+    names = [data["names"][name] for name in data["nodes"]["name"]]
+    name = max(names[1:], key=names.count)
+    tiny_page.open("flame", weight="count", find=name)
+    shown = tiny_page.until("return document.querySelector('[data-testid=flame-hits]')?.innerText", "what was found")
+    assert shown.startswith(f"{sum(name.lower() in one.lower() for one in names)} found")
+    tiny_page.open("flame", weight="count", sandwich=name)
+
+    def outer(node: int) -> bool:
+        while (node := data["nodes"]["parent"][node]) >= 0:
+            if names[node] == name:
+                return False
+        return True
+
+    whole = sum(weight for node, weight in enumerate(data["nodes"]["weight"]) if names[node] == name and outer(node))
+    for side in ("callers", "callees"):
+        told = tiny_page.text(f"[data-testid=chart-{side}] [role=status]")
+        assert float(told.split()[0].replace(",", "")) == whole
