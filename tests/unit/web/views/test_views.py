@@ -14,6 +14,7 @@ from capture_rows import MAIN, WORKER, collective, collectives, kernels, op, ops
 import stepscope
 from stepscope.analysis.link.capture import link
 from stepscope.formats.reader import CaptureFiles
+from stepscope.formats.registry import READERS
 from stepscope.query.engine import Engine
 from stepscope.tables import Facts, Tables, issues, lost
 from stepscope.web.loaded import LoadedCapture
@@ -34,7 +35,9 @@ NAMES = Listing(
 
 
 def loaded(frames: Tables, **facts) -> LoadedCapture:
-    return LoadedCapture(link(frames.replace(meta=Facts(**facts).table())), CaptureFiles(Path("capture")), Path("."), "v")
+    return LoadedCapture(
+        link(frames.replace(meta=Facts(**facts).table())), CaptureFiles(Path("capture"), READERS[0].name), Path("."), "v"
+    )
 
 
 def names(query, listing=NAMES):
