@@ -187,6 +187,7 @@ class Suspect:
     victims: Floats  # added waiting by rank
     confidence: str
     host: str | None = None
+    least_ns: float = 0.0  # cost below which nothing is said
 
 
 @dataclass
@@ -233,13 +234,22 @@ def find_slow(scenarios: Scenarios, hosts: Sequence[str | None]) -> Ranking:
         if value >= needed * scenarios.step_ns and value >= TIMES_NOISE * noise and (steady >= limit or sudden):
             few = min(int(scenarios.ideal.peers[place]) for place in places) < FEW
             found.append(
-                Suspect(places, cost, value, waits[unit], "low" if few else "high" if steady >= 2 * limit else "medium", host)
+                Suspect(
+                    places,
+                    cost,
+                    value,
+                    waits[unit],
+                    "low" if few else "high" if steady >= 2 * limit else "medium",
+                    host,
+                    needed * scenarios.step_ns,
+                )
             )
     hosts_found = {place for one in found if one.host is not None for place in one.places}
     found = [one for one in found if one.host is not None or not set(one.places) & hosts_found]
     for one, beside in zip(found, scenarios.costs_beside([one.places for one in found]) if found else (), strict=True):
         # Hidden behind something else that is slow, too: then what it costs by itself.
         one.mean_ns = float(beside) if beside > HIDDEN * one.mean_ns else one.mean_ns
+    found = [one for one in found if one.mean_ns >= one.least_ns]
     found.sort(key=lambda one: (-one.mean_ns, one.places))
     return Ranking(found, noise, excess, moving)
 
