@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prof_folder import SESSION, write
+from thorough import THOROUGH
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
@@ -52,7 +53,7 @@ def read(files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("platform", RECORDS)
-@settings(max_examples=25)
+@settings(max_examples=25 if THOROUGH else 10)
 @given(data=st.data())
 def test_damaged_bytes(platform: int, data: st.DataObject):
     files = dict(files_of(platform))
@@ -79,7 +80,7 @@ def test_damaged_bytes(platform: int, data: st.DataObject):
 
 
 @pytest.mark.parametrize("platform", RECORDS)
-@settings(max_examples=25)
+@settings(max_examples=25 if THOROUGH else 10)
 @given(data=st.data())
 def test_any_value_in_a_field_of_all_records(platform: int, data: st.DataObject):
     files = dict(files_of(platform))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prof_folder import write
-from thorough import THOROUGH
+from thorough import THOROUGH, some
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
@@ -326,7 +326,8 @@ def _extremes(layout: Layout, field: str) -> Damage:
 @pytest.mark.parametrize("layout", SAMPLED, ids=lambda layout: f"{layout.file}-{layout.size}")
 def test_no_extreme_value_of_a_sampled_field_stops_a_reader(layout: Layout):
     """Every field that is a number: bounded, where the draws above are not."""
-    for field in (field for other, field in FIELDS if other is layout and layout.dtype[field].base.kind in "ui"):
+    fields = [field for other, field in FIELDS if other is layout and layout.dtype[field].base.kind in "ui"]
+    for field in some(fields, 3):
         files = dict(FILES)
         _extremes(layout, field)(files)
         with folder(files) as path:

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from thorough import THOROUGH
 
 import stepscope
 from stepscope.analysis import quality
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.slow  # each case is a training process of its own
 
 NATIVE = load_observer()
 TIERS = ["kineto", pytest.param("native", marks=pytest.mark.skipif(isinstance(NATIVE, str), reason=str(NATIVE)))]
+USUAL = TIERS if THOROUGH or isinstance(NATIVE, str) else TIERS[1:]  # how most jobs record
 
 TRAINING = """
 import os, resource, signal, sys, threading, time
@@ -98,7 +100,7 @@ sys.exit(7)
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", USUAL)
 def test_limits(tmp_path, tier, case):
     body = "expected, during = train(), lambda: None\n" + textwrap.dedent(CASES[case]) + ENDING
     done = run(tmp_path, body, tier)
@@ -109,14 +111,14 @@ def test_limits(tmp_path, tier, case):
         assert stepscope.open(capture).ops.height > 10
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", USUAL)
 def test_without_a_home(tmp_path, tier):
     check(run(tmp_path, "expected, during = train(), lambda: None" + ENDING, tier, HOME=None, XDG_CACHE_HOME=None))
     (capture,) = tmp_path.glob("*_ascend_pt")
     assert stepscope.open(capture).ops.height > 10
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", USUAL)
 def test_two_thousand_threads_at_once(tmp_path, tier):
     body = """
         expected = train()
@@ -161,7 +163,7 @@ extern "C" ssize_t write(int file, const void* data, size_t size) {
 """
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", USUAL)
 def test_a_preloaded_library_that_writes_half_of_it(tmp_path, tier):
     """What every `write` may do: be interrupted, or take a part. The capture is whole all the same."""
     compiler = next(filter(None, map(shutil.which, ["g++", "c++", "clang++"])), None)
@@ -212,7 +214,7 @@ OLD = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", USUAL)
 def test_names_that_an_older_torch_does_not_have(tmp_path, tier):
     """Those that a recording with marks and the watch use; what cannot be recorded is a warning at most."""
     body = (
