@@ -66,7 +66,7 @@ def fractions(values: pl.Series, missing: str, *, plain_zero: bool) -> Sequence[
         return [missing]
     absent = values.is_null() if values.null_count() else None
     numbers = values.fill_null(0.0).to_numpy()
-    if not np.signbit(numbers).any():
+    if not np.signbit(numbers).any() and numbers.max() < MOST_THOUSANDTHS:  # larger ones are few, and would overflow
         scaled = np.rint(numbers * 1000.0)
         if (scaled / 1000.0 == numbers).all() and scaled.max() < MOST_THOUSANDTHS:
             whole = _nullable(scaled.astype(np.int64), absent)

@@ -28,6 +28,7 @@ def started(monkeypatch):
         waits = entry.endswith("wait_for_request")
         return [sys.executable, "-c", ANSWER, *(() if waits else arguments)]
 
+    analysis_process._warm.end()  # one of an earlier test may wait
     monkeypatch.setattr(child_process, "command", command)
     yield entries
     analysis_process._warm.end()

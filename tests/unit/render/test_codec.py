@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stepscope.render import codec_rows, lines, sqlite_pages
@@ -75,6 +75,7 @@ floats = st.one_of(
 
 @pytest.mark.slow  # thousands of lists of numbers
 @given(st.lists(floats, min_size=1, max_size=40), st.booleans(), st.sampled_from(["", "N/A"]), st.integers(0, 3))
+@example([1.797693134862316e305], False, "", 0)  # its thousandfold is not finite
 @settings(max_examples=300)
 def test_floats(values, plain_zero, missing, cut):
     column = pl.Series(values, dtype=pl.Float64)[cut:]
