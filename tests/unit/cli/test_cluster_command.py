@@ -26,6 +26,7 @@ def run(capsys, *words):
     return code, out, err
 
 
+@pytest.mark.slow  # half a second and more
 def test_names_the_slow_rank_in_few_lines(captures, capsys):
     code, out, _ = run(capsys, captures, "--no-cache", "--workers", 1, "--lang", "en")
     assert code == 0
@@ -48,6 +49,7 @@ def test_json_from_captures_and_from_digests_is_the_same(captures, capsys, tmp_p
     assert first == run(capsys, tmp_path / "d", "--json", "-")[1]
 
 
+@pytest.mark.slow  # half a second and more
 def test_fails_on_request(captures, capsys):
     words = (captures, "--no-cache", "--workers", 1, "--fail-on")
     assert run(capsys, *words, "slow-rank:2%")[0] == 3
@@ -61,6 +63,7 @@ def test_other_processes_give_the_same_bytes(captures, capsys):
     assert run(capsys, captures, "--no-cache", "--workers", 3, "--json", "-")[1] == alone
 
 
+@pytest.mark.slow  # half a second and more
 def test_the_digest_is_kept_and_made_again_when_the_capture_changes(tmp_path, capsys):
     write_captures(tmp_path, record(PLAN, 3, 3), "kineto")
     first = run(capsys, tmp_path, "--workers", 1, "--json", "-")[1]

@@ -52,6 +52,7 @@ def test_help_loads_nothing_heavy_and_shows_examples(command: str):
     assert re.search(rf"^  .*stepscope {command}", examples, re.MULTILINE)
 
 
+@pytest.mark.slow  # half a second and more
 def test_examples_can_be_parsed():
     """Every line of an example is a command with options that exist; what follows three blanks says what it does."""
     for name in COMMANDS:

@@ -130,6 +130,7 @@ def test_a_rank_whose_files_are_torn_is_named_and_the_rest_is_complete(run, tmp_
     assert ranks == [(0,), (2,), (3,)]
 
 
+@pytest.mark.slow  # half a second and more
 def test_what_cannot_be_written_is_refused(run, tmp_path, capsys):
     kept = str(tmp_path / "digests")
     assert main(["cluster", str(run), "--no-cache", "--digests", kept]) == 0

@@ -45,6 +45,7 @@ def recorded(*, steps=1, during=lambda prof: None, **options):
     return prof
 
 
+@pytest.mark.slow  # half a second and more
 def test_info_is_read_back(noting_tier, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     before = time.time_ns()

@@ -66,6 +66,7 @@ def test_few_samples_must_not_overlap():
     assert judge(base, columns([110.0, 99.95, 110.1, 110.2]), 1.0)[0].status == "within noise"
 
 
+@pytest.mark.slow  # half a second and more
 def test_equal_samples_rarely_differ():
     random = np.random.default_rng(3)
     wrong = 0

@@ -34,6 +34,7 @@ def compiler(tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.slow  # half a second and more
 def test_built_and_loaded():
     assert codec.find_codec() == "not built yet"
     reason = codec.build()

@@ -151,6 +151,7 @@ def test_r15_one_core_still_analyses(cores, noting_tier, monkeypatch):
     assert result.ok
 
 
+@pytest.mark.slow  # half a second and more
 def test_r16_the_start_method_stays(noting_tier):
     before = multiprocessing.get_start_method(allow_none=True)
     with profile(on_trace_ready=profiler.tensorboard_trace_handler("r")):
@@ -158,6 +159,7 @@ def test_r16_the_start_method_stays(noting_tier):
     assert multiprocessing.get_start_method(allow_none=True) == before
 
 
+@pytest.mark.slow  # half a second and more
 def test_r19_parameters_of_every_optimizer(tmp_path):
     torch = pytest.importorskip("torch", reason="optimizers are torch's")
     weights = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]

@@ -335,6 +335,7 @@ def test_nothing_of_the_names_is_left_in_a_redacted_pack(tmp_path: Path):
     assert tables.python_calls.height == 0
 
 
+@pytest.mark.slow  # half a second and more
 def test_each_kind_takes_out_its_own_names_only(tmp_path: Path):
     planted = needles()
 

@@ -85,6 +85,7 @@ def written(folder: Path, recorded: Recorded, *, takes: int = 1, devices=(0,), *
     return capture.path
 
 
+@pytest.mark.slow  # half a second and more
 def test_numbers_of_tasks_begin_anew_on_both_sides(tmp_path: Path):
     """65 535 tasks fill a stream's numbers; the second part of a capture goes on where the first one ended."""
     prof = written(tmp_path, Recorded(tasks_of(65_000), tasks_of(1_000, first=65_000)), takes=2, metrics="PipeUtilization")
@@ -101,6 +102,7 @@ def test_numbers_of_tasks_begin_anew_on_both_sides(tmp_path: Path):
     assert (flips["task_type"] == 98).sum() == 1
 
 
+@pytest.mark.slow  # half a second and more
 @pytest.mark.parametrize(
     ("ran_on", "wanted", "folders"),
     [

@@ -114,6 +114,7 @@ for turn in range(40):
 """
 
 
+@pytest.mark.slow  # half a second and more
 def test_two_machines_end_with_one_whole_folder(tmp_path):
     makers = [subprocess.Popen([sys.executable, "-c", MAKER, str(tmp_path / "out"), name]) for name in ("00000000", "11111111")]
     assert [maker.wait(60) for maker in makers] == [0, 0]

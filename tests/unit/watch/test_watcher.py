@@ -202,6 +202,7 @@ def fresh(monkeypatch):
         watch._watch.stop()
 
 
+@pytest.mark.slow  # half a second and more
 def test_steps_of_an_optimizer_and_of_forked_children(tmp_path, fresh):
     torch = pytest.importorskip("torch")
     from torch.optim import Optimizer

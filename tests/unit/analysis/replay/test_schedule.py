@@ -68,6 +68,7 @@ def schedules(draw) -> Schedule:
     )
 
 
+@pytest.mark.slow  # half a second and more
 @settings(max_examples=400)
 @given(schedules(), st.data())
 def test_blocks_give_what_a_plain_loop_gives(schedule, data):

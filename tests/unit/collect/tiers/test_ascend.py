@@ -72,6 +72,7 @@ def calls(monkeypatch, tmp_path):
     return told
 
 
+@pytest.mark.slow  # half a second and more
 def test_the_vendor_records_raw_and_its_folders_become_ours(calls, tmp_path):
     assert ProfilerActivity.NPU in supported_activities()
     config = _ExperimentalConfig(profiler_level="Level1", l2_cache=True)

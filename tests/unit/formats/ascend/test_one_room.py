@@ -106,6 +106,7 @@ def rooms() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow  # half a second and more
 def test_no_other_module_spells_a_title():
     # Other families of formats have names of their own, and the page has headings.
     elsewhere = {

@@ -226,6 +226,7 @@ KEYS = [
 SECTION = st.dictionaries(st.sampled_from(KEYS), VALUES)
 
 
+@pytest.mark.slow  # half a second and more
 @given(SECTION, SECTION, VALUES, VALUES, VALUES)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_anywhere(tmp_path, common, experimental, rank, start, collector):

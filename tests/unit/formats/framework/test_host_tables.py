@@ -185,6 +185,7 @@ def test_queue_pairing(marks, pairs, lost):
 MARKS = st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 2), st.integers(0, 99), st.sampled_from("ab"))
 
 
+@pytest.mark.slow  # half a second and more
 @given(st.lists(MARKS, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_queue_pairing_is_that_of_stacks(rows):
@@ -245,6 +246,7 @@ def test_modules_are_numbered_per_class_and_thread():
     ]
 
 
+@pytest.mark.slow  # half a second and more
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3)), max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_python_replay_is_that_of_a_stack(rows):

@@ -86,6 +86,7 @@ def rows_of(kind: str) -> st.SearchStrategy[pl.DataFrame]:
     return st.lists(st.fixed_dictionaries(values), max_size=5).map(lambda rows: frame(kind, rows))
 
 
+@pytest.mark.slow  # half a second and more
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -263,6 +264,7 @@ def test_text_that_is_not_utf8_is_missing_and_counted():
     assert losses == {"text-not-utf8": (2, "name")}
 
 
+@pytest.mark.slow  # half a second and more
 def test_every_cut_gives_what_was_whole(tmp_path):
     """The decodable records of a capture cut at any byte, and the loss counted."""
     folder = tmp_path / "whole"
@@ -292,6 +294,7 @@ def _record_ends(kind: str, data: bytes) -> list[int]:
     return ends
 
 
+@pytest.mark.slow  # half a second and more
 @given(st.dictionaries(st.sampled_from([*KINDS, "python_func_call", "python_module_call"]), st.binary(max_size=400)), st.booleans())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_garbage_never_raises(tmp_path, files, ticks):

@@ -69,6 +69,7 @@ def test_a_number_from_two_threads_is_nobodys(framework):
     assert mindspore.read(framework, None, INFO, (None, None)).kernels["input_shapes"].null_count() == 4
 
 
+@pytest.mark.slow  # half a second and more
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, len(CALL_BYTES) - 1), value=st.integers(0, 255), cut=st.integers(0, len(CALL_BYTES)))
 def test_damaged_notes_leave_the_kernels(framework, place, value, cut):

@@ -257,6 +257,7 @@ def loop(prof, steps):
     prof.stop()
 
 
+@pytest.mark.slow  # half a second and more
 @pytest.mark.parametrize("form", ["block", "file", "object", "class"])
 def test_a_static_window_becomes_one_capture(form, noting_tier, tmp_path, capsys):
     static = {

@@ -233,6 +233,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     assert side.metrics(kernels).height == 0
 
 
+@pytest.mark.slow  # half a second and more
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_no_bytes_stop_the_reader(tmp_path_factory: pytest.TempPathFactory, random: object, wide: bool) -> None:
