@@ -41,17 +41,17 @@ def _again(loop: Loop, **changes) -> Loop:
     return replace(loop, seed=loop.seed + 1, **changes)
 
 
-def equal_pairs(count: int = 100) -> Iterator[Pair]:
+def equal_pairs(count: int = 100, first: int = 0) -> Iterator[Pair]:
     """The same loop twice with other noise; every third is far noisier."""
-    for number in range(count):
+    for number in range(first, first + count):
         loop = _loop(number)
         loop = replace(loop, jitter=(0.05, 0.15, 0.4)[number // 3 % 3]) if number % 3 == 0 else loop
         yield Pair(f"equal-{number}", loop, _again(loop))
 
 
-def injected(count: int = 100) -> Iterator[Pair]:
+def injected(count: int = 100, first: int = 0) -> Iterator[Pair]:
     """One operator slower by 5 to 30 %, or one more cause of another kind."""
-    for number in range(count):
+    for number in range(first, first + count):
         loop = _loop(number)
         name = ("MatMulV2", "LayerNorm", "Add", "ApplyAdamW")[number // 4 % 4]
         kind = number % 8
