@@ -116,7 +116,10 @@ def _run(module: Any, args: argparse.Namespace) -> int:
         return 130
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - the process border; a panic of the columnar engine is not an Exception
+    except BaseException as problem:  # noqa: BLE001 - the process border; a panic of the columnar engine is not an Exception
+        if isinstance(problem, OSError) and _is_about(problem, getattr(args, "out", None)):
+            print(f"error: cannot write {args.out}\n  cause: {problem.strerror}\n  do this: name another --out", file=sys.stderr)
+            return USAGE
         import traceback
 
         traceback.print_exc()
@@ -125,3 +128,12 @@ def _run(module: Any, args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return OUR_BUG
+
+
+def _is_about(problem: OSError, out: object) -> bool:
+    """Whether it is the place that the user named for results which cannot be written."""
+    return (
+        isinstance(out, os.PathLike)
+        and isinstance(problem.filename, str)
+        and os.path.abspath(problem.filename).startswith(os.path.abspath(out))
+    )

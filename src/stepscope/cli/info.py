@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import LANGUAGES, add_captures, add_json, add_source
-from stepscope.cli.show import note, size_text
+from stepscope.cli.options import LANGUAGES, add_captures, add_json, add_out, add_source
+from stepscope.cli.show import note, results_in, size_text
 
 if TYPE_CHECKING:
     from stepscope.report import Overview
@@ -24,6 +24,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_captures(parser, text="capture folder, folder of captures, trace or database")
     add_json(parser, "text")
+    add_out(parser)
     add_source(parser)
     parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the lines about data quality (default: en)")
 
@@ -48,11 +49,12 @@ def run(args: argparse.Namespace) -> int:
         except BaseException as problem:  # noqa: BLE001 - a border, as of analyses; a panic of the columnar engine is not an Exception
             note(f"error: {capture.path}: {type(problem).__name__}: {problem}; this is a bug in stepscope, please report it")
             code = 70
-    for item in overviews:
-        if args.json:
-            print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())
-        else:
-            _print(item, args.lang)
+    with results_in(args.out):
+        for item in overviews:
+            if args.json:
+                print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())
+            else:
+                _print(item, args.lang)
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
     note(f"engine: {describe_codec()}")

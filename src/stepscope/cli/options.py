@@ -59,6 +59,10 @@ def words_of(known: Sequence[str], *, everything: str = "") -> Callable[[str], t
     return parse
 
 
+def add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of printing")
+
+
 def add_step(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=step_range, metavar="A[:B]", help="only this step, or A to B (default: all)")
 

@@ -6,8 +6,10 @@ Terminal drawing is imported only where it is used.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
 
 def note(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def results_in(path: Path | None) -> Iterator[None]:
+    """What is printed inside goes into the file, if one is named."""
+    if path is None:
+        yield
+        return
+    with path.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+        yield
+    note(f"wrote {path}")
 
 
 def show(frame: pl.DataFrame, *, as_json: bool, title: str = "", lesser: Sequence[str] = ()) -> None:

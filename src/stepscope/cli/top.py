@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import GROUPINGS, add_captures, add_json, add_rank, add_source, add_step
-from stepscope.cli.show import note, show
+from stepscope.cli.options import GROUPINGS, add_captures, add_json, add_out, add_rank, add_source, add_step
+from stepscope.cli.show import note, results_in, show
 
 if TYPE_CHECKING:
     from stepscope.capture import Capture
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=int, default=20, help="number of rows to show, 0 for all (default: 20)")
     add_json(parser)
+    add_out(parser)
     add_source(parser)
 
 
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json and not all(quality.complete(each.quality) for each in tables):
         shown = shown.with_columns(complete=False)
     lesser = RANK_LESSER if args.by == "rank" else TOP[args.by].lesser
-    show(shown, as_json=args.json, title=_title(captures, args.by), lesser=lesser)
+    with results_in(args.out):
+        show(shown, as_json=args.json, title=_title(captures, args.by), lesser=lesser)
     if args.json:
         return 0
     if shown.height < frame.height:

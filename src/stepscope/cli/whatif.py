@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepscope.cli.options import WITHOUT, add_captures, add_json, add_rank, add_source, add_step
+from stepscope.cli.options import WITHOUT, add_captures, add_json, add_out, add_rank, add_source, add_step
 
 EXAMPLES = """\
   stepscope whatif runs/ --scale "kernel~MatMul=0.5"       matrix products twice as fast
@@ -23,10 +23,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_rank(parser)
     add_step(parser)
     add_json(parser, "text")
+    add_out(parser)
     add_source(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from stepscope.cli.show import results_in
+
+    with results_in(args.out):
+        _show(args)
+    return 0
+
+
+def _show(args: argparse.Namespace) -> None:
     import orjson
 
     from stepscope.cli.chosen import chosen_tables
@@ -43,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{head}{found.then_ms:.1f} ms a step, now {found.now_ms:.1f}{doubt}")
         if found.bottleneck:
             print(f"  then first: {found.bottleneck}, {found.bottleneck_share:.0%} of the critical path")
-    return 0
 
 
 def _words(text: str) -> tuple[str, ...]:

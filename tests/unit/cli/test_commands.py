@@ -113,3 +113,21 @@ def test_top_of_nothing_says_so(tmp_path, capsys, by):
 def test_top_as_json_lines(tmp_path, capsys):
     _, out, _ = run(capsys, "top", capture(tmp_path), "--json")
     assert [json.loads(line)["calls"] for line in out.splitlines()] == [1]
+
+
+@pytest.mark.parametrize("command", [("top", "--json"), ("info",), ("info", "--json")])
+def test_out_takes_what_would_be_printed(command, tmp_path, capsys):
+    folder = capture(tmp_path)
+    name, *options = command
+    _, printed, _ = run(capsys, name, folder, *options)
+    code, out, err = run(capsys, name, folder, *options, "--out", tmp_path / "result")
+    assert (code, out) == (0, "")
+    assert f"wrote {tmp_path / 'result'}" in err
+    assert (tmp_path / "result").read_text() == printed != ""
+
+
+def test_an_out_that_cannot_be_written_is_an_error_in_words(tmp_path, capsys):
+    code, out, err = run(capsys, "top", capture(tmp_path), "--out", tmp_path / "nowhere" / "result")
+    assert (code, out) == (2, "")
+    assert str(tmp_path / "nowhere" / "result") in err
+    assert "Traceback" not in err
