@@ -82,7 +82,7 @@ def _finding_lines(analysis: Analysis, lang: str) -> list[str]:
             )
         )
         waiting = sorted(int(one["rank"]) for one in finding.victims)
-        victims = line("victims", lang, ranks=waiting) if waiting else ""
+        victims = line("victims" if len(waiting) > 1 else "victim", lang, ranks=waiting) if waiting else ""
         found.append(
             line("why", lang, cause=cause_text(finding.cause, lang), explained=min(finding.explained, 1.0), victims=victims)
         )

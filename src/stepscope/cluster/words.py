@@ -150,6 +150,7 @@ _LINES: dict[str, tuple[str, str]] = {
     ),
     "why": ("   {cause} (explains {explained:.0%}){victims}", "   {cause}（解释 {explained:.0%}）{victims}"),
     "victims": ("; ranks {ranks} wait for it", "；rank {ranks} 在等待它"),
+    "victim": ("; rank {ranks} waits for it", "；rank {ranks} 在等待它"),
     "more": ("{count} more {count:finding|findings} in the JSON", "JSON 中还有 {count} 条发现"),
     "clocks": (
         "clocks: {aligned} ranks aligned to rank {reference}, ± {sigma:.1f} µs at most, offsets up to {offset:.1f} µs",
