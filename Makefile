@@ -24,7 +24,7 @@ CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Tests write many small files: in memory, where there is room.
+# Unit tests write many small files: in memory, where there is room.
 TEMPORARY := $(shell [ "$$(df --output=avail -k /dev/shm 2> /dev/null | tail -1)" -gt 8000000 ] 2> /dev/null && echo /dev/shm)
 
 .PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel sbom site clean
@@ -134,7 +134,7 @@ test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
 	@$(MAKE) --no-print-directory cross
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
-	PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120
