@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,20 +30,29 @@ class Failed(RuntimeError):
 def run(command: Sequence[str]) -> Cost:
     """Measure one command. Memory is the largest sum of unshared memory over the process tree."""
     before = _children_cpu()
-    began = time.perf_counter()
-    peak = 0
+    peaks = [0]
+    ended = threading.Event()
     # To a file: a command with much output would block on a pipe that nobody reads.
     with tempfile.TemporaryFile("w+") as output_file:
+        began = time.perf_counter()
         process = subprocess.Popen(command, stdout=output_file, stderr=subprocess.STDOUT)
-        while process.poll() is None:
-            peak = max(peak, _tree_bytes(process.pid))
-            time.sleep(SAMPLE_SECONDS)
+        # Beside the wait, whose end is exact: a loop that samples and sleeps would add up to a sample to each short command.
+        sampler = threading.Thread(target=_sample, args=(process.pid, peaks, ended))
+        sampler.start()
+        process.wait()
         seconds = time.perf_counter() - began
+        ended.set()
+        sampler.join()
         output_file.seek(0)
         output = output_file.read()
     if process.returncode:
         raise Failed(f"{' '.join(command)} gave {process.returncode}:\n{output}")
-    return Cost(seconds, _children_cpu() - before, peak, output)
+    return Cost(seconds, _children_cpu() - before, max(peaks), output)
+
+
+def _sample(pid: int, peaks: list[int], ended: threading.Event) -> None:
+    while not ended.wait(SAMPLE_SECONDS):
+        peaks.append(_tree_bytes(pid))
 
 
 def _tree_bytes(pid: int) -> int:
