@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Unit tests write many small files: in memory, where there is room.
 TEMPORARY := $(shell [ "$$(df --output=avail -k /dev/shm 2> /dev/null | tail -1)" -gt 8000000 ] 2> /dev/null && echo /dev/shm)
 
-.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel sbom site clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross prometheus aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel sbom site clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -132,7 +132,7 @@ environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/
 # One process more than there are cores: many tests wait for a process or the browser.
 test: check ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 environments
-	@$(MAKE) --no-print-directory cross
+	@$(MAKE) --no-print-directory cross prometheus
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 
@@ -170,6 +170,14 @@ cross:
 	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
 	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends g++-aarch64-linux-gnu > /dev/null; \
 	  } || [ -z "$$CI" ] || { echo "CI must cross-compile; install g++-aarch64-linux-gnu" >&2; exit 1; }
+
+# The dashboard and the alerts of `stepscope watch` are tried with Debian's Prometheus; its service is not started.
+prometheus:
+	@command -v prometheus > /dev/null && command -v promtool > /dev/null || { \
+	  echo "installing prometheus (once) ..."; \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends prometheus > /dev/null; \
+	  } || [ -z "$$CI" ] || { echo "CI must test dashboard and alerts; install prometheus" >&2; exit 1; }
 
 aarch64: $(VENV)/torch cross ## build the native libraries for aarch64 and run one under emulation (qemu-user; downloads 430 MB)
 	$(BIN)/python tests/aarch64/run.py $(VENV)/aarch64

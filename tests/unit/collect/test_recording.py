@@ -281,7 +281,7 @@ def test_the_shortest_capture_has_the_calls_of_its_own_time(noting_tier, capsys)
     with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])) as prof:
         os.getpriority(os.PRIO_PROCESS, 0)
     said = capsys.readouterr().err
-    if "perf trace failed" in said:
+    if "perf trace failed" in said or "was not attached" in said:  # not allowed here, or no time on a busy machine
         pytest.skip(said)
     calls = os_calls.read(Path(prof.prof_if.prof_path) / "FRAMEWORK", FrameworkClock()).api_calls
     assert "getpriority" in calls["name"].cast(str).to_list()
