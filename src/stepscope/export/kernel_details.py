@@ -12,7 +12,7 @@ from stepscope.analysis.statistics import kernel_rows, waits, with_details
 from stepscope.export.chip_files import chip_file
 from stepscope.formats.ascend import kernel_details
 from stepscope.render.csv_file import whole_ns
-from stepscope.tables import TEXT, Tables
+from stepscope.tables import TEXT, Facts, Tables
 
 
 def write(tables: Tables, folder: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
     # No blocks are counted as 0, but a communication operator has no second core to count them on.
     of_kernel = pl.col("kernel").is_not_null() if "kernel" in rows.columns else pl.lit(False)
     rows = rows.with_columns(
-        exact_wait(rows) if chip.shortest else waited(rows),
+        exact_wait(rows, tables.facts) if chip.shortest else waited(rows),
         # The half of msprof that writes shortest numbers rounds a duration, the other one cuts both ends.
         duration_ns=pl.coalesce(pl.col("duration_ns").round().cast(pl.Int64), spans) if chip.shortest else spans,
         mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num"),
@@ -82,10 +82,18 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
     return kernel_details.write_op_summary(path, rows, tables.kernel_metrics, aic_metrics=tables.facts.aic_metrics, chip=chip)
 
 
-def exact_wait(rows: pl.DataFrame) -> pl.Series:
-    """Time since the row before had ended, in nanoseconds as the older half of msprof counts them; null in the first row."""
-    gap: pl.Series = rows["start_ns"] - rows["end_ns"].shift(1)
-    return gap.clip(0).alias("wait_ns")
+def exact_wait(rows: pl.DataFrame, facts: Facts) -> pl.Series:
+    """Time since the row before had ended, rounded to nanoseconds; null in the first row.
+
+    The older half of msprof subtracts times with their parts of a nanosecond. Ours are cut, so the difference is taken to whole
+    ticks of the device's counter, which is what was recorded.
+    """
+    gap = (rows["start_ns"] - rows["end_ns"].shift(1)).clip(0).to_numpy().astype(np.float64)
+    rate = {number: found.get("counter_mhz") for number, found in facts.device_properties.items()}
+    tick = 1000 / np.array([rate.get(str(device)) or np.nan for device in rows["device"].to_list()], np.float64)
+    exact = np.rint(gap / tick) * tick
+    wait = np.rint(np.where(np.abs(exact - gap) <= 1, exact, gap))  # false where a tick is not known
+    return pl.Series("wait_ns", wait).fill_nan(None).cast(pl.Int64)
 
 
 def waited(rows: pl.DataFrame) -> pl.Series:

@@ -51,7 +51,8 @@ def _properties(part: Part) -> dict[str, Any]:
     """Cores and clock of the device as its driver gave them."""
     stated = {name: part.device_info.get(name) for name in ("ai_core_num", "aiv_num", "aic_frequency")}
     numbers = {name: int(str(value)) for name, value in stated.items() if re.fullmatch(r"[0-9]{1,9}", str(value))}
-    return {"id": part.device, "name": _name(part), **numbers} if numbers else {}
+    counter = {"counter_mhz": part.clock.mhz} if part.clock.mhz else {}
+    return {"id": part.device, "name": _name(part), **numbers, **counter} if numbers else {}
 
 
 def _rank(parts: tuple[Part, ...]) -> int:

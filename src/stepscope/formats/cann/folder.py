@@ -18,6 +18,7 @@ from stepscope.tables import issues, lost
 _DEVICE = re.compile(r"device_([0-9]{1,4})")
 _SLICE = re.compile(r"(?P<name>.+)\.slice_(?P<number>[0-9]{1,9})")
 _HOST_NAME = re.compile(r"(?P<aging>aging|unaging)\.(?P<kind>.+)$")
+_OLD_DRIVER = 0x072211  # older drivers wrote no usable flips
 _STAMP = re.compile(r"PROF_\d+_(\d{14})")
 
 
@@ -60,6 +61,12 @@ class Part:
     def chip(self) -> int | None:
         """`platform_version`; None when the folder does not say."""
         return _number(self.info.get("platform_version"))
+
+    @property
+    def has_old_driver(self) -> bool:
+        """Whether the rounds of task numbers are not told apart."""
+        driver = self.info.get("drvVersion")
+        return isinstance(driver, int) and driver < _OLD_DRIVER
 
     @property
     def pid(self) -> int | None:

@@ -24,6 +24,7 @@ _FROM_HOST = (
     "block_num", "mix_block_num",
 )  # fmt: skip
 _BLOCKS = ("block_num", "mix_block_num")
+_OWN_BLOCKS = ("own_block_num", "own_mix_block_num")  # of tasks whose size the device chose
 _FROM_DESCRIPTION = (
     "op_name", "op_type", "core", "op_state", "hf32", "input_shapes", "input_dtypes",
     "input_formats", "output_shapes", "output_dtypes", "output_formats", "attrs",
@@ -35,6 +36,7 @@ _NO_ROWS = pl.DataFrame(
         "duration_ns": pl.Float64(),
         "device_type": TEXT,
         "pmu": pl.Int64(),
+        **dict.fromkeys(_OWN_BLOCKS, pl.Int64()),
         "device": pl.Int32(),
         "host": pl.Int64(),
     }
@@ -62,9 +64,9 @@ def join(host: HostSide, devices: Sequence[DeviceSide]) -> JoinedTasks:
         queued[host.tasks["description"].is_null().arg_sort()] if queued.select("device", *KEY).is_duplicated().any() else queued
     )
     for side in devices:
-        found = _match(queued.filter(pl.col("device") == side.device), side.tasks.select(KEY))
+        found = _match(queued.filter(pl.col("device") == side.device), side.tasks.select(KEY), in_order=side.in_order)
         states = [name for name in _STATES if name in side.tasks.columns]
-        rows = side.tasks.select(*KEY, "start_ns", "end_ns", "duration_ns", "device_type", "pmu", *states)
+        rows = _with_own_blocks(side).select(*KEY, "start_ns", "end_ns", "duration_ns", "device_type", "pmu", *_OWN_BLOCKS, *states)
         frames.append(rows.with_columns(pl.lit(side.device, pl.Int32).alias("device"), found.rows.alias("host")))
         place = f"device_{side.device}"
         quality += [
@@ -82,12 +84,31 @@ class _Match:
     unknown: int
 
 
-def _match(queued: pl.DataFrame, device_tasks: pl.DataFrame) -> _Match:
-    """A host task may run several times (graphs); where several host tasks have one key, only a single run is assigned."""
+def _with_own_blocks(side: DeviceSide) -> pl.DataFrame:
+    """Tasks with the sizes that the device chose for them."""
+    sizes = side.track.blocks.rename(dict(zip(_BLOCKS, _OWN_BLOCKS, strict=True)))
+    if not sizes.height:
+        return side.tasks.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _OWN_BLOCKS)
+    key = [name for name in ("stream", "task_id", "batch_id") if sizes[name].null_count() == 0]
+    return side.tasks.join(sizes.select(*key, *_OWN_BLOCKS), on=key, how="left", maintain_order="left")
+
+
+def _match(queued: pl.DataFrame, device_tasks: pl.DataFrame, *, in_order: bool) -> _Match:
+    """A host task may run several times (graphs); where several host tasks have one key, only a single run is assigned.
+
+    `in_order`: the rounds of task numbers are not told apart, so the n-th run of a number belongs to the n-th host task of it.
+    """
     counted = queued.group_by(KEY).agg(pl.col("host").first(), pl.col("stamp_ns").n_unique().alias("queued"))
     found = device_tasks.join(counted, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     rows, ambiguous = found["host"], 0
-    if counted["queued"].max() not in (None, 1):
+    if in_order and counted["queued"].max() not in (None, 1):
+        one_of = queued.unique([*KEY, "stamp_ns"], keep="first", maintain_order=True)
+        turn = (pl.col("stamp_ns").rank("ordinal").over(KEY) - 1).cast(pl.Int64).alias("turn")
+        taken = device_tasks.with_columns(turn=pl.int_range(pl.len(), dtype=pl.Int64).over(KEY)).join(
+            one_of.select(*KEY, "host", turn), on=[*KEY, "turn"], how="left", nulls_equal=True, maintain_order="left"
+        )["host"]
+        rows = rows.zip_with((found["queued"] == 1).fill_null(True), taken)
+    elif counted["queued"].max() not in (None, 1):
         runs = found.select(pl.len().over(KEY)).to_series()
         strange = ((found["queued"] > 1) & (runs > 1)).fill_null(False)
         ambiguous = int(strange.sum())
@@ -106,7 +127,11 @@ def kernels(joined: JoinedTasks, host: HostSide, pid: int | None, *, one_core: C
     """
     queued = gather_rows(host.tasks.select(_FROM_HOST), joined.rows["host"])
     described = gather_rows(host.descriptions.select(*_FROM_DESCRIPTION, *_BLOCKS), queued["description"])
-    blocks = [pl.select(pl.coalesce(queued[name], described[name])).to_series() for name in _BLOCKS]
+    own = [joined.rows[name].set(queued["description"].is_null(), None) for name in _OWN_BLOCKS]
+    blocks = [
+        pl.select(pl.coalesce(size, queued[name], described[name])).to_series().alias(name)
+        for name, size in zip(_BLOCKS, own, strict=True)
+    ]
     rows = joined.rows.hstack(queued.drop(_BLOCKS)).hstack(described.drop(_BLOCKS)).hstack(blocks)
     # The device knows better what a task graph ran, and what the host did not describe.
     by_device = pl.col("host_type").is_null() | (pl.col("host_type") == "FFTS_PLUS")

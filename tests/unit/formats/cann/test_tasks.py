@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from stepscope.formats.cann.communication import communication
+from stepscope.formats.cann.device.ts_track import BLOCK_ROWS
 from stepscope.formats.cann.tasks import JoinedTasks, join, kernels
 
 TEXTS = ("op_name", "op_type", "core", "op_state", "hf32", "attrs")
@@ -41,12 +42,14 @@ def host(tasks: list[dict], *op_names: str, core: str | None = None) -> SimpleNa
     return SimpleNamespace(tasks=pl.DataFrame(tasks, schema=schema), descriptions=pl.DataFrame(descriptions, schema=described))
 
 
-def device(*runs: dict, number: int = 0) -> SimpleNamespace:
+def device(*runs: dict, number: int = 0, in_order: bool = False, sizes: list[tuple] = ()) -> SimpleNamespace:
+    """`sizes` are those that the device chose: (stream, task, batch, blocks, blocks of the other core)."""
     schema = {
         **dict.fromkeys(("stream", "task_id", "batch_id", "context_id", "start_ns", "end_ns"), pl.Int64),
         "duration_ns": pl.Float64, "device_type": pl.Categorical(), "pmu": pl.Int64,
     }  # fmt: skip
-    return SimpleNamespace(device=number, tasks=pl.DataFrame(runs, schema=schema))
+    track = SimpleNamespace(blocks=pl.DataFrame(sizes, schema=BLOCK_ROWS, orient="row"))
+    return SimpleNamespace(device=number, tasks=pl.DataFrame(runs, schema=schema), in_order=in_order, track=track)
 
 
 def issues(joined: JoinedTasks) -> dict[str, int]:
@@ -75,6 +78,33 @@ def test_join(host_tasks, runs, rows, lost):
     joined = join(host(host_tasks), [device(*runs)])
     assert joined.rows["host"].to_list() == rows
     assert issues(joined) == lost
+
+
+@pytest.mark.parametrize(
+    ("host_tasks", "runs", "rows"),
+    [
+        pytest.param([queued(1), queued(1, stamp=2)], [ran(1, 10, 20), ran(1, 30, 40)], [0, 1], id="as-many-runs-as-tasks"),
+        pytest.param(
+            [queued(1), queued(1, stamp=2)], [ran(1, 10, 20), ran(1, 30, 40), ran(1, 50, 60)], [0, 1, None], id="a-task-is-missing"
+        ),
+        pytest.param(
+            [queued(1), queued(1, stamp=2, description=0)], [ran(1, 10, 20), ran(1, 30, 40)], [0, 1], id="operators-keep-their-turn"
+        ),
+        pytest.param([queued(1), queued(2), queued(2, stamp=2)], [ran(1, 1, 2), ran(1, 3, 4)], [0, 0], id="a-graph-runs-again"),
+    ],
+)  # fmt: skip
+def test_join_in_order_where_rounds_of_numbers_are_not_told_apart(host_tasks, runs, rows):
+    joined = join(host(host_tasks, "Add"), [device(*runs, in_order=True)])
+    assert joined.rows["host"].to_list() == rows
+
+
+@pytest.mark.parametrize("stream", [7, None], ids=["by-stream", "unique-numbers"])
+def test_sizes_that_the_device_chose_go_before_those_of_the_host(stream):
+    side = host([queued(0, description=0), queued(1, description=0), queued(2)], "Add")
+    runs = [ran(number, 10 * number, 10 * number + 5) for number in range(3)]
+    chosen = device(*runs, sizes=[(stream, 0, 0, 8, 16), (stream, 2, 0, 4, 0)])
+    table = kernels(join(side, [chosen]), side, 42)
+    assert table.select("block_num", "mix_block_num").rows() == [(8, 16), (None, None), (None, None)]
 
 
 def test_devices_follow_one_another():

@@ -69,6 +69,11 @@ def _bandwidth(event: int, size: float, scale: float, *others: tuple[int, float,
     return formula
 
 
+def _bandwidth_of_kernel(event: int, size: float, scale: float) -> Formula:
+    """GB/s over the time of the kernel, not over the cycles of all its cores."""
+    return lambda half: share(half.count(event) * size * scale, half.time_us / 1e6) / _GIGABIT
+
+
 def _first_counted(*formulas: tuple[int, Formula]) -> Formula:
     """The formula of the first event that was counted: chips of one number count one thing by different events."""
     return lambda half: next((formula for event, formula in formulas if event in half.events), formulas[0][1])(half)
@@ -171,9 +176,8 @@ _OLDER_SETS: dict[str, dict[str, Formula]] = {
     "MemoryL0": {
         "l0a_read_bw": _bandwidth(0x1B, 256, 16), "l0a_write_bw": _bandwidth(0x1C, 256, 16),
         "l0b_read_bw": _bandwidth(0x21, 256, 8), "l0b_write_bw": _bandwidth(0x22, 256, 8),
-        "l0c_read_bw": _bandwidth(0x27, 256, 8),
-        "l0c_read_bw_cube": _bandwidth(0x28, 256, 8), "l0c_write_bw": _bandwidth(0x29, 256, 8),
-        "l0c_write_bw_cube": _bandwidth(0x2A, 256, 8),
+        "l0c_read_bw": _bandwidth(0x27, 256, 8), "l0c_write_bw": _bandwidth(0x29, 256, 8),
+        "l0c_read_bw_cube": _bandwidth(0x28, 256, 8), "l0c_write_bw_cube": _bandwidth(0x2A, 256, 8),
     },
     "MemoryUB": {
         "ub_read_bw_vector": _bandwidth(0x43, 128, 2), "ub_write_bw_vector": _bandwidth(0x44, 128, 2),
@@ -181,16 +185,28 @@ _OLDER_SETS: dict[str, dict[str, Formula]] = {
     },
     "ResourceConflictRatio": SETS["ResourceConflictRatio"],
 }  # fmt: skip
-_310_SETS = {
-    **_OLDER_SETS,
+# The vendor's tool takes other widths for the 310, and divides by the time of the kernel.
+_310_SETS: dict[str, dict[str, Formula]] = {
+    "PipeUtilization": SETS["PipeUtilization"],
+    "ArithmeticUtilization": _arithmetic(64, 32, fp32=32),
     "Memory": {
-        "ub_read_bw": _bandwidth(0x15, 256, 4), "ub_write_bw": _bandwidth(0x16, 256, 4), "l1_read_bw": _bandwidth(0x31, 256, 16),
-        "l1_write_bw": _bandwidth(0x32, 256, 8), "l2_read_bw": _bandwidth(0xF, 256, 8), "l2_write_bw": _bandwidth(0x10, 256, 8),
-        "main_mem_read_bw": _bandwidth(0x12, 8, 8), "main_mem_write_bw": _bandwidth(0x13, 8, 8),
+        "ub_read_bw": _bandwidth_of_kernel(0x15, 256, 4), "ub_write_bw": _bandwidth_of_kernel(0x16, 256, 4),
+        "l1_read_bw": _bandwidth_of_kernel(0x31, 256, 16), "l1_write_bw": _bandwidth_of_kernel(0x32, 128, 8),
+        "l2_read_bw": _bandwidth_of_kernel(0xF, 256, 8), "l2_write_bw": _bandwidth_of_kernel(0x10, 256, 8),
+        "main_mem_read_bw": _bandwidth_of_kernel(0x12, 256, 8), "main_mem_write_bw": _bandwidth_of_kernel(0x13, 256, 8),
+    },
+    "MemoryL0": {
+        "l0a_read_bw": _bandwidth_of_kernel(0x1B, 256, 16), "l0a_write_bw": _bandwidth_of_kernel(0x1C, 256, 16),
+        "l0b_read_bw": _bandwidth_of_kernel(0x21, 256, 16), "l0b_write_bw": _bandwidth_of_kernel(0x22, 256, 8),
+        "l0c_read_bw": _bandwidth_of_kernel(0x27, 256, 8), "l0c_write_bw": _bandwidth_of_kernel(0x29, 256, 8),
+        "l0c_read_bw_cube": _bandwidth_of_kernel(0x28, 256, 32), "l0c_write_bw_cube": _bandwidth_of_kernel(0x2A, 256, 32),
     },
     "MemoryUB": {
-        "ub_read_bw_mte": _bandwidth(0x3D, 128, 1), "ub_write_bw_mte": _bandwidth(0x3E, 128, 1), **_OLDER_SETS["MemoryUB"],
+        "ub_read_bw_mte": _bandwidth_of_kernel(0x3D, 128, 8), "ub_write_bw_mte": _bandwidth_of_kernel(0x3E, 128, 8),
+        "ub_read_bw_vector": _bandwidth_of_kernel(0x43, 256, 16), "ub_write_bw_vector": _bandwidth_of_kernel(0x44, 256, 8),
+        "ub_read_bw_scalar": _bandwidth_of_kernel(0x37, 256, 32), "ub_write_bw_scalar": _bandwidth_of_kernel(0x38, 256, 32),
     },
+    "ResourceConflictRatio": SETS["ResourceConflictRatio"],
 }  # fmt: skip
 _NEXT_SETS: dict[str, dict[str, Formula]] = {
     "PipeUtilization": {
@@ -198,10 +214,10 @@ _NEXT_SETS: dict[str, dict[str, Formula]] = {
         **_busy("mte3", 0x203), **_busy("fixpipe", 0x714), "icache_miss_rate": _miss_rate(0x35, 0x34),
     },
     "Memory": {
-        "main_mem_read_bw": _first_counted((0x422, _bandwidth(0x422, 8, 8)), (0x400, _bandwidth(0x400, 8, 8))),
-        "main_mem_write_bw": _first_counted((0x423, _bandwidth(0x423, 8, 8)), (0x401, _bandwidth(0x401, 8, 8))),
         "ub_read_bw": _bandwidth(0x56F, 256, 4, (0x571, 128, 2)), "ub_write_bw": _bandwidth(0x570, 256, 4, (0x572, 128, 2)),
         "l1_read_bw": _bandwidth(0x707, 256, 16), "l1_write_bw": _bandwidth(0x709, 256, 8),
+        "main_mem_read_bw": _first_counted((0x422, _bandwidth(0x422, 8, 8)), (0x400, _bandwidth(0x400, 8, 8))),
+        "main_mem_write_bw": _first_counted((0x423, _bandwidth(0x423, 8, 8)), (0x401, _bandwidth(0x401, 8, 8))),
     },
     "MemoryL0": {
         "l0a_read_bw": _bandwidth(0x304, 256, 16), "l0a_write_bw": _bandwidth(0x703, 256, 16),
@@ -210,18 +226,18 @@ _NEXT_SETS: dict[str, dict[str, Formula]] = {
         "l0c_write_bw_cube": _bandwidth(0x308, 256, 8),
     },
     "MemoryUB": {
+        "ub_read_bw_mte": _bandwidth(0x204, 128, 1), "ub_write_bw_mte": _bandwidth(0x206, 128, 1),
+        "ub_read_bw_vector": _bandwidth(0x571, 128, 2), "ub_write_bw_vector": _bandwidth(0x572, 128, 2),
         "ub_read_bw_scalar": _bandwidth(0x3, 128, 1), "ub_write_bw_scalar": _bandwidth(0x5, 128, 1),
-        "fixp2ub_write_bw": _bandwidth(0x70C, 256, 8), "ub_write_bw_mte": _bandwidth(0x206, 128, 1),
-        "ub_read_bw_mte": _bandwidth(0x204, 128, 1), "ub_read_bw_vector": _bandwidth(0x571, 128, 2),
-        "ub_write_bw_vector": _bandwidth(0x572, 128, 2),
+        "fixp2ub_write_bw": _bandwidth(0x70C, 256, 8),
     },
     "ArithmeticUtilization": {
         "mac_fp16_ratio": _ratio(0x323), "mac_int8_ratio": _ratio(0x324), "cube_fops": _operations((0x323, 8192), (0x324, 16384)),
     },
     "ResourceConflictRatio": {"vec_bank_cflt_ratio": _ratio(0x540, 0x556), "vec_resc_cflt_ratio": _quotient(0x528, 0x502)},
     "L2Cache": {
-        "read_cache_hit": count_of(0x424), "read_cache_miss": count_of(0x425), "read_cache_victim": count_of(0x426),
-        "write_cache_hit": count_of(0x42A), "write_cache_miss": count_of(0x42B), "write_cache_victim": count_of(0x42C),
+        "read_local_l2_hit": count_of(0x424), "read_local_l2_miss": count_of(0x425), "read_local_l2_victim": count_of(0x426),
+        "write_local_l2_hit": count_of(0x42A), "write_local_l2_miss": count_of(0x42B), "write_local_l2_victim": count_of(0x42C),
     },
 }  # fmt: skip
 

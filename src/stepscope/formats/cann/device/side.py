@@ -41,6 +41,7 @@ class DeviceSide:
     track: Track
     settings: pmu_metrics.Settings
     quality: pl.DataFrame
+    in_order: bool = False  # rounds of task numbers are not told apart: runs belong to host tasks in their order
 
     @property
     def pmu(self) -> pl.DataFrame:
@@ -103,4 +104,5 @@ def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> D
         track=track,
         settings=pmu_metrics.Settings.of(part),
         quality=pl.concat(losses) if losses else ALL_TABLES["quality"].empty(),
+        in_order=not chip.unique_ids and (not chip.has_batches or part.has_old_driver),
     )

@@ -88,7 +88,7 @@ def read_pmu(part: Part, chip: Chip, tasks: pl.DataFrame, queued: pl.DataFrame |
     )
     halves = np.flatnonzero(~main & (row_of >= 0))
     place = np.full(tasks.height + 1, -1)
-    place[task] = np.arange(len(task))
+    place[task[mixed]] = np.flatnonzero(mixed)
     of = place[row_of[halves]]
     halves, of = halves[of >= 0], of[of >= 0]
     order = np.argsort(of, kind="stable")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.formats.cann.chips import UNSAID, Chip
-from stepscope.formats.cann.device.flips import Flips
+from stepscope.formats.cann.device.flips import Flips, batch_ids
 from stepscope.formats.cann.folder import Part
 from stepscope.formats.cann.layouts import TS_TRACK, TS_TRACK_NEXT, TS_TRACK_VECTOR
 from stepscope.formats.cann.records import concatenate, read_records
@@ -25,6 +25,7 @@ MARK_ROWS = {
     "mark_id": pl.Int64(), "start_ns": pl.Int64(), "end_ns": pl.Int64(), "stream": pl.Int64(), "task_id": pl.Int64(),
     "is_range": pl.Boolean(),
 }  # fmt: skip
+BLOCK_ROWS = dict.fromkeys(("stream", "task_id", "batch_id", "block_num", "mix_block_num"), pl.Int64())
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,14 @@ class Track:
 
     marks: mark_id, start_ns, end_ns, stream, task_id, is_range; one row per mark id.
     states: records of kind 12, when a task was received, began and ended.
-    blocks: records of kind 15, the blocks of tasks whose sizes the device itself chose.
+    blocks: stream (null on chips whose task numbers are unique), task_id, batch_id, block_num, mix_block_num; one row per task
+        whose size the device itself chose, the last word on it.
     """
 
     flips: Flips
     marks: pl.DataFrame
     states: npt.NDArray[Any]
-    blocks: npt.NDArray[Any]
+    blocks: pl.DataFrame
 
 
 NO_FLIPS = Flips(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
@@ -62,18 +64,33 @@ def read_track(part: Part, wide: bool, chip: Chip = UNSAID) -> tuple[Track, list
         places = places[np.argsort(rows["counter"][places], kind="stable")]
         return rows.view(f"V{layout.size}")[places].view(layout.dtype)  # as bytes: fields overlap
 
-    times = NO_FLIPS
-    if chip.has_batches:
+    times, stream_bits = NO_FLIPS, 0x7FFF if wide else _NARROW
+    if chip.has_batches and not part.has_old_driver:
         flips = of(FLIP)
-        stream = flips["stream"].astype(np.int64) & (0x7FFF if wide else _NARROW)
-        times = Flips(stream, flips["counter"].copy(), flips["flip_task"].astype(np.int64))
-    return Track(times, _marks(part, of(STEP_TRACE)), of(TASK_TYPE), of(BLOCK_NUM)), losses
+        times = Flips(flips["stream"].astype(np.int64) & stream_bits, flips["counter"].copy(), flips["flip_task"].astype(np.int64))
+    blocks = _blocks(of(BLOCK_NUM), times, stream_bits, unique_ids=chip.unique_ids)
+    return Track(times, _marks(part, of(STEP_TRACE)), of(TASK_TYPE), blocks), losses
 
 
 def empty_track() -> Track:
     """What a scheduler reports that writes other records."""
     rows = np.empty(0, TS_TRACK.dtype)
-    return Track(NO_FLIPS, pl.DataFrame(schema=MARK_ROWS), rows, rows)
+    return Track(NO_FLIPS, pl.DataFrame(schema=MARK_ROWS), rows, pl.DataFrame(schema=BLOCK_ROWS))
+
+
+def _blocks(rows: npt.NDArray[Any], flips: Flips, stream_bits: int, *, unique_ids: bool) -> pl.DataFrame:
+    """Sizes of tasks: blocks in the low half, how many blocks of the other core belong to each in the high half."""
+    task, size = rows["task"].astype(np.int64), rows["blocks"].astype(np.int64)
+    if unique_ids:
+        of_task = {"stream": pl.repeat(None, len(task), dtype=pl.Int64, eager=True), "task_id": task, "batch_id": np.zeros(len(task))}
+    else:
+        stream = rows["stream"].astype(np.int64) & stream_bits
+        batch = batch_ids(stream, np.ascontiguousarray(rows["counter"]), task, flips)
+        of_task = {"stream": stream, "task_id": task, "batch_id": batch}
+    blocks = size & 0xFFFF
+    frame = pl.DataFrame({**of_task, "block_num": blocks, "mix_block_num": blocks * (size >> 16)})
+    last = frame.unique(["stream", "task_id", "batch_id"], keep="last", maintain_order=True)
+    return last.select(pl.col(name).cast(dtype) for name, dtype in BLOCK_ROWS.items())
 
 
 def _marks(part: Part, rows: npt.NDArray[Any]) -> pl.DataFrame:

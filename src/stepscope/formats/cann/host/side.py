@@ -16,7 +16,7 @@ from stepscope.formats.cann.host.marks import read_marks
 from stepscope.formats.cann.host.old_files import read_old_host
 from stepscope.formats.cann.host.op_memory import read_op_memory
 from stepscope.formats.cann.host.operators import read_operators
-from stepscope.formats.cann.host.task_tracks import is_old_driver, read_tracks
+from stepscope.formats.cann.host.task_tracks import read_tracks
 from stepscope.formats.cann.host.tasks import join_tasks
 from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import EXPAND_STREAM_SPEC
@@ -102,7 +102,7 @@ def read_host(prof: Prof) -> HostSide:
     )  # fmt: skip
     tasks, descriptions = joined.tasks, joined.descriptions
     newer = len(tracks) > 0 or calls.height > 0
-    old = None if newer else read_old_host(host, batches=chip.has_batches and not is_old_driver(host))
+    old = None if newer else read_old_host(host, batches=chip.has_batches and not (host and host.has_old_driver))
     if old is not None:
         calls, tasks, descriptions = _as(calls, old.calls), _as(tasks, old.tasks), _as(descriptions, old.descriptions)
         losses += old.lost

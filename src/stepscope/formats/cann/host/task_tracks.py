@@ -31,7 +31,6 @@ _FLIP, _STREAM_DESTROYED = 98, 6
 _STREAM_END = 0xFFFF  # flip number when a stream ends
 _DEVICE_BITS, _DPU = 0x0FFF, 1
 _WHOLE_RECORD = 40  # data length of records whose extension is filled
-_OLD_DRIVER = 0x072211  # older drivers wrote no usable flips
 _MOST_DEVICES = 64
 _MEMCPY = "MEMCPY_ASYNC"
 
@@ -69,7 +68,7 @@ def read_tracks(host: Part | None, words: Dictionaries, chip: Chip = UNSAID) -> 
     rows = rows[(kind != _FLIP) & (kind != _STREAM_DESTROYED) & ~dpu]
     device = (rows["device"] & _DEVICE_BITS).astype(np.int64)
     stream, task = rows["stream"].astype(np.int64), rows["task"].astype(np.int64)
-    old = is_old_driver(host)
+    old = host is not None and host.has_old_driver
     batch = (
         np.zeros(len(rows), np.int64)
         if old or not chip.has_batches
@@ -78,11 +77,6 @@ def read_tracks(host: Part | None, words: Dictionaries, chip: Chip = UNSAID) -> 
     level = np.full(len(rows), RUNTIME)
     types = words.type_names(level, np.minimum(rows["task_type"], NONE32))
     return Tracks(rows, device, stream, task, batch, types, tuple(losses))
-
-
-def is_old_driver(host: Part | None) -> bool:
-    """Whether the rounds of task numbers are not told apart."""
-    return host is not None and isinstance(driver := host.info.get("drvVersion"), int) and driver < _OLD_DRIVER
 
 
 def _batches(device: Ints, stream: Ints, task: Ints, stamp: npt.NDArray[np.uint64], flips: npt.NDArray[Any]) -> Ints:

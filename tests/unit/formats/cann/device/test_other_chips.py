@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stepscope.formats.cann.layouts import (
     STARS_MAGIC,
     TIMELINE,
     TS_TRACK,
+    TS_TRACK_NEXT,
 )
 
 START, END = 0, 1
@@ -233,6 +235,115 @@ def test_streams_of_the_950_are_the_hosts(tmp_path: Path):
         (5, 70_000, 0, ns(1100), ns(1200), "AICPU_D"),
         (65_535, 9, 0, ns(1300), ns(1400), "AICPU_D"),
     ]
+
+
+def block_numbers(*records: tuple[int, int, int, int]) -> npt.NDArray[Any]:
+    """`ts_track` kind 15: (stream, task, blocks with the factor of the other core above them, counter)."""
+    return filled(
+        TS_TRACK, ({"mode": 1, "kind": 15, "stream": s, "task": t, "blocks": n, "counter": c} for s, t, n, c in records)
+    )
+
+
+@pytest.mark.parametrize("chip", [1, 5])
+def test_sizes_that_the_device_chose_have_batches(tmp_path: Path, chip: int):
+    records = joined(block_numbers((7, 1, 20, 1100), (7, 1, 2 << 16 | 8, 1110), (7, 1, 6, 1400)), flips((7, 1300, 1, 0)))
+    side = read_device(device_part(tmp_path, (TS_TRACK, records), chip=chip), True)
+    assert side.track.blocks.rows() == [(7, 1, 0, 8, 16), (7, 1, 1, 6, 0)]
+    assert losses(side) == []
+
+
+def test_sizes_that_the_950_chose_have_no_stream(tmp_path: Path):
+    records = filled(TS_TRACK_NEXT, [{"mode": 1, "kind": 15, "task": 70_000, "blocks": 1 << 16 | 8, "counter": 1100}])
+    side = read_device(device_part(tmp_path, (TS_TRACK_NEXT, records), chip=15), True)
+    assert side.track.blocks.rows() == [(None, 70_000, 0, 8, 8)]
+
+
+@pytest.mark.parametrize(("chip", "driver", "in_order"), [(0, 467_992, True), (1, 467_992, False), (1, 467_472, True), (15, 1, False)])
+def test_runs_are_joined_in_order_where_rounds_are_not_told_apart(tmp_path: Path, chip: int, driver: int, in_order: bool):
+    part = device_part(tmp_path, (TS_TRACK, flips((7, 1300, 1, 0))), chip=chip)
+    side = read_device(replace(part, info={**part.info, "drvVersion": driver}), True)
+    assert side.in_order is in_order
+    assert len(side.track.flips.time) == (0 if in_order or chip == 15 else 1)
+
+
+# Counters of one kernel of 8 blocks: 1000 cycles at 1000 MHz are 1 us of all cores, and 125 ns of the kernel.
+ONE_KERNEL = [2**23] * 8
+LISTS = {
+    "Memory": ("0x15,0x16,0x31,0x32,0xf,0x10,0x12,0x13",
+               [("ub_read_bw", 1024), ("ub_write_bw", 1024), ("l1_read_bw", 4096), ("l1_write_bw", 1024), ("l2_read_bw", 2048),
+                ("l2_write_bw", 2048), ("main_mem_read_bw", 2048), ("main_mem_write_bw", 2048)]),
+    "MemoryL0": ("0x1b,0x1c,0x21,0x22,0x27,0x28,0x29,0x2a",
+                 [("l0a_read_bw", 4096), ("l0a_write_bw", 4096), ("l0b_read_bw", 4096), ("l0b_write_bw", 2048), ("l0c_read_bw", 2048),
+                  ("l0c_write_bw", 2048), ("l0c_read_bw_cube", 8192), ("l0c_write_bw_cube", 8192)]),
+    "MemoryUB": ("0x10,0x13,0x37,0x38,0x3d,0x3e,0x43,0x44",
+                 [("ub_read_bw_mte", 1024), ("ub_write_bw_mte", 1024), ("ub_read_bw_vector", 4096), ("ub_write_bw_vector", 2048),
+                  ("ub_read_bw_scalar", 8192), ("ub_write_bw_scalar", 8192)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_bandwidths_of_the_310_are_those_of_the_kernel(tmp_path: Path, name: str):
+    events, widths = LISTS[name]
+    counters = filled(
+        EVENT_COUNTER,
+        [{"mode": 1, "kind": 4, "size": 112, "stream": 7, "task": 1, "cycles": 1000, "counters": ONE_KERNEL, "block_num": 8}],
+    )
+    tables = ((TIMELINE, timeline((2, 7, 1, 1100), (3, 7, 1, 1200))), (EVENT_COUNTER, counters))
+    sample = {"ai_core_metrics": name, "ai_core_profiling_events": events}
+    [found] = metrics(read_device(device_part(tmp_path, *tables, sample=sample, chip=0), True))
+    expected = {column: 2**23 * bits / 125e-9 / 2**33 for column, bits in widths}
+    assert list(found)[2:] == list(expected)
+    assert {column: found[column] for column in expected} == pytest.approx(expected)
+
+
+def test_operations_of_the_310(tmp_path: Path):
+    counters = filled(
+        EVENT_COUNTER,
+        [{"mode": 1, "kind": 4, "size": 112, "stream": 7, "task": 1, "cycles": 9, "counters": [1] * 8, "block_num": 8}],
+    )
+    sample = {"ai_core_metrics": "ArithmeticUtilization", "ai_core_profiling_events": "0x49,0x4a,0x4b,0x4c,0x4d,0x4e,0x4f"}
+    tables = ((TIMELINE, timeline((2, 7, 1, 1100), (3, 7, 1, 1200))), (EVENT_COUNTER, counters))
+    [found] = metrics(read_device(device_part(tmp_path, *tables, sample=sample, chip=0), True))
+    assert found["vector_fops"] == 32 + 128 + 64 + 64 + 32
+
+
+# Columns of the cube and of the vector cores in the vendor's order.
+COLUMNS_OF_950 = {
+    "Memory": ("0x422,0x423,0x56f,0x571,0x570,0x572,0x707,0x709",
+               "l1_read_bw l1_write_bw main_mem_read_bw main_mem_write_bw",
+               "ub_read_bw ub_write_bw main_mem_read_bw main_mem_write_bw"),
+    "MemoryL0": ("0x304,0x703,0x306,0x705,0x712,0x30a,0x308",
+                 "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube", "l0c_read_bw"),
+    "MemoryUB": ("0x3,0x5,0x70c,0x206,0x204,0x571,0x572", "ub_read_bw_scalar ub_write_bw_scalar fixp2ub_write_bw",
+                 "ub_read_bw_mte ub_write_bw_mte ub_read_bw_vector ub_write_bw_vector ub_read_bw_scalar ub_write_bw_scalar "
+                 "fixp2ub_write_bw"),
+    "ArithmeticUtilization": ("0x323,0x324", "mac_fp16_ratio mac_int8_ratio cube_fops", ""),
+    "ResourceConflictRatio": ("0x540,0x556,0x502,0x528", "", "vec_bank_cflt_ratio vec_resc_cflt_ratio"),
+    "L2Cache": ("0x424,0x425,0x426,0x42a,0x42b,0x42c",
+                "read_local_l2_hit read_local_l2_miss read_local_l2_victim write_local_l2_hit write_local_l2_miss write_local_l2_victim",
+                "read_local_l2_hit read_local_l2_miss read_local_l2_victim write_local_l2_hit write_local_l2_miss write_local_l2_victim"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLUMNS_OF_950)
+def test_columns_of_the_950(tmp_path: Path, name: str):
+    events, cube, vector = COLUMNS_OF_950[name]
+    rows = stars_32((START, 1, 1100), (END, 1, 1600))
+    counters = pmu_128({"task": 1, "flags": 1, "core": 1, "cycles": 1000, "counters": [5] * 10, "start": 1110, "end": 1510})
+    sample = {"ai_core_metrics": name, "ai_core_profiling_events": events}
+    [found] = metrics(read_device(device_part(tmp_path, (STARS_32, rows), (PMU_128, counters), sample=sample, chip=15), True))
+    assert [column.removeprefix("aic_") for column in found if column.startswith("aic_")][2:] == cube.split()
+    assert [column.removeprefix("aiv_") for column in found if column.startswith("aiv_")][2:] == vector.split()
+
+
+def test_a_second_record_of_a_kernel_that_is_not_mixed_is_not_its_other_half(tmp_path: Path):
+    rows = stars_32((START, 1, 1100), (END, 1, 1600))
+    counters = pmu_128(
+        {"task": 1, "flags": 1, "core": 0, "cycles": 1000, "counters": [0] * 10, "start": 1110, "end": 1510},
+        {"task": 1, "flags": 0, "core": 1, "cycles": 400, "counters": [100, *[0] * 9], "start": 1120, "end": 1320},
+    )
+    [found] = metrics(read_device(device_part(tmp_path, (STARS_32, rows), (PMU_128, counters), sample=TEN, chip=15), True))
+    assert (found["aiv_total_time"], found["aiv_total_cycles"]) == (0.0, 0.0)
 
 
 def test_both_halves_of_a_mix_kernel_on_the_950(tmp_path: Path):
