@@ -14,7 +14,7 @@ from stepscope.tables.union import REFERENCES
 # The column by which a row belongs to a moment; tables without one follow what they refer to.
 _MOMENTS = ("start_ns", "time_ns", "from_ns")
 _WHOLE = ("meta", "quality", "data_pipelines", "data_batches", "param_tensors")
-_ON_DEVICE = ("kernels", "waits", "collectives", "transfers", "overlap", "aicpu_tasks")
+_ON_DEVICE = ("kernels", "waits", "task_parts", "collectives", "transfers", "overlap", "aicpu_tasks")
 _SUMS = ("op_times", "op_type_times", "api_times", "cache_rates", "link_summary", "link_extremes")  # over a whole capture
 
 

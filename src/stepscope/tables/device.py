@@ -116,6 +116,27 @@ TASK_STATES = Table(
     ),
 )
 
+TASK_PARTS = Table(
+    name="task_parts",
+    doc="Parts of tasks that a device reports by themselves (Ascend950, HWTS chips): sub tasks of fusions, blocks on single cores.",
+    sorted_by=("device", "start_ns"),
+    columns=(
+        Column("device", pl.Int32(), "Device number inside the node."),
+        *span("part"),
+        Column("kernel", pl.Int64(), "Row of `kernels` that it is a part of; null when no task of its number ran then."),
+        Column("kind", TEXT, "fusion, block (from the scheduler's log) or counted block (from the counters of a core)."),
+        Column("type", TEXT, "What it ran on: CPU, AICPU, AICORE or CCU of a fusion, AIC or AIV of a block."),
+        Column("stream", pl.Int64(), "Stream of the task; 65535 when the host did not queue it."),
+        Column("task_id", pl.Int64(), "Task number."),
+        Column("core_id", pl.Int64(), "Core of a block."),
+        Column("block_id", pl.Int64(), "Number of a block in its task."),
+        Column("accelerator", pl.Int64(), "Accelerator of a fusion's sub task."),
+        Column("mission", pl.Int64(), "Mission of a fusion's sub task on a CCU."),
+        Column("die", pl.Int64(), "Die of a CCU."),
+        Column("cycles", pl.Int64(), "Cycles of a block with counters."),
+    ),
+)
+
 COLLECTIVES = Table(
     name="collectives",
     doc="One row per communication operator.",
@@ -304,6 +325,6 @@ AICPU_TASKS = Table(
 )
 
 DEVICE_TABLES = (
-    KERNELS, WAITS, KERNEL_METRICS, TASK_STATES, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS,
+    KERNELS, WAITS, KERNEL_METRICS, TASK_STATES, TASK_PARTS, COLLECTIVES, TRANSFERS, COLLECTIVE_TIMES, COLLECTIVE_PACKETS,
     COLLECTIVE_LINKS, OVERLAP, COUNTERS, CACHE_RATES, LINK_SUMMARY, AICPU_TASKS,
 )  # fmt: skip

@@ -24,7 +24,7 @@ from stepscope.tables.union import REFERENCES
 from stepscope.tables.whole_folder import replacing_folder
 
 SMALL_BYTES = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 STORE_NAME = ".stepscope"
 
 

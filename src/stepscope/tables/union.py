@@ -21,6 +21,7 @@ REFERENCES: dict[tuple[str, str], str] = {
     ("allocations", "op"): "ops",
     ("kernel_metrics", "kernel"): "kernels",
     ("task_states", "kernel"): "kernels",
+    ("task_parts", "kernel"): "kernels",
     ("collectives", "kernel"): "kernels",
     ("transfers", "collective"): "collectives",
     ("collective_times", "collective"): "collectives",

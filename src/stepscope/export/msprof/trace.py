@@ -20,7 +20,7 @@ from stepscope.render.lines import Lines
 from stepscope.render.microseconds import MicrosecondText, TimeText
 from stepscope.tables import ALL_TABLES, Tables
 
-SHOWN = ("api_calls", "kernels", "collectives", "transfers", "marks", "counters")
+SHOWN = ("api_calls", "kernels", "task_parts", "collectives", "transfers", "marks", "counters")
 # Calls that record or await an event on a stream; arrows lead from them to their tasks.
 EVENT_CALLS = ("aclrtRecordEvent", "aclrtStreamWaitEvent")
 

@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 # In the order in which they are written.
 SPANS = (
     "python_calls", "ops", "queue", "gc_pauses", "api_calls", "kernels", "waits", "collectives", "transfers", "marks",
-    "device_marks", "overlap",
+    "device_marks", "task_parts", "overlap",
 )  # fmt: skip
 MOST_LANES = 64
 MOST_TURNS = 1000

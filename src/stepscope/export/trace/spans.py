@@ -77,6 +77,7 @@ def device_spans(timeline: Timeline, clock: TimeText, *, with_api: bool) -> Iter
     else:
         yield from _gpu_spans(timeline, clock)
     yield from _marks(timeline, clock)
+    yield from _task_parts(timeline["task_parts"], clock)
     yield _device(clock, timeline["overlap"], [Text("layer")], [])
 
 
@@ -126,6 +127,12 @@ def _marks(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:
     yield _device(clock, marks.filter(~named), [Text("message")], [*category, payload, *kind])
     parts = args.written(args.select(args.TASKS, "stream", "task_id"), task_id=str(NONE32))
     yield _device(clock, timeline["device_marks"], [Text("message")], parts)
+
+
+def _task_parts(frame: pl.DataFrame, clock: TimeText) -> Iterator[Lines]:
+    fusion = pl.col("kind").cast(pl.String) == "fusion"
+    yield _device(clock, frame.filter(fusion), [Text("name")], args.written(args.FUSIONS))
+    yield _device(clock, frame.filter(~fusion), [Text("name")], args.written(args.BLOCKS, batch_id="0", context_id=str(NONE32)))
 
 
 def _gpu_spans(timeline: Timeline, clock: TimeText) -> Iterator[Lines]:

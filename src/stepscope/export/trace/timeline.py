@@ -13,6 +13,7 @@ import polars as pl
 from stepscope.analysis import overlap
 from stepscope.arrays import distinct
 from stepscope.export.trace.processes import Processes, distinct_rows, placed
+from stepscope.export.trace.task_parts import place_parts
 from stepscope.formats.ascend.trace import layers
 from stepscope.tables import Tables, device_word
 
@@ -60,6 +61,7 @@ def lay_out(tables: Tables) -> Timeline:
     )
     frames["device_marks"] = _hardware(device_marks, processes, kind)
     frames["collectives"], frames["transfers"] = _communication(tables, processes)
+    frames["task_parts"] = place_parts(tables, processes)
     frames["overlap"] = _overlap(tables, processes)
     return Timeline(frames, tables.flows, processes, kind)
 

@@ -18,6 +18,7 @@ RECORD_FILES = {
     "task times": ("stars_soc.data", "hwts.data", "hwts.aiv_data", "hwts.log.data"),
     "task states": ("ts_track.data", "ts_track.aiv_data"),
     "hardware counters": ("ffts_profile.data", "aicore.data", "aiVectorCore.data"),
+    "blocks": ("stars_block.data",),
     "step trace": ("training_trace",),
     "AI CPU text": ("DATA_PREPROCESS.dev.AICPU",),
 }
@@ -57,6 +58,7 @@ class Chip:
     core_mhz: int | None = None
     tasks: str = ""  # which reader finds task times (`device.side`); empty: none does
     counters: str = ""  # which reader finds hardware counters (`device.side`)
+    parts: str = ""  # which reader finds parts of tasks (`device.side`); empty: the chip reports none by themselves
     formulas: str = ""  # what the counters mean (`device.pmu_metrics`)
     types: Mapping[int, str] = field(default_factory=dict)  # sqe types; empty: records do not say
     states: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)  # task type -> name, first state, last state
@@ -80,16 +82,17 @@ _REFERENCE = {**_UNCHECKED, "task times": "reference", "task states": "reference
 _REAL = {"task times": "bytes", "task states": "bytes", "hardware counters": "bytes"}
 _UNREAD = Chip("vehicle chip", "", "unknown")
 _HWTS = Chip(
-    "", "", "HWTS", tasks="hwts", counters="aicore", formulas="vector_hwts", types=HWTS_TYPES, one_core=True, python_text=True,
-    sure=_UNCHECKED,
+    "", "", "HWTS", tasks="hwts", counters="aicore", parts="hwts", formulas="vector_hwts", types=HWTS_TYPES, one_core=True,
+    python_text=True, sure=_UNCHECKED,
 )  # fmt: skip
 _310B = Chip(
     "Ascend310B", "", "STARS, 64 bytes", 48.0, 1250, tasks="stars", counters="ffts", formulas="310b", types=STARS_TYPES,
     has_contexts=True, one_core=True, shows_device_core=True, sure=_UNCHECKED,
 )  # fmt: skip
+_OF_BLOCKS = {"blocks": "source"}
 _950 = Chip(
-    "Ascend950", "", "STARS, 32 bytes", 1000.0, tasks="stars_32", counters="ffts_128", formulas="next", types=NEXT_STARS_TYPES,
-    has_batches=False, unique_ids=True, python_text=True, sure=_UNCHECKED,
+    "Ascend950", "", "STARS, 32 bytes", 1000.0, tasks="stars_32", counters="ffts_128", parts="stars_32", formulas="next",
+    types=NEXT_STARS_TYPES, has_batches=False, unique_ids=True, python_text=True, sure={**_UNCHECKED, **_OF_BLOCKS},
 )  # fmt: skip
 
 # `platform_version` of info.json -> chip.
@@ -121,7 +124,7 @@ CHIPS: Mapping[int, Chip] = {
     11: replace(_310B, writer="MDC_MINI_V3", has_batches=False),
     12: replace(_UNREAD, writer="MDC_LITE", counter_mhz=38.4),
     15: replace(
-        _950, writer="CLOUD_V3", core_mhz=800, sure={**_REFERENCE, "task states": "source"}
+        _950, writer="CLOUD_V3", core_mhz=800, sure={**_REFERENCE, **_OF_BLOCKS, "task states": "source"}
     ),
     16: replace(_950, writer="CLOUD_V4", core_mhz=1650),
     17: replace(_UNREAD, writer="MDC_V2", counter_mhz=38.4),
@@ -175,13 +178,15 @@ COUNTER_FILES = {
     "aicore": ("aicore.data", "aiVectorCore.data"),
     "event_counter": ("aicore.data",),
 }
+PART_FILES = {"stars_32": ("stars_block.data",)}
 _COMMON_FILES = ("ts_track.data", "lpmInfoConv.data", "lpmFreqConv.data")
 
 
 def device_files(chip: Chip) -> tuple[str, ...]:
     """Files of a device folder that are read for its tasks, counters and frequency."""
     second_scheduler = ("ts_track.aiv_data",) if chip.tasks == "hwts" else ()
-    return (*TASK_FILES.get(chip.tasks, ()), *COUNTER_FILES.get(chip.counters, ()), *_COMMON_FILES, *second_scheduler)
+    of_tasks = (*TASK_FILES.get(chip.tasks, ()), *COUNTER_FILES.get(chip.counters, ()), *PART_FILES.get(chip.parts, ()))
+    return (*of_tasks, *_COMMON_FILES, *second_scheduler)
 
 
 def chip_name(number: int | None) -> str:

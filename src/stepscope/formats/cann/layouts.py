@@ -201,6 +201,12 @@ HWTS = _device(
     "hwts.data", 64, "R", STARS_MAGIC,
     head=(0, "u1"), type=(1, "u1"), magic=(2, "<u2"), block=(4, "<u2"), task=(6, "<u2"), counter=(8, "<u8"), stream=(16, "<u4"),
 )  # fmt: skip
+# Kind 4: counters of a block; kinds 2 and 3, its start and end, are as above with the core in `type`.
+HWTS_BLOCK = _device(
+    "hwts.data", 64, "P", STARS_MAGIC,
+    head=(0, "u1"), core_id=(1, "u1"), magic=(2, "<u2"), block=(4, "<u2"), task=(6, "<u2"), stream=(16, "<u4"), cycles=(24, "<u8"),
+    counters=(32, "<u4", 8),
+)  # fmt: skip
 HWTS_VECTOR = Layout("hwts.aiv_data", HWTS.dtype, "P", STARS_MAGIC)
 AICORE = _device(
     "aicore.data", 128, "R", STARS_MAGIC,
@@ -322,7 +328,7 @@ OLD_HOST_LAYOUTS = (OLD_TASK_DESC, OLD_TENSOR_DATA, OLD_TASK_TRACK, OLD_RUNTIME_
 
 # Layouts of files that other chips fill otherwise (docs/formats/cann.md 6).
 LAYOUTS_OF_OTHER_CHIPS: tuple[Layout, ...] = (
-    TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,
+    TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, HWTS_BLOCK, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,
 )  # fmt: skip
 
 LAYOUTS: tuple[Layout, ...] = (

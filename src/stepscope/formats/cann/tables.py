@@ -20,7 +20,7 @@ from stepscope.formats.cann.host.old_files import old_kinds
 from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.sampled import tables as sampled
-from stepscope.formats.cann.tasks import join, kernel_metrics, kernels, task_states
+from stepscope.formats.cann.tasks import join, kernel_metrics, kernels, task_parts, task_states
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
 _FREQUENCY = "AI Core Freq"
@@ -55,6 +55,7 @@ def read(path: Path) -> Tables:
         "kernels": table,
         "kernel_metrics": kernel_metrics(joined, table, devices),
         "task_states": task_states(joined),
+        "task_parts": task_parts(table, devices),
         "collectives": collectives,
         "transfers": transfers,
         "marks": _marks(host, devices),

@@ -174,6 +174,21 @@ def task_states(joined: JoinedTasks) -> pl.DataFrame:
     return table.conform(joined.rows.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("kernel"), *_STATES))
 
 
+def task_parts(kernels: pl.DataFrame, devices: Sequence[DeviceSide]) -> pl.DataFrame:
+    """Table `task_parts`: each part with the run that it began in."""
+    table, key = ALL_TABLES["task_parts"], ["device", "stream", "task_id"]
+    frames = [side.parts.with_columns(pl.lit(side.device, pl.Int32).alias("device")) for side in devices if side.parts.height]
+    if not frames:
+        return table.empty()
+    whole = pl.col("context_id").is_null()
+    runs = kernels.with_columns(kernel=pl.int_range(pl.len(), dtype=pl.Int64)).filter(whole)
+    runs = runs.select(*key, "kernel", begin_ns="start_ns", stop_ns="end_ns").sort("begin_ns")
+    rows = pl.concat(frames).sort("start_ns", maintain_order=True)
+    found = rows.join_asof(runs, left_on="start_ns", right_on="begin_ns", by=key, strategy="backward", check_sortedness=False)
+    inside = pl.when(pl.col("start_ns") <= pl.col("stop_ns")).then("kernel").alias("kernel")
+    return table.sort(table.conform(found.with_columns(inside)))
+
+
 def gather_rows(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     """The rows of these numbers; nulls where there is no number."""
     return frame.select(pl.all().gather(rows)) if frame.height else frame.clear(len(rows))

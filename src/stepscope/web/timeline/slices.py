@@ -18,7 +18,7 @@ from stepscope.tables import TEXT, Tables
 # What slices come from; the position is the code in the index. Device parts of marks are rows of `marks` too.
 SOURCES = (
     "ops", "python_calls", "queue", "gc_pauses", "api_calls", "marks", "kernels", "device_marks", "collectives", "transfers",
-    "overlap", "waits",
+    "overlap", "waits", "task_parts",
 )  # fmt: skip
 OWN_TABLE = {"device_marks": "marks"}
 _FIRST = {layers.PYTHON.name: 0, layers.CANN.name: 1, layers.HARDWARE.name: 2}
@@ -88,7 +88,7 @@ def _shown(tables: Tables, timeline: Timeline) -> Iterator[tuple[str, pl.DataFra
         elif source in ("collectives", "transfers") and not timeline.is_npu:
             continue  # single kernels, shown as such
         else:
-            yield source, frame.with_columns(row=row)
+            yield source, frame if "row" in frame.columns else frame.with_columns(row=row)
 
 
 def _part(source: str, frame: pl.DataFrame, old: bool) -> pl.DataFrame:

@@ -75,6 +75,19 @@ COPIES = (
     Argument("copy_direction", "operation", "word", older="memcpy direction"),
 )
 GRIDS = (Argument("grid", "Grid Dim", "word"), Argument("block", "Block Dim", "word"))
+FUSIONS = (
+    Argument("task_id", "Task Id", "whole", _NONE),
+    Argument("accelerator", "Acc Id", "whole", "0"),
+    Argument("task_type", "Task Type", "text", "FUSION"),
+    Argument("type", "Fusion Task Type", "word", NOT_KNOWN),
+)
+BLOCKS = (
+    Argument("stream", "Physic Stream Id", "whole", "0"),
+    Argument("task_id", "Task Id", "whole", _NONE),
+    Argument("batch_id", "Batch Id", "whole", "0"),
+    Argument("context_id", "Subtask Id", "whole", _NONE),
+    Argument("core_id", "Core Id", "whole", "0"),
+)
 COLLECTIVES = (
     Argument("rank_size", "rank_size", "whole"),
     Argument("connection_id", "connection_id", "whole", "-1"),

@@ -40,6 +40,8 @@ CANN = Layer("CANN", 7, on_device=False)
 HARDWARE = Layer("Ascend Hardware", 14)
 COMMUNICATION = Layer("Communication", 16, older="HCCL")
 OVERLAP = Layer("Overlap Analysis", 31)
+BLOCKS = Layer("Block Detail", 34)
+FUSION = Layer("Fusion Task", 35)
 
 COUNTERS = {
     layer.name: layer

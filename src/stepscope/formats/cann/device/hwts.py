@@ -21,7 +21,8 @@ from stepscope.tables import issues, lost
 Column = npt.NDArray[Any]
 
 TASK_START, TASK_END = 0, 1
-_UNREAD = {2: "start of a block", 3: "end of a block", 4: "counters of a block", 5: "counters of a task"}
+_OF_BLOCKS = (2, 3, 4)  # see `task_parts`
+_UNREAD = {5: "counters of a task"}
 STREAM_BITS = 0x7FF
 _UNSAID_TYPE = "Other"  # where records do not say what a task is
 _OF_TASK = ["stream", "task_id", "batch_id"]
@@ -79,7 +80,7 @@ def counter_gaps(head: Column, source: str) -> pl.DataFrame:
 
 
 def unread_kinds(kind: Column) -> list[pl.DataFrame]:
-    """Quality rows for records that are neither the start nor the end of a task."""
+    """Quality rows for records that are about neither tasks nor blocks."""
     counts = np.bincount(kind, minlength=8)
     return [
         lost(
@@ -89,7 +90,7 @@ def unread_kinds(kind: Column) -> list[pl.DataFrame]:
             f"kind {number}: {_UNREAD[number]}" if number in _UNREAD else f"kind {number}, {HWTS.size} B each",
         )
         for number, count in enumerate(counts)
-        if count and number not in (TASK_START, TASK_END)
+        if count and number not in (TASK_START, TASK_END, *_OF_BLOCKS)
     ]
 
 

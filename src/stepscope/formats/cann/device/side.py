@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.formats.cann.chips import UNSAID, Chip, chip_of
-from stepscope.formats.cann.device import aicore, hwts, pmu_metrics, stars_32, timeline
+from stepscope.formats.cann.device import aicore, hwts, pmu_metrics, stars_32, task_parts, timeline
 from stepscope.formats.cann.device.frequency import Frequency, read_frequency
 from stepscope.formats.cann.device.pmu import Counters, read_pmu
 from stepscope.formats.cann.device.stars import read_tasks
@@ -31,6 +31,7 @@ class DeviceSide:
         block_num Int64 (where the record has it).
     points: core frequency and voltages: kind String (frequency in MHz, aic_voltage, bus_voltage in mV), time_ns, value Int64.
     marks: see `ts_track.Track`.
+    parts: frame `task_parts.PARTS`; empty on chips that report no parts of tasks by themselves.
     quality: what was lost, as table `quality`.
     """
 
@@ -41,6 +42,7 @@ class DeviceSide:
     track: Track
     settings: pmu_metrics.Settings
     quality: pl.DataFrame
+    parts: pl.DataFrame
     in_order: bool = False  # rounds of task numbers are not told apart: runs belong to host tasks in their order
 
     @property
@@ -71,6 +73,8 @@ TASK_READERS: dict[str, TaskReader] = {"hwts": hwts.read_tasks, "timeline": time
 COUNTER_READERS: dict[str, CounterReader] = {
     "aicore": aicore.read_aicore, "event_counter": aicore.read_event_counters, "ffts_128": stars_32.read_pmu,
 }  # fmt: skip
+PartReader = Callable[[Part, Chip, pl.DataFrame | None], tuple[pl.DataFrame, list[pl.DataFrame]]]
+PART_READERS: dict[str, PartReader] = {"hwts": task_parts.read_hwts, "stars_32": task_parts.read_stars_32}
 
 
 def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> DeviceSide:
@@ -91,11 +95,12 @@ def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> D
     else:
         tasks, tasks_lost = read_tasks(part, wide, track.flips)
         counters, pmu_lost = read_pmu(part, wide, track.flips, tasks)
+    parts, parts_lost = PART_READERS[chip.parts](part, chip, queued) if chip.parts else (pl.DataFrame(schema=task_parts.PARTS), [])
     frequency, frequency_lost = read_frequency(part)
     row = pl.Series("pmu", [None] * tasks.height, pl.Int64).scatter(
         counters.rows["task"], pl.Series(range(counters.rows.height), dtype=pl.Int64)
     )
-    losses = [*track_lost, *tasks_lost, *pmu_lost, *frequency_lost]
+    losses = [*track_lost, *tasks_lost, *pmu_lost, *parts_lost, *frequency_lost]
     return DeviceSide(
         device=part.device if part.device is not None else 0,
         tasks=tasks.with_columns(row.alias("pmu")),
@@ -104,5 +109,6 @@ def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> D
         track=track,
         settings=pmu_metrics.Settings.of(part),
         quality=pl.concat(losses) if losses else ALL_TABLES["quality"].empty(),
+        parts=parts,
         in_order=not chip.unique_ids and (not chip.has_batches or part.has_old_driver),
     )

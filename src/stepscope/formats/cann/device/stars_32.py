@@ -22,7 +22,8 @@ from stepscope.tables import issues, lost
 Column = npt.NDArray[Any]
 
 TASK_START, TASK_END = 0, 1
-OF_TASK = 42
+FUSION_START, FUSION_END, BLOCK_START, BLOCK_END = 22, 23, 36, 37  # parts of tasks: see `task_parts`
+OF_TASK, OF_BLOCK = 42, 41
 MAIN_CORE, MIX, OVERFLOW = 1, 2, 4  # bits of a counter record's flags
 NO_STREAM = 0xFFFF  # of a task that the host did not queue
 
@@ -35,7 +36,7 @@ def read_tasks(part: Part, chip: Chip, track: Track, queued: pl.DataFrame | None
     head = np.ascontiguousarray(rows["head"])
     function = head & 63
     losses = [*records.lost, counter_gaps(head, STARS_32.file)]
-    losses += unread_functions(function, (TASK_START, TASK_END), STARS_32.file, STARS_32.size)
+    losses += unread_functions(function, (TASK_START, TASK_END, FUSION_START, FUSION_END), STARS_32.file, STARS_32.size)
     task, counter = rows["task"].astype(np.int64), np.ascontiguousarray(rows["counter"])
     starts, ends = np.flatnonzero(function == TASK_START), np.flatnonzero(function == TASK_END)
     first, last = pair(task[starts], counter[starts], task[ends], counter[ends])
@@ -43,13 +44,13 @@ def read_tasks(part: Part, chip: Chip, track: Track, queued: pl.DataFrame | None
     losses.append(lost(issues.END_WITHOUT_START, STARS_32.file, len(ends) - len(last), "device tasks"))
     first, last = starts[first], ends[last]
     frame = task_frame(
-        part, stream=_streams(task[first], queued), task=task[first], start=counter[first], end=counter[last],
+        part, stream=host_streams(task[first], queued), task=task[first], start=counter[first], end=counter[last],
         device_type=type_texts(head[first] >> 10, chip.types, 64),
     )  # fmt: skip
     return frame, [row for row in losses if row.height]
 
 
-def _streams(task: Column, queued: pl.DataFrame | None) -> Column:
+def host_streams(task: Column, queued: pl.DataFrame | None) -> Column:
     """The stream of each task by the host's word, the first where it has several."""
     if queued is None or not queued.height:
         return np.full(len(task), NO_STREAM)
@@ -65,7 +66,7 @@ def read_pmu(part: Part, chip: Chip, tasks: pl.DataFrame, queued: pl.DataFrame |
     rows = records.rows
     function = rows["head"] & 63
     losses = [*records.lost, counter_gaps(np.ascontiguousarray(rows["head"]), PMU_128.file)]
-    losses += unread_functions(function, (OF_TASK,), PMU_128.file, PMU_128.size)
+    losses += unread_functions(function, (OF_TASK, OF_BLOCK), PMU_128.file, PMU_128.size)
     too_large = (function == OF_TASK) & (rows["flags"] & OVERFLOW != 0)
     losses.append(lost(issues.SUPERSEDED_COUNTERS, PMU_128.file, int(np.count_nonzero(too_large)), "overflowed"))
     rows = rows.view(f"V{PMU_128.size}")[(function == OF_TASK) & ~too_large].view(PMU_128.dtype)

@@ -82,7 +82,11 @@ def _blocks(rows: npt.NDArray[Any], flips: Flips, stream_bits: int, *, unique_id
     """Sizes of tasks: blocks in the low half, how many blocks of the other core belong to each in the high half."""
     task, size = rows["task"].astype(np.int64), rows["blocks"].astype(np.int64)
     if unique_ids:
-        of_task = {"stream": pl.repeat(None, len(task), dtype=pl.Int64, eager=True), "task_id": task, "batch_id": np.zeros(len(task))}
+        of_task = {
+            "stream": pl.repeat(None, len(task), dtype=pl.Int64, eager=True),
+            "task_id": task,
+            "batch_id": np.zeros(len(task)),
+        }
     else:
         stream = rows["stream"].astype(np.int64) & stream_bits
         batch = batch_ids(stream, np.ascontiguousarray(rows["counter"]), task, flips)

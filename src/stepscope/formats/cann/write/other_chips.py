@@ -19,7 +19,9 @@ _START, _END, _TASK_COUNTERS = 0, 1, 5
 _STEP_TRACE, _TASK_STATE, _TIMELINE, _EVENT_COUNTER = 10, 12, 3, 4
 _AI_CPU = 1  # number of its type, in A2's sqe types and in task states
 _WAITING, _RUNNING, _COMPLETE = 1, 2, 3
-_OF_TASK, _MAIN, _MIX = 42, 1, 2
+_OF_TASK, _OF_BLOCK, _MAIN, _MIX = 42, 41, 1, 2
+_FUSION_START, _FUSION_END, _BLOCK_START, _BLOCK_END = 22, 23, 36, 37
+_HWTS_BLOCK_START, _HWTS_BLOCK_END, _HWTS_BLOCK_COUNTERS, _BLOCK_SIZE = 2, 3, 4, 15
 _RENAMED = {
     "AI_CPU": "AICPU_D",
     "DSA_SQE": "SDMA_SQE",
@@ -85,6 +87,25 @@ class HwtsWriter(DeviceWriter):
 
     def block_counters(self, **columns: Any) -> None:
         """Nothing: a kernel has no second half."""
+
+    def blocks(self, *, stream: Any, task: Any, core_id: Any, block: Any, start_ns: Any, end_ns: Any, cycles: Any = None) -> None:
+        """Blocks of tasks on single cores, with the cycles of each where they are known."""
+        fields = {"stream": np.atleast_1d(stream), "task": task, "block": block}
+        times = ((_HWTS_BLOCK_START, start_ns), (_HWTS_BLOCK_END, end_ns))
+        parts = [rows(layouts.HWTS, head=kind, counter=self.ticks(at), type=core_id, **fields) for kind, at in times]
+        self._append_in_order(layouts.HWTS, parts, "counter", shift=4)
+        if cycles is not None:
+            counted = rows(layouts.HWTS_BLOCK, head=_HWTS_BLOCK_COUNTERS, core_id=core_id, cycles=cycles, **fields)
+            self._append_in_order(layouts.HWTS_BLOCK, [counted], "", shift=4)
+
+    def block_sizes(self, *, stream: Any, task: Any, blocks: Any, at_ns: Any, mix_ratio: Any = 0) -> None:
+        """Blocks of tasks whose size the device itself chose."""
+        size = np.asarray(mix_ratio, np.int64) << 16 | np.asarray(blocks, np.int64)
+        self.append(
+            layouts.TS_TRACK,
+            rows(layouts.TS_TRACK, mode=1, kind=_BLOCK_SIZE, size=40, counter=np.atleast_1d(self.ticks(at_ns)), stream=stream,
+                 task=task, blocks=size),
+        )  # fmt: skip
 
     def _append_in_order(self, layout: Layout, parts: list[npt.NDArray[Any]], time: str, *, shift: int) -> None:
         """In order of time, with the running 4-bit number by which readers notice losses."""
@@ -163,6 +184,43 @@ class UniqueIdWriter(DeviceWriter):
         sums = np.zeros((len(numbers), 11), np.uint64)
         np.add.at(sums, of, np.concatenate([values, cycles.astype(np.uint64)[:, None]], axis=1))
         self._counters(numbers, vector[place] == 1, _MIX, sums[:, 10], sums[:, :10], first[place], last[place])
+
+    def fusions(self, *, task: Any, type: Any, start_ns: Any, end_ns: Any, mission: Any = 0, accelerator: Any = 0) -> None:
+        """Sub tasks of fusions; `type` is the bit of what each runs on: 0 CPU, 1 AICPU, 2 AICORE, 3 and 4 CCU."""
+        fusion = np.asarray(mission, np.int64) << 5 | 1 << np.asarray(type, np.int64)
+        fields = {"task": np.atleast_1d(task), "fusion": fusion, "accelerator": accelerator}
+        times = ((_FUSION_START, start_ns), (_FUSION_END, end_ns))
+        fused = next(number for number, name in NEXT_STARS_TYPES.items() if name == "FUSION") << 10
+        parts = [rows(layouts.STARS_32, head=fused | kind, counter=self.ticks(at), **fields) for kind, at in times]
+        self._append_numbered(layouts.STARS_32, parts, "counter")
+
+    def blocks(self, *, task: Any, vector: Any, core_id: Any, block: Any, start_ns: Any, end_ns: Any) -> None:
+        """The scheduler's log of blocks on single cores."""
+        fields = {"task": np.atleast_1d(task), "core": np.asarray(vector, np.uint8), "core_id": core_id, "block": block}
+        times = ((_BLOCK_START, start_ns), (_BLOCK_END, end_ns))
+        parts = [rows(layouts.STARS_BLOCK, head=kind, counter=self.ticks(at), **fields) for kind, at in times]
+        self._append_numbered(layouts.STARS_BLOCK, parts, "counter")
+
+    def counted_blocks(
+        self, *, task: Any, vector: Any, core_id: Any, block: Any, cycles: Any, counters: Any, start_ns: Any, end_ns: Any
+    ) -> None:
+        """Blocks on single cores with their counters."""
+        start = np.atleast_1d(self.ticks(start_ns))
+        found = rows(
+            layouts.PMU_128, head=_OF_BLOCK, task=np.atleast_1d(task), cycles=cycles, core=np.asarray(vector, np.uint8),
+            core_id=core_id, block=block, counters=padded(counters, 10), start=start,
+            end=np.maximum(np.atleast_1d(self.ticks(end_ns)), start),
+        )  # fmt: skip
+        self._append_numbered(layouts.PMU_128, [found], "end")
+
+    def block_sizes(self, *, task: Any, blocks: Any, at_ns: Any, mix_ratio: Any = 0) -> None:
+        """Blocks of tasks whose size the device itself chose."""
+        size = np.asarray(mix_ratio, np.int64) << 16 | np.asarray(blocks, np.int64)
+        self.append(
+            layouts.TS_TRACK_NEXT,
+            rows(layouts.TS_TRACK_NEXT, mode=1, kind=_BLOCK_SIZE, size=40, counter=np.atleast_1d(self.ticks(at_ns)), task=task,
+                 blocks=size),
+        )  # fmt: skip
 
     def _counters(self, task: Any, vector: Any, flags: int, cycles: Any, counters: Any, start_ns: Any, end_ns: Any) -> None:
         start = np.atleast_1d(self.ticks(start_ns))

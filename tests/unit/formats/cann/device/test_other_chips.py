@@ -18,8 +18,10 @@ from stepscope.formats.cann.layouts import (
     AICORE,
     EVENT_COUNTER,
     HWTS,
+    HWTS_BLOCK,
     PMU_128,
     STARS_32,
+    STARS_BLOCK,
     STARS_MAGIC,
     TIMELINE,
     TS_TRACK,
@@ -91,10 +93,26 @@ def test_types_are_named_where_records_say_them(tmp_path: Path):
 def test_unknown_kinds_are_counted_by_number_and_size(tmp_path: Path):
     rows = hwts((START, 7, 1, 1100), (2, 7, 1, 1150), (6, 7, 1, 1160))
     assert losses(read_device(device_part(tmp_path, (HWTS, rows), chip=1), True)) == [
-        ("hwts.data", "unsupported-kind", 1, "kind 2: start of a block"),
         ("hwts.data", "unknown-kind", 1, "kind 6, 64 B each"),
         ("hwts.data", "start-without-end", 1, "device tasks"),
+        ("hwts.data", "start-without-end", 1, "blocks"),
     ]
+
+
+def test_blocks_of_hwts_chips(tmp_path: Path):
+    """Kind 4 follows its block by the order; it has no time."""
+    rows = hwts(
+        (START, 7, 1, 1100), (2, 7, 1, 1110), (2, 7, 1, 1120), (3, 7, 1, 1150), (3, 7, 1, 1180), (4, 7, 1, 0), (END, 7, 1, 1200)
+    )
+    rows["type"], rows["block"] = [0, 3, 4, 3, 4, 4, 0], [0, 8, 9, 8, 9, 9, 0]
+    rows.view(HWTS_BLOCK.dtype)["cycles"][5] = 777
+    side = read_device(device_part(tmp_path, (HWTS, rows), chip=1), True)
+    shown = side.parts.select("kind", "type", "stream", "task_id", "start_ns", "end_ns", "core_id", "block_id", "cycles").rows()
+    assert shown == [
+        ("block", "AIC", 7, 1, ns(1110), ns(1150), 3, 8, None),
+        ("block", "AIC", 7, 1, ns(1120), ns(1180), 4, 9, 777),
+    ]
+    assert losses(side) == []
 
 
 def test_ai_cpu_tasks_of_the_910a_come_from_their_states(tmp_path: Path):
@@ -239,9 +257,7 @@ def test_streams_of_the_950_are_the_hosts(tmp_path: Path):
 
 def block_numbers(*records: tuple[int, int, int, int]) -> npt.NDArray[Any]:
     """`ts_track` kind 15: (stream, task, blocks with the factor of the other core above them, counter)."""
-    return filled(
-        TS_TRACK, ({"mode": 1, "kind": 15, "stream": s, "task": t, "blocks": n, "counter": c} for s, t, n, c in records)
-    )
+    return filled(TS_TRACK, ({"mode": 1, "kind": 15, "stream": s, "task": t, "blocks": n, "counter": c} for s, t, n, c in records))
 
 
 @pytest.mark.parametrize("chip", [1, 5])
@@ -258,7 +274,9 @@ def test_sizes_that_the_950_chose_have_no_stream(tmp_path: Path):
     assert side.track.blocks.rows() == [(None, 70_000, 0, 8, 8)]
 
 
-@pytest.mark.parametrize(("chip", "driver", "in_order"), [(0, 467_992, True), (1, 467_992, False), (1, 467_472, True), (15, 1, False)])
+@pytest.mark.parametrize(
+    ("chip", "driver", "in_order"), [(0, 467_992, True), (1, 467_992, False), (1, 467_472, True), (15, 1, False)]
+)
 def test_runs_are_joined_in_order_where_rounds_are_not_told_apart(tmp_path: Path, chip: int, driver: int, in_order: bool):
     part = device_part(tmp_path, (TS_TRACK, flips((7, 1300, 1, 0))), chip=chip)
     side = read_device(replace(part, info={**part.info, "drvVersion": driver}), True)
@@ -273,8 +291,8 @@ LISTS = {
                [("ub_read_bw", 1024), ("ub_write_bw", 1024), ("l1_read_bw", 4096), ("l1_write_bw", 1024), ("l2_read_bw", 2048),
                 ("l2_write_bw", 2048), ("main_mem_read_bw", 2048), ("main_mem_write_bw", 2048)]),
     "MemoryL0": ("0x1b,0x1c,0x21,0x22,0x27,0x28,0x29,0x2a",
-                 [("l0a_read_bw", 4096), ("l0a_write_bw", 4096), ("l0b_read_bw", 4096), ("l0b_write_bw", 2048), ("l0c_read_bw", 2048),
-                  ("l0c_write_bw", 2048), ("l0c_read_bw_cube", 8192), ("l0c_write_bw_cube", 8192)]),
+                 [("l0a_read_bw", 4096), ("l0a_write_bw", 4096), ("l0b_read_bw", 4096), ("l0b_write_bw", 2048),
+                  ("l0c_read_bw", 2048), ("l0c_write_bw", 2048), ("l0c_read_bw_cube", 8192), ("l0c_write_bw_cube", 8192)]),
     "MemoryUB": ("0x10,0x13,0x37,0x38,0x3d,0x3e,0x43,0x44",
                  [("ub_read_bw_mte", 1024), ("ub_write_bw_mte", 1024), ("ub_read_bw_vector", 4096), ("ub_write_bw_vector", 2048),
                   ("ub_read_bw_scalar", 8192), ("ub_write_bw_scalar", 8192)]),
@@ -307,6 +325,8 @@ def test_operations_of_the_310(tmp_path: Path):
     assert found["vector_fops"] == 32 + 128 + 64 + 64 + 32
 
 
+SCALAR = "ub_read_bw_scalar ub_write_bw_scalar fixp2ub_write_bw"
+CACHE = " ".join(f"{way}_local_l2_{what}" for way in ("read", "write") for what in ("hit", "miss", "victim"))
 # Columns of the cube and of the vector cores in the vendor's order.
 COLUMNS_OF_950 = {
     "Memory": ("0x422,0x423,0x56f,0x571,0x570,0x572,0x707,0x709",
@@ -314,14 +334,12 @@ COLUMNS_OF_950 = {
                "ub_read_bw ub_write_bw main_mem_read_bw main_mem_write_bw"),
     "MemoryL0": ("0x304,0x703,0x306,0x705,0x712,0x30a,0x308",
                  "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube", "l0c_read_bw"),
-    "MemoryUB": ("0x3,0x5,0x70c,0x206,0x204,0x571,0x572", "ub_read_bw_scalar ub_write_bw_scalar fixp2ub_write_bw",
-                 "ub_read_bw_mte ub_write_bw_mte ub_read_bw_vector ub_write_bw_vector ub_read_bw_scalar ub_write_bw_scalar "
-                 "fixp2ub_write_bw"),
+    "MemoryUB": ("0x3,0x5,0x70c,0x206,0x204,0x571,0x572", SCALAR,
+                 f"ub_read_bw_mte ub_write_bw_mte ub_read_bw_vector ub_write_bw_vector {SCALAR}"),
     "ArithmeticUtilization": ("0x323,0x324", "mac_fp16_ratio mac_int8_ratio cube_fops", ""),
     "ResourceConflictRatio": ("0x540,0x556,0x502,0x528", "", "vec_bank_cflt_ratio vec_resc_cflt_ratio"),
     "L2Cache": ("0x424,0x425,0x426,0x42a,0x42b,0x42c",
-                "read_local_l2_hit read_local_l2_miss read_local_l2_victim write_local_l2_hit write_local_l2_miss write_local_l2_victim",
-                "read_local_l2_hit read_local_l2_miss read_local_l2_victim write_local_l2_hit write_local_l2_miss write_local_l2_victim"),
+                CACHE, CACHE),
 }  # fmt: skip
 
 
@@ -367,15 +385,61 @@ def test_both_halves_of_a_mix_kernel_on_the_950(tmp_path: Path):
     ]
 
 
-def test_sub_tasks_and_blocks_of_the_950_are_counted(tmp_path: Path):
-    rows = stars_32((START, 1, 1100), (22, 1, 1150), (23, 1, 1160), (END, 1, 1200), (60, 1, 1300))
-    counters = pmu_128({"task": 1, "flags": 1, "counters": [0] * 10}, {"task": 1, "counters": [0] * 10})
-    counters["head"] = [42, 41 | 1 << 6]
-    assert losses(read_device(device_part(tmp_path, (STARS_32, rows), (PMU_128, counters), chip=15), True)) == [
-        ("stars_soc.data", "unsupported-kind", 1, "function 22: start of a fusion task"),
-        ("stars_soc.data", "unsupported-kind", 1, "function 23: end of a fusion task"),
+def test_sub_tasks_of_fusions_on_the_950(tmp_path: Path):
+    """Two run at once: what they run on tells their ends apart. The highest bit of the mask says what that is."""
+    rows = stars_32(
+        (START, 70_000, 1100), (22, 70_000, 1110), (22, 70_000, 1120), (23, 70_000, 1130), (23, 70_000, 1150), (END, 70_000, 1200),
+        (22, 70_000, 1300), (60, 1, 1310), sqe=2,
+    )  # fmt: skip
+    rows["fusion"] = [0, 1 << 1, 5 << 5 | 1 << 4, 1 << 1, 5 << 5 | 1 << 4, 0, 1, 0]
+    rows["accelerator"] = [0, 3, 4, 3, 4, 0, 0, 0]
+    side = read_device(device_part(tmp_path, (STARS_32, rows), chip=15), True, QUEUED)
+    columns = ("kind", "type", "stream", "task_id", "start_ns", "end_ns", "accelerator", "mission", "die")
+    assert side.parts.select(columns).rows() == [
+        ("fusion", "AICPU", 5, 70_000, ns(1110), ns(1130), 3, 0, None),
+        ("fusion", "CCU", 5, 70_000, ns(1120), ns(1150), 4, 5, 1),
+    ]
+    assert losses(side) == [
         ("stars_soc.data", "unknown-kind", 1, "function 60, 32 B each"),
-        ("ffts_profile.data", "unsupported-kind", 1, "function 41: counters of a block"),
+        ("stars_soc.data", "start-without-end", 1, "sub tasks of fusions"),
+    ]
+
+
+def test_blocks_of_the_950(tmp_path: Path):
+    log = filled(
+        STARS_BLOCK,
+        (
+            {
+                "head": function | number % 16 << 6,
+                "magic": STARS_MAGIC,
+                "task": 1,
+                "counter": at,
+                "core": core,
+                "core_id": on,
+                "block": n,
+            }
+            for number, (function, core, on, n, at) in enumerate(
+                [(36, 0, 2, 0, 1110), (36, 1, 2, 0, 1112), (37, 1, 2, 0, 1140), (37, 0, 2, 0, 1150), (37, 0, 9, 9, 1160)]
+            )
+        ),
+    )
+    counters = pmu_128(
+        {"task": 1, "flags": 1, "counters": [0] * 10},
+        {"task": 1, "core": 1, "core_id": 7, "block": 3, "cycles": 55, "counters": [0] * 10, "start": 1111, "end": 1140},
+        {"task": 1, "start": 1190, "end": 1180, "counters": [0] * 10},
+    )
+    counters["head"] = [42, 41 | 1 << 6, 41 | 2 << 6]
+    tables = ((STARS_32, stars_32((START, 1, 1100), (END, 1, 1200))), (STARS_BLOCK, log), (PMU_128, counters))
+    side = read_device(device_part(tmp_path, *tables, chip=15), True)
+    shown = side.parts.select("kind", "type", "stream", "start_ns", "end_ns", "core_id", "block_id", "cycles").rows()
+    assert shown == [
+        ("block", "AIC", 65_535, ns(1110), ns(1150), 2, 0, None),
+        ("block", "AIV", 65_535, ns(1112), ns(1140), 2, 0, None),
+        ("counted block", "AIV", 65_535, ns(1111), ns(1140), 7, 3, 55),
+    ]
+    assert losses(side) == [
+        ("stars_block.data", "end-without-start", 1, "blocks"),
+        ("ffts_profile.data", "damaged-record", 1, "a block ends before it starts"),
     ]
 
 
