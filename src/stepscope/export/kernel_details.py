@@ -93,8 +93,8 @@ def exact_wait(rows: pl.DataFrame, facts: Facts) -> pl.Series:
     tick = 1000 / np.array([rate.get(str(device)) or np.nan for device in rows["device"].to_list()], np.float64)
     exact = np.rint(gap / tick) * tick
     wait = np.rint(np.where(np.abs(exact - gap) <= 1, exact, gap))  # false where a tick is not known
-    waited: pl.Series = pl.Series("wait_ns", wait).fill_nan(None).cast(pl.Int64)
-    return waited
+    shown: pl.Series = pl.Series("wait_ns", wait).fill_nan(None).cast(pl.Int64)
+    return shown
 
 
 def waited(rows: pl.DataFrame) -> pl.Series:
