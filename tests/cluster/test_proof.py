@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.cluster.simulate import captures
+
 _spec = importlib.util.spec_from_file_location("cluster_proof", Path(__file__).with_name("proof.py"))
 assert _spec is not None
 proof = importlib.util.module_from_spec(_spec)
@@ -45,3 +47,27 @@ def test_shards_that_prefetch_through_databases():
     score = proof.judge(proof.Case(plan, proof.Fault("more_work", 5, 1.4), 3, 4, 20.0), "db")
     assert (score.first, score.cause, score.others) == (True, True, False), score.text
     assert abs(score.error) < 0.25, score.text
+
+
+@pytest.mark.parametrize("latency", [8_000.0, 20_000.0])
+def test_launches_just_before_the_device_is_there(latency, monkeypatch):
+    """A call that queues on its lane is launched while the device still waits for another one: that is not the host's time."""
+    monkeypatch.setattr(captures, "LAUNCH_NS", latency)
+    plan = proof.Plan("moe", dp=16, micro=6, layers=1, base_ns=400_000.0)
+    fault = proof.Fault("group", 9, 5.0, link=("ep", tuple(range(8, 16))))
+    score = proof.judge(proof.Case(plan, fault, 3, 4, 20.0), "kineto")
+    assert (score.first, score.cause, score.others) == (True, True, False), score.text
+    assert abs(score.error) < 0.25, score.text
+
+
+@pytest.mark.parametrize("name", ["<built-in function collect>", "gc.collect", "Garbage collection"])
+def test_garbage_collections_by_name(name, monkeypatch):
+    made = captures._span
+
+    def renamed(category, old, *rest):
+        return made(category, name if old == "gc: collect" else old, *rest)
+
+    monkeypatch.setattr(captures, "_span", renamed)
+    plan = proof.Plan("ddp", dp=8, micro=2, layers=1)
+    score = proof.judge(proof.Case(plan, proof.Fault("gc", 3, ns=6e6), 3, 4, 20.0), "kineto")
+    assert "ms gc " in score.named[0], score.text

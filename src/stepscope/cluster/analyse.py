@@ -16,7 +16,7 @@ from stepscope.cluster.graph import Graph, build_graph
 from stepscope.cluster.ideal import ideal_of, pace_of
 from stepscope.cluster.layout import Layout, layout_of
 from stepscope.cluster.links import slow_links
-from stepscope.cluster.match import Matches, match
+from stepscope.cluster.match import Matches, match, same_steps
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
 from stepscope.cluster.slow import Ranking, Scenarios, find_slow, finding_of
 
@@ -87,6 +87,8 @@ def _ms(value: Any) -> float:
 def analyse(digests: Digests, problems: list[Problem] | None = None, expected: int | None = None) -> Analysis:
     """Everything about a run that its digests tell."""
     problems = list(problems or [])
+    digests, shifts = same_steps(digests)
+    problems += [Problem("shifted_steps", {"shift": shift}, rank) for rank, shift in sorted(shifts.items())]
     matches = match(digests)
     graph = build_graph(digests, matches)
     layout = layout_of(digests, matches, graph)

@@ -8,7 +8,8 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,15 @@ class Digests:
 
     def filter(self, ranks: Sequence[int]) -> Digests:
         """The digests of some ranks only."""
-        return Digests({name: frame.filter(pl.col("rank").is_in(list(ranks))) for name, frame in self.frames.items()})
+        chosen = pl.col("rank").is_in(list(ranks))
+        return Digests({name: frame.filter(chosen) if "rank" in frame.columns else frame for name, frame in self.frames.items()})
+
+    def without_lists(self, known: set[int]) -> Digests:
+        """These digests but for the lists of members that are known already; what they have is known from now on."""
+        lists = self["cluster_members"]
+        fresh = lists.filter(~lists["listed"].is_in(list(known))) if known else lists
+        known.update(fresh["listed"].to_list())
+        return self if fresh.height == lists.height else Digests({**self.frames, "cluster_members": fresh})
 
     def check(self) -> Digests:
         for name, frame in self.frames.items():
@@ -48,12 +57,34 @@ class Digests:
 
 def union_digests(parts: Sequence[Digests]) -> Digests:
     """All digests in one set, sorted, whatever the order in which they arrive."""
-    return Digests(
-        {
-            name: table.sort(pl.concat([part[name] for part in parts])) if parts else table.empty()
-            for name, table in CLUSTER_TABLES.items()
-        }
-    )
+    frames = {
+        name: table.sort(pl.concat([part[name] for part in parts])) if parts else table.empty()
+        for name, table in CLUSTER_TABLES.items()
+    }
+    lists = frames["cluster_members"]
+    return Digests({**frames, "cluster_members": lists.unique("listed", keep="first", maintain_order=True)})
+
+
+def member_lists(lists: Iterable[Sequence[int] | None]) -> tuple[pl.Series, pl.DataFrame]:
+    """The key of each list of ranks (null for none), and table `cluster_members`: ten thousand ranks share the list of all."""
+    keys: list[int | None] = []
+    found: dict[int, list[int]] = {}
+    before: dict[int, int] = {}  # the same object again
+    kept = []
+    for ranks in lists:
+        if ranks is None:
+            keys.append(None)
+            continue
+        if id(ranks) not in before:
+            members = sorted(set(ranks))
+            text = hashlib.blake2b(np.array(members, dtype="<i8").tobytes(), digest_size=8).digest()
+            before[id(ranks)] = int.from_bytes(text, "little", signed=True)
+            found.setdefault(before[id(ranks)], members)
+            kept.append(ranks)
+        keys.append(before[id(ranks)])
+    schema = {"listed": pl.Int64, "members": pl.List(pl.Int64)}
+    table = pl.DataFrame(sorted(found.items()), schema=schema, orient="row")
+    return pl.Series("listed", keys, dtype=pl.Int64), table
 
 
 @dataclass(frozen=True)

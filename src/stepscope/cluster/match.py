@@ -63,36 +63,80 @@ class Matches:
 
 def groups_of(digests: Digests) -> tuple[pl.DataFrame, list[Group]]:
     """(rank, group) -> gid, and the groups."""
-    listed = digests["cluster_groups"].select("rank", "group", "pg_name", "members")
+    listed = digests["cluster_groups"].select("rank", "group", "pg_name", "listed")
+    lists = {int(key): tuple(members) for key, members in digests["cluster_members"].iter_rows()}
+    holds = {key: frozenset(members) for key, members in lists.items()}
     seen = digests["cluster_calls"].drop_nulls("group").select("rank", "group").unique().sort("group", "rank")
     known = seen.join(listed.unique(["rank", "group"], keep="first", maintain_order=True), on=["rank", "group"], how="left")
     # A key is listed with members on some ranks only: what one rank knows holds for all that use the key, if it is among them.
-    named = known.drop_nulls("members").sort("rank").unique("group", keep="first", maintain_order=True)
-    told = known.join(named.select("group", told="members", told_name="pg_name"), on="group", how="left")
-    inside = pl.col("told").list.contains(pl.col("rank")).fill_null(False)
-    told = told.with_columns(
-        members=pl.coalesce("members", pl.when(inside).then("told")),
-        pg_name=pl.coalesce("pg_name", pl.when(inside).then("told_name")),
-    )
-    found: dict[tuple[tuple[int, ...], str], int] = {}
+    named = known.filter(known["listed"].is_in(list(lists))).sort("rank").unique("group", keep="first", maintain_order=True)
+    told = known.join(named.select("group", told="listed", told_name="pg_name"), on="group", how="left")
+    found: dict[tuple[int | tuple[int, ...], str], int] = {}
+    members_of: list[tuple[int, ...]] = []
     keys: list[set[str]] = []
     certain: list[bool] = []
     holders = {str(key): tuple(ranks) for key, ranks in told.group_by("group").agg(pl.col("rank").unique().sort()).iter_rows()}
     gids = []
-    shared: dict[int, tuple[int, ...]] = {}
-    for key, name, members in told.select("group", "pg_name", "members").iter_rows():
-        ranks = tuple(sorted(set(members))) if members is not None else holders[key]
-        ranks = shared.setdefault(hash(ranks), ranks)  # one copy per group, not one per rank
-        gid = found.setdefault((ranks, name or ("" if members is not None else key)), len(found))
+    for rank, key, name, own, other, other_name in told.select(
+        "rank", "group", "pg_name", "listed", "told", "told_name"
+    ).iter_rows():
+        if other is not None and rank in holds[other]:
+            own, name = own if own in lists else other, name or other_name
+        members = lists.get(own)
+        # The key of a list stands for it: comparing the lists of ten thousand ranks takes long.
+        what = own if members is not None else holders[key]
+        gid = found.setdefault((what, name or ("" if members is not None else key)), len(found))
         if gid == len(keys):
             keys.append(set())
             certain.append(members is not None)
+            members_of.append(members if members is not None else holders[key])
         keys[gid].add(key)
         gids.append(gid)
     groups = [
-        Group(ranks, name if certain[gid] else "", tuple(sorted(keys[gid])), certain[gid]) for (ranks, name), gid in found.items()
+        Group(members_of[gid], name if certain[gid] else "", tuple(sorted(keys[gid])), certain[gid])
+        for (_, name), gid in found.items()
     ]
     return told.select("rank", "group").with_columns(gid=pl.Series(gids, dtype=pl.Int64)), groups
+
+
+def same_steps(digests: Digests) -> tuple[Digests, dict[int, int]]:
+    """Digests in which ranks that count steps from another number have the numbers of the others; by how much they differed.
+
+    A rank is renumbered when it has no step in common with most ranks, as many steps as they have, and the same calls in them as
+    a rank that it shares a group with.
+    """
+    steps = digests["cluster_steps"].drop_nulls("step").select("rank", "step").unique().sort("rank", "step")
+    have = {int(rank): tuple(numbers) for rank, numbers in steps.group_by("rank", maintain_order=True).agg("step").iter_rows()}
+    if len(set(have.values())) < 2:
+        return digests, {}
+    usual, count = Counter(have.values()).most_common(1)[0]
+    odd = [rank for rank, own in have.items() if len(own) == len(usual) and not set(own) & set(usual)]
+    if not odd or 2 * count <= len(have):
+        return digests, {}
+    known, _ = groups_of(digests)
+    calls = digests["cluster_calls"].drop_nulls(["op", "step"]).join(known, on=["rank", "group"]).sort("rank", "step", "index")
+    # Who sends and who receives differs between the ranks of a call, as do sizes of some operators.
+    sized = pl.concat_str("op", pl.col("bytes").fill_null(-1))
+    text = pl.when(pl.col("op").is_in(list(VARIABLE))).then(pl.lit("v")).otherwise(sized)
+    per_step = calls.group_by("rank", "gid", "step", maintain_order=True).agg(text.str.join("|"))
+    lists = {
+        (rank, gid): (tuple(numbers), tuple(texts))
+        for rank, gid, numbers, texts in per_step.group_by("rank", "gid", maintain_order=True).agg("step", pl.last()).iter_rows()
+    }
+    right = {(gid, texts) for (rank, gid), (numbers, texts) in lists.items() if have[rank] == usual and numbers == usual}
+    shift = {
+        rank: usual[0] - have[rank][0]
+        for rank in odd
+        if any((gid, texts) in right for (one, gid), (numbers, texts) in lists.items() if one == rank and numbers == have[rank])
+    }
+    if not shift:
+        return digests, {}
+    by = pl.col("rank").replace_strict(shift, default=0, return_dtype=pl.Int64)
+    frames = {
+        name: frame.with_columns(step=pl.col("step") + by) if "step" in frame.columns else frame
+        for name, frame in digests.frames.items()
+    }
+    return Digests(frames), {rank: -by_ for rank, by_ in shift.items()}
 
 
 def numbered(rows: pl.DataFrame, by: Sequence[str]) -> pl.Series:

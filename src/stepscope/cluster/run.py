@@ -90,6 +90,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     """
     choice, problems = choice or Choice(), list(problems)
     read: list[Read] = []
+    lists: set[int] = set()
     shallow = 0
     for outcome in sorted(outcomes, key=lambda one: one.path):
         digests = store.from_bytes(outcome.data) if isinstance(outcome.data, bytes) else outcome.data
@@ -100,7 +101,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         else:
             if outcome.old:
                 problems.append(Problem("old_digest", {"path": shown}))
-            read.append(Read(shown, _located(digests, shown), outcome.rank, outcome.path))
+            read.append(Read(shown, _located(digests.without_lists(lists), shown), outcome.rank, outcome.path))
     if not read:
         raise CaptureError(
             "none of the captures can be read",

@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from stepscope.cli import main
+from stepscope.cluster.analyse import analyse
+from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read.lean import read_lean
 from stepscope.cluster.read.store import write_cluster
@@ -95,7 +97,7 @@ def test_of_two_runs_the_newest_is_shown(root, tmp_path, capsys):
     assert "choose a run from 1 to 2" in capsys.readouterr().err
 
 
-def test_a_rank_with_other_steps_is_left_out(root, capsys):
+def test_a_rank_that_counts_steps_from_another_number_is_aligned_by_its_calls(root, capsys):
     def shift(name, text):
         if name == "kernel_details.csv":
             head, *lines = text.splitlines()
@@ -104,8 +106,34 @@ def test_a_rank_with_other_steps_is_left_out(root, capsys):
 
     _rewrite(sorted(root.iterdir())[3], shift)
     found = analysed(capsys, root)
+    assert kinds(found)["shifted_steps"]["rank"] == 3
+    assert "differ by 90" in kinds(found)["shifted_steps"]["text"]
+    assert list(kinds(found)) == ["shifted_steps"]
+    assert found["run"]["steps"] == [0, 1, 2]
+    assert found["matching"]["matched"] == found["matching"]["rows"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda frame: frame.filter(pl.col("step") < 2), id="fewer-steps"),
+        pytest.param(
+            lambda frame: frame.with_columns(bytes=pl.col("bytes") + 4) if "bytes" in frame.columns else frame, id="other-calls"
+        ),
+    ],
+)
+def test_a_rank_with_other_steps_is_left_out(other, recording):
+    whole = digests_of(recording)
+    moved = pl.col("step") + pl.when(pl.col("rank") == 3).then(90).otherwise(0)
+    odd = {
+        name: pl.concat([frame.filter(pl.col("rank") != 3), other(frame.filter(pl.col("rank") == 3))]).with_columns(step=moved)
+        for name, frame in whole.frames.items()
+        if {"rank", "step"} <= set(frame.columns)
+    }
+    found = analyse(Digests({**whole.frames, **odd})).as_dict()
     assert kinds(found)["other_steps"]["rank"] == 3
     assert "no step in common" in kinds(found)["other_steps"]["text"]
+    assert "shifted_steps" not in kinds(found)
     assert found["run"]["steps"] == [0, 1, 2]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.cluster.digest import Digests
+from stepscope.cluster.digest import Digests, member_lists, union_digests
 from stepscope.cluster.match import match
 from stepscope.cluster.simulate import Plan, digests_of, record
 from stepscope.tables.cluster import CLUSTER_TABLES
@@ -17,11 +17,11 @@ def calls(*rows):
 
 
 def digests(frame, groups=()):
-    listed = pl.DataFrame(
-        groups, schema={"rank": pl.Int64, "group": pl.String, "pg_name": pl.String, "members": pl.List(pl.Int64)}, orient="row"
-    )
+    schema = {"rank": pl.Int64, "group": pl.String, "pg_name": pl.String}
+    keys, lists = member_lists(members for *_, members in groups)
+    listed = pl.DataFrame([row[:3] for row in groups], schema=schema, orient="row").with_columns(keys)
     ranks = pl.DataFrame({"rank": sorted(set(frame["rank"].to_list()))})
-    made = {"cluster_calls": frame, "cluster_groups": listed, "cluster_ranks": ranks}
+    made = {"cluster_calls": frame, "cluster_groups": listed, "cluster_members": lists, "cluster_ranks": ranks}
     return Digests({name: CLUSTER_TABLES[name].conform(one) for name, one in made.items()})
 
 
@@ -82,3 +82,21 @@ def test_a_whole_simulated_cluster_matches():
     found = match(digests_of(record(Plan("megatron", tp=2, pp=2, dp=2), 2, 5)))
     assert found.quality["matched"] == found.quality["rows"]
     assert (found.size == found.expected).all()
+
+
+def test_a_list_of_members_is_kept_once_however_many_ranks_have_it():
+    parts = [digests_of(record(Plan("ddp", dp=8, micro=1, layers=1), 1, 1)).filter([rank]) for rank in range(8)]
+    known: set[int] = set()
+    thin = [part.without_lists(known) for part in parts]
+    assert [part["cluster_members"].height for part in thin] == [1] + [0] * 7
+    whole = union_digests(thin)
+    assert whole["cluster_members"]["members"].to_list() == [list(range(8))]
+    assert [group.members for group in match(whole.filter([3, 5])).groups] == [tuple(range(8))]
+    assert match(whole).rows.equals(match(union_digests(parts)).rows)
+
+
+def test_equal_names_of_groups_with_other_members_are_other_groups():
+    frame = calls(*((rank, 1, "1", "allreduce", 8, None) for rank in range(4)))
+    found = match(digests(frame, [(rank, "1", "dp", [0, 2] if rank % 2 == 0 else [1, 3]) for rank in (0, 1, 3)]))
+    assert sorted(group.members for group in found.groups) == [(0, 2), (1, 3)]
+    assert numbers(found) == {0: [0], 1: [1], 2: [0], 3: [1]}

@@ -15,7 +15,9 @@ SYNC = r"(?i)synchroniz|^cudaMemcpy$|^aclrtMemcpy$|^hipMemcpyWithStream$|^hipMem
 LAUNCH = r"(?i)launch|enqueue"
 ALLOC = r"(?i)malloc|aclrtFree|cudaFree|hipFree|FreePhysical|MapMem|UnmapMem|ReserveMem|cudaHostAlloc|MemCreate"
 COMPILE = r"(?i)compile"
-DATA = r"(?i)^enumerate\(DataLoader\)|dataloader|data_loading|next\(.*loader"
+DATA = r"(?i)data[_ -]?load|next\(.*loader"
+# Where collections are not recorded themselves: calls of gc.collect, and ranges that say so.
+GC = r"(?i)\bgc[ .:_]+collect|<built-in (?:function|method) collect\b|\bgarbage[ _-]?collect|^(?:python[ _])?gc$"
 DATA_FRAME = r"(?i)dataloader\.py"
 SAVE = r"(?i)checkpoint|torch/serialization|torch\.save|save_pretrained"
 # Recomputing activations is called checkpointing too, and saves nothing to disk.

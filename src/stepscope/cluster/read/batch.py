@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.partition.spans import Ints, Spans, join, minus, union
-from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows
+from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, member_lists
 from stepscope.cluster.read.from_tables import TOP_KERNELS, is_ranks
 from stepscope.cluster.read.names import operator_name
 from stepscope.formats.cann.write.hash import text_hash
@@ -94,17 +94,18 @@ def digests_of_batch(batch: Batch) -> list[Digests | None]:
     listed = _with_peers(batch, listed, members)
     of_compute = np.clip(start[~is_call], clock.start[place[~is_call]], clock.end[place[~is_call]] - 1)
     kernels = np.bincount(np.searchsorted(clock.windows, of_compute, side="right") - 1, minlength=len(clock.place))
+    groups, lists = _group_frame(listed, members)
     frames = {
         "cluster_calls": _call_frame(clock, rows, listed),
         "cluster_steps": _step_frame(clock, rows, listed, compute, communication, kernels),
         "cluster_kernels": _kernel_frame(batch, clock),
-        "cluster_groups": _group_frame(listed, members),
+        "cluster_groups": groups,
         "cluster_ranks": _rank_frame(batch, clock),
     }
-    return _apart(batch, frames)
+    return _apart(batch, frames, lists)
 
 
-def _apart(batch: Batch, frames: Mapping[str, pl.DataFrame]) -> list[Digests | None]:
+def _apart(batch: Batch, frames: Mapping[str, pl.DataFrame], lists: pl.DataFrame) -> list[Digests | None]:
     ranks = pl.Series(batch.ranks, dtype=pl.Int64)
     parts: list[dict[str, pl.DataFrame]] = [{} for _ in batch.ranks]
     for name, frame in frames.items():
@@ -116,6 +117,8 @@ def _apart(batch: Batch, frames: Mapping[str, pl.DataFrame]) -> list[Digests | N
         first = np.searchsorted(order, np.arange(len(batch.ranks) + 1))
         for place, part in enumerate(parts):
             part[name] = whole.slice(int(first[place]), int(first[place + 1] - first[place]))
+    for part in parts:
+        part["cluster_members"] = lists.filter(lists["listed"].is_in(part["cluster_groups"]["listed"].drop_nulls().to_list()))
     return [Digests(part) for part in parts]
 
 
@@ -272,16 +275,16 @@ def _kernel_frame(batch: Batch, clock: _Clock) -> pl.DataFrame:
     return found.filter(pl.int_range(pl.len()).over("place") < TOP_KERNELS)
 
 
-def _group_frame(calls: pl.DataFrame, members: Sequence[Members]) -> pl.DataFrame:
+def _group_frame(calls: pl.DataFrame, members: Sequence[Members]) -> tuple[pl.DataFrame, pl.DataFrame]:
     seen = calls.select("place", "group").unique().sort("place", "group")
-    rows = []
+    rows, ranks_of = [], []
     for place, group in seen.iter_rows():
         ranks, called, text = members[place].get(group, (None, "", ""))
-        rows.append((place, group, text or None, called or None, ranks))
-    schema: dict[str, Any] = {
-        "place": pl.Int64, "group": pl.String, "text": pl.String, "pg_name": pl.String, "members": pl.List(pl.Int64),
-    }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema, orient="row")
+        rows.append((place, group, text or None, called or None))
+        ranks_of.append(ranks)
+    listed, lists = member_lists(ranks_of)
+    schema: dict[str, Any] = {"place": pl.Int64, "group": pl.String, "text": pl.String, "pg_name": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(listed), lists
 
 
 def _rank_frame(batch: Batch, clock: _Clock) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.cluster.digest import Digests
+from stepscope.cluster.digest import Digests, union_digests
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read import remote
 from stepscope.errors import CaptureError
@@ -232,5 +232,7 @@ def _joined(rank: int, parts: Sequence[Read]) -> Digests:
                 frame = frame.filter(pl.col("step").is_in(fresh) | pl.col("step").is_null())
             if name == "cluster_ranks" and frames.get(name):
                 continue
-            frames.setdefault(name, []).append(frame.with_columns(rank=pl.lit(rank, pl.Int64)))
-    return Digests({name: pl.concat(several) for name, several in frames.items()})
+            if "rank" in frame.columns:
+                frame = frame.with_columns(rank=pl.lit(rank, pl.Int64))
+            frames.setdefault(name, []).append(frame)
+    return union_digests([Digests({name: pl.concat(several) for name, several in frames.items()})])

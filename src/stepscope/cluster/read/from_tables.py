@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analysis.partition import DeviceModel, device_model
+from stepscope.analysis.partition import DeviceModel, device_model, names
 from stepscope.analysis.partition.model import COMPUTE, COPY
-from stepscope.analysis.partition.spans import EMPTY, Ints, Spans, join, minus, union
-from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, frame_of_calls
+from stepscope.analysis.partition.spans import EMPTY, Ints, Spans, join, minus, spans_of, union
+from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, frame_of_calls, member_lists
 from stepscope.cluster.read.names import operator_name
 from stepscope.formats.cann.write.hash import text_hash
 from stepscope.tables import TEXT, Facts, Tables
@@ -23,6 +23,7 @@ from stepscope.tables.cluster import CLUSTER_TABLES
 TOP_KERNELS = 64
 QUEUE_NS = 20_000  # between two calls of one queue
 PROMPT_NS = 10_000  # a task that starts this soon after its launch was waited for by the device
+LATENCY_NS = 30_000  # from a launch to the moment at which the device comes to the task, at most
 _LAYERS = {"data_loading": "data", "gc": "gc", "checkpoint": "checkpoint"}
 _SMALLEST = 4096  # bytes of the first size class
 
@@ -39,16 +40,18 @@ def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
     steps = [number if number is not None else place for place, number in enumerate(model.steps)]
     starts, launches = _launches(model)
     listed, calls, unlaunched = _calls(tables, model)
-    causes = _causes(model, unlaunched)
+    causes = _causes(tables, model, unlaunched)
     rows = call_rows(calls, model.windows, model.busy[COMPUTE], causes, starts, launches)
     members = _members(tables, facts, rank)
     listed = _with_peers(tables, listed, members, rank)
     own = frame_of_calls(rank, steps, rows, {name: listed[name] for name in listed.columns if name in _CALL_COLUMNS}, calls.issue)
+    groups, lists = _groups(rank, listed, members)
     frames = {
         "cluster_calls": own,
         "cluster_steps": _steps(tables, model, rank, steps, rows, listed),
         "cluster_kernels": _kernels(tables, model, rank),
-        "cluster_groups": _groups(rank, listed, members),
+        "cluster_groups": groups,
+        "cluster_members": lists,
         "cluster_links": _links(tables, model, rank, steps, members),
         "cluster_memory": _memory(tables, model, rank, steps),
         "cluster_ranks": _rank(tables, facts, model, rank, path, rows, model.device if named else None),
@@ -155,7 +158,8 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spa
         # the next compute task runs already, the device has passed it.
         following = compute["start_ns"].to_numpy()[np.minimum(before, compute.height - 1)] if compute.height else start
         passed = np.where(before < compute.height, following, start)
-        issue = np.where(_queued(rows), issue, np.maximum(issue, np.minimum(start, passed)))
+        queued = _queued(rows)
+        issue = np.where(queued, _after_ends(issue, start, end, passed), np.maximum(issue, np.minimum(start, passed)))
         late = launch > reached
         dispatch = union(reached[late & (reached > 0)], launch[late & (reached > 0)])
     else:
@@ -170,6 +174,14 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spa
         size.alias("bytes"),
     )
     return rows, Calls(issue.astype(np.int64), start, end, rows["window"].to_numpy()), dispatch
+
+
+def _after_ends(issue: Ints, start: Ints, end: Ints, passed: Ints) -> Ints:
+    """Launches that come to the device just when an earlier call ends, and before its next task, were waiting for that call."""
+    ends = np.sort(end)
+    at = ends[np.minimum(np.searchsorted(ends, issue, side="right"), len(ends) - 1)] if len(ends) else end
+    soon = (at > issue) & (at - issue <= LATENCY_NS) & (at <= np.minimum(start, passed))
+    return np.where(soon, at, issue)
 
 
 def _queued(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
@@ -216,7 +228,7 @@ def _element_size() -> pl.Expr:
     return pl.col("data_type").cast(pl.String).str.to_uppercase().replace_strict(_SIZES, default=None, return_dtype=pl.Int64)
 
 
-def _causes(model: DeviceModel, unlaunched: Spans) -> dict[str, Spans]:
+def _causes(tables: Tables, model: DeviceModel, unlaunched: Spans) -> dict[str, Spans]:
     """What the host was doing, by cause, the first that holds counts."""
     main = model.main_tid
     layers: Mapping[str, Spans] = model.layers(main) if main is not None else {}
@@ -236,12 +248,18 @@ def _causes(model: DeviceModel, unlaunched: Spans) -> dict[str, Spans]:
     copies = model.tasks.filter(pl.col("kind") == COPY)
     return {
         "data_loading": found["data_loading"],
-        "gc": found["gc"],
+        "gc": join(found["gc"], _collections(tables)),
         "allocation": join(*allocations),
         "checkpoint": found["checkpoint"],
         "copy": union(copies["start_ns"].to_numpy(), copies["end_ns"].to_numpy()),
         "dispatch": dispatch,
     }
+
+
+def _collections(tables: Tables) -> Spans:
+    """Garbage collections that a trace has under their names only."""
+    named = ((tables.python_calls, "name"), (tables.ops, "name"), (tables.marks, "message"))
+    return join(EMPTY, *(spans_of(frame.filter(pl.Series(names.matches(frame[column], names.GC)))) for frame, column in named))
 
 
 def _members(tables: Tables, facts: Facts, rank: int) -> dict[str, tuple[list[int] | None, str, str]]:
@@ -311,17 +329,21 @@ def _lanes(calls: pl.DataFrame) -> pl.Series:
     return calls.select(pl.when(pl.col("lane").is_in(shared.implode())).then(finer).otherwise("lane").alias("lane"))["lane"]
 
 
-def _groups(rank: int, calls: pl.DataFrame, members: Mapping[str, tuple[list[int] | None, str, str]]) -> pl.DataFrame:
+def _groups(
+    rank: int, calls: pl.DataFrame, members: Mapping[str, tuple[list[int] | None, str, str]]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     keys = sorted(set(calls["group"].drop_nulls().to_list()))
-    rows = [(rank, key, *(members.get(key, (None, "", ""))[place] for place in (2, 1, 0))) for key in keys]
+    known = [members.get(key, (None, "", "")) for key in keys]
+    rows = [(rank, key, text, called) for key, (_, called, text) in zip(keys, known, strict=True)]
     schema: dict[str, Any] = {
         "rank": pl.Int64,
         "group": pl.String,
         "text": pl.String,
         "pg_name": pl.String,
-        "members": pl.List(pl.Int64),
     }
-    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.col("text", "pg_name").replace("", None))
+    listed, lists = member_lists(ranks for ranks, _, _ in known)
+    frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.col("text", "pg_name").replace("", None), listed)
+    return frame, lists
 
 
 def _steps(tables: Tables, model: DeviceModel, rank: int, steps: list[int], rows: CallRows, calls: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.partition.spans import Ints, Spans, union
-from stepscope.cluster.digest import Calls, Digests, call_rows
+from stepscope.cluster.digest import Calls, Digests, call_rows, member_lists
 from stepscope.cluster.replay import Floats
 from stepscope.cluster.simulate.programs import Call, Fault, Item, Plan, program, transfer_ns
 from stepscope.tables.cluster import CAUSES, CLUSTER_TABLES
@@ -185,11 +185,13 @@ def digests_of(recording: Recording, missing: Sequence[int] = ()) -> Digests:
         }
     ).join(bounds, on="rank")
     ranks = ranks.with_columns(source=pl.lit("simulated"), lean=False, world_size=plan.world, losses=0, residual_ns=0)
+    groups, lists = _groups(recording, present)
     frames = {
         "cluster_calls": frame,
         "cluster_steps": steps,
         "cluster_ranks": ranks,
-        "cluster_groups": _groups(recording, present),
+        "cluster_groups": groups,
+        "cluster_members": lists,
         "cluster_kernels": _kernels(recording, present),
     }
     return Digests({name: CLUSTER_TABLES[name].conform(one) for name, one in frames.items()})
@@ -277,7 +279,7 @@ def _spans(recording: Recording, rank: int, own: RankRecord, cause: str) -> Span
     return union(recording.local(rank, times[:, 0]), recording.local(rank, times[:, 1]))
 
 
-def _groups(recording: Recording, present: list[int]) -> pl.DataFrame:
+def _groups(recording: Recording, present: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows: dict[tuple[int, str], tuple[str, list[int]]] = {}
     shared: dict[str, list[int]] = {}
     for rank in present:
@@ -287,15 +289,9 @@ def _groups(recording: Recording, present: list[int]) -> pl.DataFrame:
             if (rank, key) not in rows:
                 name = "pp" if kind.startswith("pp") else kind
                 rows[rank, key] = (name, shared.setdefault(key, sorted(members)))
-    return pl.DataFrame(
-        {
-            "rank": [rank for rank, _ in rows],
-            "group": [key for _, key in rows],
-            "pg_name": [name for name, _ in rows.values()],
-            "members": [members for _, members in rows.values()],
-        },
-        schema_overrides={"members": pl.List(pl.Int64)},
-    )
+    listed, lists = member_lists(members for _, members in rows.values())
+    groups = {"rank": [rank for rank, _ in rows], "group": [key for _, key in rows], "pg_name": [name for name, _ in rows.values()]}
+    return pl.DataFrame(groups).with_columns(listed), lists
 
 
 def kernel_times(recording: Recording, rank: int) -> tuple[Floats, Floats, str]:

@@ -9,7 +9,7 @@ from stepscope.tables.schema import Column, Table
 
 # Where local time (everything but waiting for others) goes; `w_<cause>` in `cluster_calls`.
 CAUSES = ("compute", "data_loading", "gc", "allocation", "checkpoint", "copy", "dispatch", "other")
-DIGEST_VERSION = 2
+DIGEST_VERSION = 3
 
 _RANK = Column("rank", pl.Int64(), "Rank in the run.")
 _STEP = Column("step", pl.Int64(), "Step number; null where the capture marks none.")
@@ -136,7 +136,17 @@ CLUSTER_GROUPS = Table(
         Column("group", pl.String(), "Key of the group on this rank."),
         Column("text", pl.String(), "Full name, where known."),
         Column("pg_name", pl.String(), "What the program calls it: tp, dp, pp, …"),
-        Column("members", pl.List(pl.Int64()), "Ranks of the run; null when not recorded."),
+        Column("listed", pl.Int64(), "Its members, in `cluster_members`; null when not recorded."),
+    ),
+)
+
+CLUSTER_MEMBERS = Table(
+    name="cluster_members",
+    doc="Ranks of groups, each list once, however many ranks and groups have it.",
+    sorted_by=("listed",),
+    columns=(
+        Column("listed", pl.Int64(), "Key of the list; equal lists have the same."),
+        Column("members", pl.List(pl.Int64()), "Ranks of the run, rising."),
     ),
 )
 
@@ -156,6 +166,7 @@ CLUSTER_MEMORY = Table(
 CLUSTER_TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        CLUSTER_RANKS, CLUSTER_STEPS, CLUSTER_CALLS, CLUSTER_KERNELS, CLUSTER_LINKS, CLUSTER_GROUPS, CLUSTER_MEMORY,
+        CLUSTER_RANKS, CLUSTER_STEPS, CLUSTER_CALLS, CLUSTER_KERNELS, CLUSTER_LINKS, CLUSTER_GROUPS, CLUSTER_MEMBERS,
+        CLUSTER_MEMORY,
     )
 }  # fmt: skip
