@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +83,7 @@ def member_lists(lists: Iterable[Sequence[int] | None]) -> tuple[pl.Series, pl.D
             found.setdefault(before[id(ranks)], members)
             kept.append(ranks)
         keys.append(before[id(ranks)])
-    schema = {"listed": pl.Int64, "members": pl.List(pl.Int64)}
+    schema: dict[str, Any] = {"listed": pl.Int64, "members": pl.List(pl.Int64)}
     table = pl.DataFrame(sorted(found.items()), schema=schema, orient="row")
     return pl.Series("listed", keys, dtype=pl.Int64), table
 
