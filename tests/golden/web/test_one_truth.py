@@ -25,12 +25,18 @@ CAPTURES = [
         "mi300_bert_small.json.gz", "mi300_qwen_0.5b.json.gz", "mtia_inference_rank_0.json.gz",
     )),
     *(f"mindspore/{name}" for name in (
-        "cpu-official-graph", "cpu-official-pynative", "oprange-graph", "oprange-pynative", "oprange-stack",
+        "ascend-2023-mindinsight", "cpu-official-graph", "cpu-official-pynative", "oprange-graph", "oprange-pynative",
+        "oprange-stack", "runtime-profiler-graph", "runtime-profiler-pynative",
     )),
     "nsys/h100_2gpu_1s.sqlite",
     "rocprof/908_results.json.gz",
     *(f"prof_raw/{name}" for name in ("a2_elementwise_1task", "a2_pypto_mix_aicpu_event", "a2_torch_add_2100tasks",
                                       "a310b_addcmul_1task")),
+    "prof_older/910a_2020_raw",
+    *(f"prof_older/converted/{name}" for name in (
+        "2100_tasks_p1", "2100_tasks_p15", "one_task_p0", "one_task_p1", "one_task_p15", "one_task_p15mem", "one_task_p1cpu",
+        "one_task_p1mem", "one_task_p4",
+    )),
 ]  # fmt: skip
 
 
