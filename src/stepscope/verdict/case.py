@@ -35,6 +35,7 @@ class Draft:
     how: str = "replay"
     bound: str = "estimate"
     upper_ns: float | None = None
+    replayed_ns: float | None = None  # what the replay alone would save, where a bound made `saved_ns` less
     severity: str = ""  # set by rules without a time of their own; else the share decides
     evidence: tuple[Evidence, ...] = ()
     where: tuple[Place, ...] = ()
@@ -81,8 +82,39 @@ class Case:
         return chip_of(self.facts.device_names.get(number, ""), self.facts.device_properties.get(number))
 
     @cached_property
+    def steps(self) -> pl.DataFrame:
+        """Steps that count, in order, with `row`, theirs in table `steps`: neither slowed by the profiler nor warm-up."""
+        return self._steady_steps[self.warm_up_steps :]
+
+    @cached_property
+    def _steady_steps(self) -> pl.DataFrame:
+        rows = self.tables.steps.with_row_index("row")
+        steady = rows.filter(~pl.col("inflated").fill_null(False)).drop_nulls(["start_ns", "end_ns"])
+        return (steady if steady.height else rows.drop_nulls(["start_ns", "end_ns"])).sort("start_ns")
+
+    @cached_property
+    def host_lengths(self) -> npt.NDArray[np.int64]:
+        """How long the steps took on the host, warm-up included, ns."""
+        rows = self._steady_steps
+        return np.asarray((rows["end_ns"] - rows["start_ns"]).to_numpy())
+
+    @cached_property
+    def warm_up_steps(self) -> int:
+        """How many steps at the beginning took the host longer than usual, when no later one did."""
+        return self.first_slow(self.host_lengths) if self.host_lengths.size >= self.limit("warm-up", "least_steps") else 0
+
+    def first_slow(self, lengths: npt.NDArray[np.int64]) -> int:
+        """How many of the first lengths are longer than usual, when no later one is."""
+        slow = lengths > self.limit("warm-up", "over_median") * float(np.median(lengths))
+        first = int(np.argmin(slow))
+        return first if not slow[first:].any() else 0
+
+    @cached_property
     def model(self) -> DeviceModel:
-        return device_model(self.tables)
+        if not self.warm_up_steps:
+            return device_model(self.tables)
+        counts = pl.Series(np.isin(np.arange(self.tables.steps.height), self.steps["row"].to_numpy()))
+        return device_model(self.tables.replace(steps=self.tables.steps.with_columns(inflated=~counts)))
 
     @cached_property
     def parts(self) -> Partition:
@@ -152,10 +184,14 @@ class Case:
 
     def saved_without_tasks(self, mask: npt.NDArray[np.bool_], *, scale: float = 0.0) -> tuple[int, str]:
         """Saved if some tasks of the model took no (or `scale` of their) time, and how it is known."""
-        exclusive = int(self.exclusive_by_task[mask].sum() * (1 - scale))
         if self.schedule is None:
-            return exclusive, "parts"
-        return self.schedule.saved(duration=self.duration_without(mask, scale=scale)), "replay"
+            return int(self.exclusive_by_task[mask].sum() * (1 - scale)), "parts"
+        saved = self.schedule.saved(duration=self.duration_without(mask, scale=scale))
+        # Of tasks whose launch is not known the schedule knows nothing: they count with what they cover alone.
+        unknown = mask.copy()
+        unknown[self.schedule.tasks["task"].to_numpy()] = False
+        alone = int(self.exclusive_by_task[unknown].sum() * (1 - scale))
+        return saved + alone, "parts" if alone > saved else "replay"
 
     @cached_property
     def exclusive(self) -> pl.DataFrame:

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from stepscope.analysis import quality
+from stepscope.analysis.partition.spans import Spans
 from stepscope.tables import Tables
 from stepscope.tables.issues import RECORDING_UNFINISHED
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.catalogue import BY_NAME, RULES
 from stepscope.verdict.finding import SEVERITIES, CannotTell, Finding, Lack, RankVerdict, Verdict
-from stepscope.verdict.ranks import across_ranks, clocks
+from stepscope.verdict.ranks import across_ranks, clocks, peer_waits
+from stepscope.verdict.rules.communication import left_without_waits
 from stepscope.verdict.rules.limits_of_data import lacks, recorded
 from stepscope.verdict.settings import Limits, limits
 
@@ -51,14 +53,41 @@ def verdict(tables: Tables | Sequence[Tables], *, rules: Collection[str] | None 
 def conclude(given: Sequence[Answer], rules: Collection[str] | None = None) -> Verdict:
     """The verdict from what the rules answered about each rank."""
     answers = list(given)
-    findings = _merged([finding for answer in answers for finding in answer.findings])
+    cases = [answer.case for answer in answers]
+    waits = peer_waits(cases)
+    findings = _merged(
+        [finding for answer, waited in zip(answers, waits.spans, strict=True) for finding in _without_waits(answer, waited)]
+    )
     if len(answers) > 1:
-        findings += across_ranks([answer.case for answer in answers], rules)
+        common = across_ranks(cases, rules, waits)
+        findings += common
         for place, lack in clocks([answer.case for answer in answers]).items():
             rank = answers[place].rank
             answers[place] = replace(answers[place], rank=replace(rank, cannot_tell=(lack, *rank.cannot_tell)))
     ranked = _ranked(findings)
-    return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), _together(answers))
+    together = _together(answers)
+    if len(answers) > 1 and common:
+        together = max(together or 0.0, *(one.saved_ns for one in common))
+    return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), together)
+
+
+def _without_waits(answer: Answer, waits: Spans) -> Iterable[Finding]:
+    """The findings of a rank; what it waits for other ranks is not communication that could be hidden.
+
+    Collectives that come in a row behind a late rank have nothing to hide behind, and would have if that rank were in time.
+    """
+    case = answer.case
+    for finding in answer.findings:
+        if finding.rule != "exposed-communication" or not waits.start.size:
+            yield finding
+            continue
+        left = left_without_waits(case, waits) / max(case.count, 1)
+        upper = left if finding.upper_ns is None else min(finding.upper_ns, left)
+        saved = min(finding.saved_ns, upper)
+        share = saved * case.count / case.total_ns if case.total_ns else 0.0
+        severity = next((level for level in SEVERITIES[:3] if share >= case.limit("severity", level)), "")
+        if severity:
+            yield replace(finding, saved_ns=saved, share=share, upper_ns=upper, severity=severity)
 
 
 def ask(case: Case, rules: Collection[str] | None = None) -> Answer:
@@ -110,6 +139,7 @@ def _counts(case: Case, draft: Draft) -> bool:
 
 def _folded(drafts: list[Draft]) -> list[Draft]:
     """Without findings whose time a greater one names as its own."""
+    drafts = _as_notes(drafts)
     named = {rule: draft.saved_ns for draft in drafts for rule in draft.explains if draft.severity != "info"}
     kept = [
         draft for draft in drafts if draft.rule not in named or draft.saved_ns > 1.2 * named[draft.rule] or draft.severity == "info"
@@ -118,6 +148,15 @@ def _folded(drafts: list[Draft]) -> list[Draft]:
     # A pause in few steps is a slow step too: the cause is shown, the slow step is not.
     most = max(causes.values(), default=0.0)
     return [draft for draft in kept if draft.rule != "slow-steps" or draft.saved_ns > 1.5 * most]
+
+
+def _as_notes(drafts: list[Draft]) -> list[Draft]:
+    """A recurring sequence is idle time of issuing: beside a greater finding about that it is a hint, not one more cause."""
+    issuing = max((draft.saved_ns for draft in drafts if draft.rule == "host-dispatch"), default=0.0)
+    return [
+        replace(draft, severity="info") if draft.rule == "repeated-sequence" and draft.saved_ns < issuing else draft
+        for draft in drafts
+    ]
 
 
 def _after_waits(case: Case, drafts: list[Draft]) -> list[Draft]:
@@ -188,7 +227,8 @@ def _readable(value: Any) -> Any:
     """Names of C++ kernels without template arguments and parameters, which are longer than all that tells them apart."""
     if not isinstance(value, str):
         return value
-    parts = [(name, _FUNCTION.fullmatch(name)) for name in value.split(" → ")]
+    plain = value.replace("(anonymous namespace)::", "")
+    parts = [(name, _FUNCTION.fullmatch(name)) for name in plain.split(" → ")]
     return " → ".join(found[1] if found else name for name, found in parts)
 
 
@@ -262,6 +302,8 @@ def _together(answers: Sequence[Answer]) -> float | None:
             if draft.without_waits is not None:
                 waits |= draft.without_waits
         saved = schedule.saved(host=schedule.without_layers(*layers), duration=duration, without_waits=waits) / answer.case.count
+        # What one fix cannot reach, as a collective that has nothing left to hide behind, all of them cannot reach either.
+        saved -= sum(max(draft.replayed_ns - draft.saved_ns, 0) for draft in drafts if draft.replayed_ns) / answer.case.count
         # A saving that the replay does not see, such as that of a late rank, is not less because others come to it.
         saved = max(saved, *(draft.saved_ns / answer.case.count for draft in drafts))
         best = saved if best is None else max(best, saved)

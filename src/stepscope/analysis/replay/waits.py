@@ -53,9 +53,29 @@ def _calls(model: DeviceModel, tids: list[int]) -> pl.DataFrame:
         other = names.matches(rows["name"], f"{names.COMPILE}|{names.ALLOC.removeprefix('(?i)')}")
         behaves &= ~other
     named = names.matches(rows["name"], names.SYNC)
-    full = ~named & names.matches(rows["name"], names.LAUNCH)
-    rows = rows.with_columns(full=pl.Series(full), op=pl.lit(None, pl.Int64)).filter(pl.Series(named | behaves))
-    return rows.select(pl.col(name).cast(kind) for name, kind in WAITS.items())
+    launch = ~named & names.matches(rows["name"], names.LAUNCH)
+    # A launch that returns behind the end of its own task waited for that task, not for a place in the queue. One that is short
+    # may have met a short task by chance; where most launches do it, they block.
+    issue, own_end = _own_task(model, rows)
+    blocked = launch & (own_end > issue) & (own_end <= end)
+    if 2 * blocked.sum() >= (launch & (own_end > 0)).sum():
+        behaves |= blocked
+    blocked &= behaves
+    rows = rows.with_columns(
+        start_ns=pl.Series(np.where(blocked, issue + 1, start)), full=pl.Series(launch & ~blocked), op=pl.lit(None, pl.Int64)
+    )
+    return rows.filter(pl.Series(named | behaves)).select(pl.col(name).cast(kind) for name, kind in WAITS.items())
+
+
+def _own_task(model: DeviceModel, calls: pl.DataFrame) -> tuple[Ints, Ints]:
+    """When each call issued its task and when that task ended; the latter is 0 where it issued none."""
+    tasks = model.tasks.select("issue_ns", "issue_tid", "end_ns").drop_nulls().sort("issue_ns")
+    if not tasks.height or not calls.height:
+        return np.zeros(calls.height, dtype=np.int64), np.zeros(calls.height, dtype=np.int64)
+    issues = tasks["issue_ns"].to_numpy()
+    place = np.maximum(np.searchsorted(issues, calls["end_ns"].to_numpy(), side="right") - 1, 0)
+    inside = (issues[place] >= calls["start_ns"].to_numpy()) & (tasks["issue_tid"].to_numpy()[place] == calls["tid"].to_numpy())
+    return issues[place], np.where(inside, tasks["end_ns"].to_numpy()[place], 0)
 
 
 def _operators(model: DeviceModel, tids: list[int]) -> pl.DataFrame:

@@ -30,7 +30,7 @@ def exposed(case: Case) -> Iterator[Draft]:
         waited = yield from _peer_wait(case, whole)
     rest = max(whole - waited, 0)
     mask = (case.model.tasks["kind"] == COMMUNICATION).to_numpy()
-    upper = min(rest, case.parts.sum_ns("computing"))  # what perfect overlap could hide
+    upper = min(rest, _could_hide(case))
     saved, how = case.saved_without_tasks(mask)
     longest = _longest(case, mask)
     yield Draft(
@@ -44,7 +44,18 @@ def exposed(case: Case) -> Iterator[Draft]:
         where=case.places(case.model.tasks["op"].filter(pl.Series(mask)), case.exclusive_by_task[mask]),
         params={"share": whole / case.total_ns, "exposed_ms": whole / case.count / 1e6},
         duration=case.duration_without(mask) if case.schedule is not None else None,
+        replayed_ns=max(saved - waited, 0) if how == "replay" else None,
     )
+
+
+def _could_hide(case: Case) -> int:
+    """Computing that collectives could run behind: what comes before the first one of a step had nothing to send yet."""
+    computing, spans = case.model.busy[0], case.model.busy[COMMUNICATION]
+    begin, end = case.model.windows[:-1], case.model.windows[1:]
+    # The first moment of communication in each window; a window without any has nothing to hide.
+    place = np.searchsorted(spans.end, begin, side="right")
+    first = np.where(place < spans.start.size, spans.start[np.minimum(place, spans.start.size - 1)], end)
+    return int(computing.within(np.clip(first, begin, end), end).sum())
 
 
 def _longest(case: Case, mask: np.typing.NDArray[np.bool_]) -> tuple[Evidence, ...]:
@@ -109,6 +120,16 @@ def _shorter(case: Case, idle: Spans) -> np.typing.NDArray[np.int64] | None:
     waited = idle.within(tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy())
     is_communication = (tasks["kind"] == COMMUNICATION).to_numpy()
     return np.where(is_communication, case.schedule.duration - waited, case.schedule.duration)
+
+
+def left_without_waits(case: Case, waits: Spans) -> int:
+    """What communication still costs a rank once it waits for nobody, ns over all windows."""
+    whole = case.parts.sum_ns("communication")
+    shorter = _shorter(case, waits)
+    if case.schedule is None or shorter is None:
+        return max(whole - _inside(case, minus(waits, case.model.busy[0])), 0)
+    none = np.where((case.schedule.tasks["kind"] == COMMUNICATION).to_numpy(), 0, shorter)
+    return max(min(case.schedule.finish(duration=shorter) - case.schedule.finish(duration=none), whole), 0)
 
 
 def _inside(case: Case, spans: Spans) -> int:
@@ -213,17 +234,21 @@ def retransmission(case: Case) -> Iterator[Draft]:
     long = rdma.filter(pl.col("end_ns") - pl.col("start_ns") > case.limit("retransmission", "task_s") * 1e9)
     retried = _inside_windows(case, case.tables.collectives).filter(pl.col("retry").fill_null(False))
     if long.height:
+        lost = _inside(case, minus(spans_of(long), case.model.busy[0]))
         yield Draft(
             "retransmission",
-            int((long["end_ns"] - long["start_ns"]).sum()),
+            lost,
             "high",
             "parts",
             bound="upper",
+            severity="" if lost >= case.limit("severity", "low") * case.total_ns else "info",
             evidence=case.rows_of("transfers", long["row"]),
             params={"count": long.height},
             explains=("exposed-communication",),
         )
-    elif retried.height:
+        return
+    sent_again = _sent_again(case)
+    if retried.height or sent_again:
         yield Draft(
             "retransmission",
             0,
@@ -231,8 +256,16 @@ def retransmission(case: Case) -> Iterator[Draft]:
             "parts",
             severity="info",
             evidence=case.rows_of("collectives", retried["row"]),
-            params={"count": retried.height},
+            params={"count": max(retried.height, sent_again)},
         )
+
+
+def _sent_again(case: Case) -> int:
+    """By how much the network card's count of packets that it sent again rises inside the windows."""
+    inside = pl.col("time_ns").is_between(case.model.start_ns, case.model.end_ns)
+    counts = case.tables.counters.filter(inside & (pl.col("series").cast(pl.String) == "roceNewPktRty"))
+    counts = counts.sort("time_ns").select("device", rise=pl.col("value").diff().over("device", "instance"))
+    return int(counts["rise"].clip(0, None).sum())
 
 
 def slow_link(case: Case) -> Iterator[Draft]:

@@ -229,7 +229,10 @@ def small_kernels(case: Case) -> Iterator[Draft]:
         return
     # Between them only what nothing else fills counts: copies and collectives run on.
     pairs = rows.with_columns(following=pl.col("start_ns").shift(-1).over("run")).drop_nulls("following")
-    idle = spans_of(case.parts.gaps).within(pairs["end_ns"].to_numpy(), pairs["following"].to_numpy())
+    idle = np.minimum(
+        spans_of(_launch_gaps(case)).within(pairs["end_ns"].to_numpy(), pairs["following"].to_numpy()),
+        int(case.limit("small-kernels", "gap_us") * 1000),
+    )
     saved = float(int(rows["exclusive_ns"].sum()) + int(idle.sum())) * case.limit("small-kernels", "gain")
     yield Draft(
         "small-kernels",
@@ -241,6 +244,19 @@ def small_kernels(case: Case) -> Iterator[Draft]:
         params={"count": round(rows.height / case.count), "share": rows.height / kernels.height},
         explains=("host-dispatch",),
     )
+
+
+# What a gap between two kernels may consist of for fusing them to close it.
+_OF_LAUNCHING = tuple(f"idle.{layer}" for layer in ("operator", "api", "python", "other", "queue", "launch"))
+
+
+def _launch_gaps(case: Case) -> pl.DataFrame:
+    """Gaps of the device that are mostly the price of issuing one task after another, not waits, data or anything unknown."""
+    gaps = case.parts.gaps
+    columns = [name for name in _OF_LAUNCHING if name in gaps.columns]
+    if not columns:
+        return gaps.clear()
+    return gaps.filter(2 * pl.sum_horizontal(columns) >= pl.col("end_ns") - pl.col("start_ns"))
 
 
 def dynamic_shapes(case: Case) -> Iterator[Draft]:
@@ -305,9 +321,11 @@ def exposed_copies(case: Case) -> Iterator[Draft]:
 def optimizer_loop(case: Case) -> Iterator[Draft]:
     kernels = _kernels(case)
     ops = case.tables.ops
+    if not ops.height:
+        raise CannotTell("ops")
     ranges = ops.filter(pl.col("name").cast(pl.String).str.starts_with("Optimizer.step#"))
     if not ranges.height:
-        raise CannotTell("ops")
+        return  # inference, or an optimizer of the user's own
     launched = kernels.drop_nulls("op")
     at = ops["start_ns"][launched["op"]].to_numpy()
     start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()

@@ -20,8 +20,10 @@ def fusible(case: Case) -> Iterator[Draft]:
     case.need_device()
     ops = case.tables.ops
     kernels = case.kernels.drop_nulls("op")
-    if not ops.height or not kernels.height:
+    if not ops.height:
         raise CannotTell("ops")
+    if not kernels.height:
+        raise CannotTell("unlinked")
     patterns = _possible(ops["name"])
     if not patterns:
         return

@@ -27,7 +27,9 @@ def sync_stall(case: Case) -> Iterator[Draft]:
     if per_step <= case.limit("sync-stall", "waits_per_step"):
         return
     blocking = per_step * case.count >= case.limit("launch-blocking", "waits_per_launch") * schedule.tasks.height
-    saved = schedule.saved(without_waits=effective)
+    # However early the host issues, the device has to compute: only what else fills the step can go.
+    replayed = schedule.saved(without_waits=effective)
+    saved = min(replayed, case.parts.total_ns - case.parts.sum_ns("computing"))
     waits = case.named_waits.filter(pl.Series(effective)).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     whole = int(waits["ns"].sum())
     shares = waits["ns"].to_numpy() * (saved / whole if whole else 0.0)
@@ -42,6 +44,7 @@ def sync_stall(case: Case) -> Iterator[Draft]:
         variant="empty-cache" if _clears_cache(case, calls) else "",
         explains=("sync-stall",) if blocking else (),
         without_waits=effective,
+        replayed_ns=replayed,
     )
 
 
@@ -171,19 +174,29 @@ def host_python(case: Case) -> Iterator[Draft]:
     yield replace(draft, where=places, evidence=evidence, params=params, variant="frame")
 
 
-def _frames_in_gaps(case: Case) -> pl.DataFrame:
-    """Frames of the thread that issues with their own time in gaps of the device in which it ran Python: row, name, ns."""
+def _issuing_tids(case: Case) -> list[int]:
+    """Threads that issue tasks, that of the loop first; backward has one of its own."""
+    tids = case.parts.gaps["tid"].drop_nulls().unique().sort().to_list()
     main = case.model.main_tid
-    calls = case.tables.python_calls.with_row_index("row").filter(pl.col("tid") == main)
+    return [main, *(tid for tid in tids if tid != main)] if main is not None else tids
+
+
+def _frames_in_gaps(case: Case) -> pl.DataFrame:
+    """Frames of the threads that issue with their own time in gaps of the device in which they ran Python: row, name, ns."""
+    calls = case.tables.python_calls.with_row_index("row").filter(pl.col("tid").is_in(_issuing_tids(case)))
     columns = [name for name in ("idle.python", "idle.other") if name in case.parts.gaps.columns]
     if not calls.height or not columns:
         return pl.DataFrame(schema={"row": pl.UInt32, "name": pl.String, "ns": pl.Int64})
-    gaps = spans_of(case.parts.gaps.filter(pl.sum_horizontal(columns) > 0))
+    gaps = case.parts.gaps.filter(pl.sum_horizontal(columns) > 0)
     calls = calls.filter(~pl.Series(names.matches(calls["name"], PROFILER)))
     own_lines = calls.filter(~pl.Series(names.matches(calls["name"], LIBRARY)) & (calls["kind"] != "module").fill_null(True))
     calls = own_lines if own_lines.height else calls  # time in a library counts for the line that called it
     calls = calls.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
-    inside = gaps.within(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+    inside = np.zeros(calls.height, dtype=np.int64)
+    for tid in calls["tid"].unique().to_list():
+        rows = np.flatnonzero((calls["tid"] == tid).to_numpy())
+        own_gaps = spans_of(gaps.filter(pl.col("tid") == tid))
+        inside[rows] = own_gaps.within(calls["start_ns"].to_numpy()[rows], calls["end_ns"].to_numpy()[rows])
     own = inside - child_sums(parents(calls.select("pid", "tid", "start_ns", "end_ns")), inside)
     return calls.select("row", pl.col("name").cast(pl.String), ns=pl.Series(own, dtype=pl.Int64)).filter(pl.col("ns") > 0)
 
@@ -281,20 +294,17 @@ def logging(case: Case) -> Iterator[Draft]:
     case.need_replay()
     if not case.tables.python_calls.height:
         raise CannotTell("stack")
-    main = case.model.main_tid
-    frames = case.tables.python_calls.filter(pl.col("tid") == main)
+    frames = case.tables.python_calls.with_row_index("row").filter(pl.col("tid").is_in(_issuing_tids(case)))
     frames = frames.filter(pl.Series(names.matches(frames["name"], names.LOGGING)))
-    gaps = case.parts.gaps.filter(pl.col("tid") == main)
-    spent = spans_of(frames).within(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy())
-    if spent.sum():
-        rows = case.tables.python_calls.with_row_index("row").filter(pl.col("tid") == main)
-        rows = rows.filter(pl.Series(names.matches(rows["name"], names.LOGGING))).sort(
-            pl.col("end_ns") - pl.col("start_ns"), descending=True
-        )
+    gaps = case.parts.gaps.drop_nulls("tid")
+    # Forward hands over to backward's thread: while one logs, the other has nothing to issue.
+    spent = int(spans_of(frames).within(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy()).sum())
+    if spent:
+        rows = frames.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True)
         name = str(rows["name"][0])
         yield Draft(
             "logging",
-            int(spent.sum()),
+            spent,
             "medium",
             "parts",
             evidence=case.rows_of("python_calls", rows["row"]),

@@ -23,27 +23,21 @@ def _lengths(case: Case) -> npt.NDArray[np.int64]:
     return np.asarray(lengths)
 
 
-def _host_lengths(case: Case) -> npt.NDArray[np.int64]:
-    rows = case.tables.steps.filter(~pl.col("inflated").fill_null(False)).sort("start_ns")
-    return np.asarray((rows["end_ns"] - rows["start_ns"]).to_numpy())
-
-
 def slow_steps(case: Case) -> Iterator[Draft]:
     case.need_steps(int(case.limit("slow-steps", "least_steps")))
-    for lengths in (_lengths(case), _host_lengths(case)):
+    for lengths in (_lengths(case), case.host_lengths[case.warm_up_steps :]):
         slow, median = _outliers(case, lengths)
-        slow = slow[slow >= _warm_up_steps(case, lengths)]  # those have a rule of their own
+        slow = slow[slow >= case.first_slow(lengths)]  # a start that only the device shows
         if not slow.size:
             continue
         excess = int((lengths[slow] - median).sum())
         cause, cause_ns = _difference(case, slow) if lengths.size == case.count else ("", 0.0)
-        rows = case.tables.steps.with_row_index("row").filter(~pl.col("inflated").fill_null(False)).sort("start_ns")["row"]
         yield Draft(
             "slow-steps",
             excess,
             "high",
             "parts",
-            evidence=case.rows_of("steps", rows[slow], "slow"),
+            evidence=case.rows_of("steps", case.steps["row"][slow], "slow"),
             steps=case.window_numbers(slow.tolist()) if lengths.size == case.count else (),
             params={
                 "slow": int(slow.size),
@@ -88,21 +82,13 @@ def variance(case: Case) -> Iterator[Draft]:
 
 
 def warm_up(case: Case) -> Iterator[Draft]:
-    case.need_steps(int(case.limit("warm-up", "least_steps")))
-    lengths = _host_lengths(case)
-    if lengths.size < case.limit("warm-up", "least_steps"):
-        return
-    first = _warm_up_steps(case, lengths)
+    least = int(case.limit("warm-up", "least_steps"))
+    if case.host_lengths.size < least:
+        case.need_steps(least)
+    first = case.warm_up_steps
     if first:
-        factor = float(lengths[0] / np.median(lengths))
+        factor = float(case.host_lengths[0] / np.median(case.host_lengths))
         yield Draft("warm-up", 0, "medium", "parts", severity="info", params={"steps": first, "factor": factor})
-
-
-def _warm_up_steps(case: Case, lengths: npt.NDArray[np.int64]) -> int:
-    """How many steps at the beginning are longer than usual, when no later one is."""
-    slow = lengths > case.limit("warm-up", "over_median") * float(np.median(lengths))
-    first = int(np.argmin(slow)) if not slow.all() else 0
-    return first if not slow[first:].any() else 0
 
 
 def drift(case: Case) -> Iterator[Draft]:
@@ -221,7 +207,9 @@ def _peak(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], size: npt.ND
 
 
 def fragmentation(case: Case) -> Iterator[Draft]:
-    events = _device_memory(case, "total_reserved").drop_nulls("total_active")
+    # GPUs tell what is allocated, not what is still in use by a stream; the rule takes that in its place.
+    events = _device_memory(case, "total_reserved").with_columns(total_active=pl.coalesce("total_active", "total_allocated"))
+    events = events.drop_nulls("total_active")
     if not events.height:
         raise CannotTell("memory")
     row = events[int(events["total_reserved"].arg_max() or 0)].row(0, named=True)
