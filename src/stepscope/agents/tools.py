@@ -21,7 +21,7 @@ from stepscope.query.relations import Relations, columns, names, unknown_relatio
 from stepscope.query.views.columns import VIEW_TABLES
 from stepscope.tables import ALL_TABLES
 from stepscope.verdict.engine import verdict
-from stepscope.verdict.what_if import what_if
+from stepscope.verdict.what_if import what_if_ranks
 
 _LONGEST = 20  # rows of each table in a window
 _SPANS = ("steps", "ops", "kernels", "collectives", "api_calls", "marks", "gc_pauses")
@@ -55,11 +55,12 @@ class Tools:
 
     def whatif(self, path: str, scale: list[str] | None = None, without: list[str] | None = None) -> str:
         """How long a step would be with changes."""
-        rows = []
-        for capture in self._captures(path):
-            rank = capture.facts.rank
-            found = what_if(capture.tables, scale=scale or [], without=without or [])
-            rows.append({"rank": rank if rank >= 0 else None, **found.as_dict()})
+        ranks = [capture.tables for capture in self._captures(path)]
+        found = what_if_ranks(ranks, scale=scale or [], without=without or [])
+        rows = [
+            {"rank": tables.facts.rank if tables.facts.rank >= 0 else None, **one.as_dict()}
+            for tables, one in zip(ranks, found, strict=True)
+        ]
         return fitted({"schema": "stepscope.whatif/1", "ranks": rows}, "ranks")
 
     def diff(self, base: str, new: str, by: str = "kernel", lang: str = "en", offset: int = 0) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 from stepscope.verdict.engine import verdict
 from stepscope.verdict.finding import Evidence, Finding, Lack, Place, RankVerdict, Verdict
-from stepscope.verdict.what_if import WhatIf, what_if
+from stepscope.verdict.what_if import WhatIf, what_if, what_if_ranks
 
-__all__ = ["Evidence", "Finding", "Lack", "Place", "RankVerdict", "Verdict", "WhatIf", "verdict", "what_if"]
+__all__ = ["Evidence", "Finding", "Lack", "Place", "RankVerdict", "Verdict", "WhatIf", "verdict", "what_if", "what_if_ranks"]
 
 
 class _CallableModule(ModuleType):

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.partition.spans import EMPTY, Spans, minus, spans_of
+from stepscope.analysis.replay.joined import BETWEEN_TWO
 from stepscope.verdict.case import Case
 from stepscope.verdict.finding import Finding, Lack
-
-_BETWEEN_TWO = "(?i)send|rec|p2p"
 
 
 def across_ranks(cases: Sequence[Case], rules: Collection[str] | None, waits: PeerWaits) -> list[Finding]:
@@ -67,7 +66,7 @@ def peer_waits(cases: Sequence[Case]) -> PeerWaits:
 
 def _in_turn(case: Case) -> pl.DataFrame:
     """Collectives of more than two ranks with their turn among those of their type and group."""
-    rows = case.tables.collectives.filter(~pl.col("op_type").cast(pl.String).str.contains(_BETWEEN_TWO).fill_null(False))
+    rows = case.tables.collectives.filter(~pl.col("op_type").cast(pl.String).str.contains(BETWEEN_TWO).fill_null(False))
     rows = rows.select(pl.col("op_type", "group").cast(pl.String), "start_ns", "end_ns")
     return rows.with_columns(turn=pl.int_range(pl.len()).over("op_type", "group"))
 

@@ -19,7 +19,7 @@ import polars as pl
 from stepscope.analysis.partition import names
 from stepscope.analysis.partition.layers import LAYERS
 from stepscope.analysis.partition.model import COMMUNICATION, COPY
-from stepscope.analysis.replay import critical_path
+from stepscope.analysis.replay import Change, Schedule, critical_path, join_ranks
 from stepscope.errors import CaptureError
 from stepscope.tables import Tables
 from stepscope.verdict.case import Case, Draft
@@ -38,6 +38,7 @@ class WhatIf:
     error: float  # of the replay, a share
     bottleneck: str  # what the critical path then consists of most
     bottleneck_share: float
+    joined: bool = False  # with the other ranks, at their collectives
 
     @property
     def saved_ms(self) -> float:
@@ -52,6 +53,7 @@ class WhatIf:
             "error": self.error,
             "bottleneck": self.bottleneck,
             "bottleneck_share": round(self.bottleneck_share, 6),
+            "joined": self.joined,
         }
 
 
@@ -61,24 +63,62 @@ def what_if(tables: Tables, *, scale: Sequence[str] = (), without: Sequence[str]
     Raises:
         CaptureError: a change cannot be understood or matches nothing, or the capture has no launches to replay.
     """
-    case = Case(tables, limits())
-    schedule = case.schedule if case.has_device else None
-    if schedule is None:
-        raise _not_replayable()
+    return what_if_ranks([tables], scale=scale, without=without)[0]
+
+
+def what_if_ranks(tables: Sequence[Tables], *, scale: Sequence[str] = (), without: Sequence[str] = ()) -> list[WhatIf]:
+    """Replay the ranks of a run with changes, joined at their collectives: none ends one before the last has reached it.
+
+    A change need not match on every rank, but on one.
+
+    Raises:
+        CaptureError: as `what_if`.
+    """
     unknown = [word for word in without if word not in WITHOUT]
     if unknown:
         raise CaptureError(f"{', '.join(unknown)}: not a part of the host", fix=f"give some of {', '.join(WITHOUT)}")
-    duration = schedule.duration
+    cases = [Case(one, limits()) for one in tables]
+    schedules = [_schedule(case) for case in cases]
+    durations = [schedule.duration for schedule in schedules]
     for change in scale:
-        mask, factor = _change(case, change)
-        duration = np.where(mask[schedule.tasks["task"].to_numpy()], (duration * factor).astype(np.int64), duration)
-    waits = ~schedule.waits["full"].to_numpy() if "sync" in without else np.zeros(schedule.target.size, dtype=np.bool_)
-    host = schedule.without_layers(*without)
-    finish = schedule.finish(host=host, duration=duration, without_waits=waits)
-    saved = (schedule.base_finish_ns - finish) / case.count / 1e6
+        masks, factor = _change(cases, change)
+        for place, (schedule, mask) in enumerate(zip(schedules, masks, strict=True)):
+            chosen = mask[schedule.tasks["task"].to_numpy()]
+            durations[place] = np.where(chosen, (durations[place] * factor).astype(np.int64), durations[place])
+    changes = [
+        Change(
+            schedule.without_layers(*without),
+            duration,
+            ~schedule.waits["full"].to_numpy() if "sync" in without else np.zeros(schedule.target.size, dtype=np.bool_),
+        )
+        for schedule, duration in zip(schedules, durations, strict=True)
+    ]
+    joined = join_ranks(tables, schedules) if len(schedules) > 1 else None
+    if joined is None:
+        saved = [
+            schedule.base_finish_ns
+            - schedule.finish(host=change.host, duration=change.duration, without_waits=change.without_waits)
+            for schedule, change in zip(schedules, changes, strict=True)
+        ]
+    else:
+        saved = joined.saved(changes)
+    return [
+        _answer(case, schedule, change, gained, joined is not None)
+        for case, schedule, change, gained in zip(cases, schedules, changes, saved, strict=True)
+    ]
+
+
+def _schedule(case: Case) -> Schedule:
+    schedule = case.schedule if case.has_device else None
+    if schedule is None:
+        raise _not_replayable()
+    return schedule
+
+
+def _answer(case: Case, schedule: Schedule, change: Change, saved_ns: int, joined: bool) -> WhatIf:
     now = case.parts.total_ns / case.count / 1e6
-    name, share = _bottleneck(case, host, duration, waits)
-    return WhatIf(now, now - saved, schedule.error, name, share)
+    name, share = _bottleneck(schedule, change)
+    return WhatIf(now, now - saved_ns / case.count / 1e6, schedule.error, name, share, joined)
 
 
 def _not_replayable() -> CaptureError:
@@ -89,8 +129,8 @@ def _not_replayable() -> CaptureError:
     )
 
 
-def _change(case: Case, change: str) -> tuple[npt.NDArray[np.bool_], float]:
-    """Tasks of the model that a change is about, and its factor."""
+def _change(cases: Sequence[Case], change: str) -> tuple[list[npt.NDArray[np.bool_]], float]:
+    """Tasks of each rank's model that a change is about, and its factor."""
     match = _CHANGE.fullmatch(change.strip())
     factor = _factor(match["factor"] or match["all"]) if match else None
     if match is None or factor is None:
@@ -98,19 +138,19 @@ def _change(case: Case, change: str) -> tuple[npt.NDArray[np.bool_], float]:
             f"{change!r} is not a change",
             fix="write kernel~PATTERN=FACTOR, op~PATTERN=FACTOR, collective=FACTOR or copy=FACTOR; a factor is 0 or more",
         )
-    kinds = case.model.tasks["kind"].to_numpy()
     if match["kind"]:
-        return kinds == (COMMUNICATION if match["kind"] == "collective" else COPY), factor
+        kind = COMMUNICATION if match["kind"] == "collective" else COPY
+        return [case.model.tasks["kind"].to_numpy() == kind for case in cases], factor
     try:
         re.compile(match["pattern"])
     except re.error as problem:
         raise CaptureError(
             f"{match['pattern']!r} is not a regular expression", cause=str(problem), fix="quote special characters"
         ) from None
-    mask = _named(case, match["what"], match["pattern"])
-    if not mask.any():
+    masks = [_named(case, match["what"], match["pattern"]) for case in cases]
+    if not any(mask.any() for mask in masks):
         raise CaptureError(f"no {match['what']} matches {match['pattern']!r}", fix="see `stepscope top` for names")
-    return mask, factor
+    return masks, factor
 
 
 def _factor(text: str) -> float | None:
@@ -137,12 +177,8 @@ def _named(case: Case, what: str, pattern: str) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _bottleneck(
-    case: Case, host: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], waits: npt.NDArray[np.bool_]
-) -> tuple[str, float]:
-    schedule = case.schedule
-    assert schedule is not None
-    path = critical_path(schedule, host=host, duration=duration, without_waits=waits)
+def _bottleneck(schedule: Schedule, change: Change) -> tuple[str, float]:
+    path = critical_path(schedule, host=change.host, duration=change.duration, without_waits=change.without_waits)
     whole = int((path["end_ns"] - path["start_ns"]).sum())
     by = path.group_by("where").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).sort("ns", "where", descending=[True, False])
     if not by.height or not whole:
@@ -158,9 +194,7 @@ def remove_causes(case: Case, drafts: Sequence[Draft], shares: Sequence[float]) 
     Raises:
         CaptureError: the capture has no launches to replay.
     """
-    schedule = case.schedule if case.has_device else None
-    if schedule is None:
-        raise _not_replayable()
+    schedule = _schedule(case)
     host, duration = schedule.host_ns.astype(np.float64), schedule.duration.astype(np.float64)
     waits = np.zeros(schedule.target.size, dtype=np.bool_)
     least = 0.0
@@ -174,10 +208,10 @@ def remove_causes(case: Case, drafts: Sequence[Draft], shares: Sequence[float]) 
             waits |= draft.without_waits & (np.floor(turn) > np.floor(turn - share))
         # What the replay does not see, such as a late rank, is not less because others come to it (`engine._together`).
         least = max(least, share * draft.saved_ns)
-    changed = np.maximum(host, 0).astype(np.int64), duration.astype(np.int64), waits
-    saved = max(schedule.saved(host=changed[0], duration=changed[1], without_waits=waits), least) / case.count / 1e6
+    changed = Change(np.maximum(host, 0).astype(np.int64), duration.astype(np.int64), waits)
+    saved = max(schedule.saved(host=changed.host, duration=changed.duration, without_waits=waits), least) / case.count / 1e6
     now = case.parts.total_ns / case.count / 1e6
-    name, share_of_path = _bottleneck(case, *changed)
+    name, share_of_path = _bottleneck(schedule, changed)
     return WhatIf(now, max(now - saved, 0.0), schedule.error, name, share_of_path)
 
 

@@ -81,6 +81,9 @@ def test_whatif(trace, capsys):
     found = json.loads(out)
     assert code == 0
     assert found["then_ms"] < found["now_ms"]
+    code, _, err = run(capsys, "whatif", trace, "--without", "sync", "--ranks", "7")
+    assert (code, "no capture of rank 7" in err) == (3, True)
+    assert run(capsys, "whatif", trace, "--without", "sync", "--ranks", "all")[0] == 0
     code, _, err = run(capsys, "whatif", trace, "--scale", "gemm")
     assert code == 3
     assert "is not a change" in err

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import polars as pl
 import pytest
 from verdict_simulator import BASE_NS, COMMUNICATION, COMPUTE, Machine
 
 from stepscope.tables import Tables
-from stepscope.verdict import verdict
+from stepscope.verdict import verdict, what_if, what_if_ranks
 
 STEPS, LAYERS = 8, 5
 Problem = Callable[[Machine, int], None]
@@ -106,3 +107,33 @@ def test_ranks_without_common_collectives_are_not_compared(usual):
     ]
     assert all(one.collectives.height == 0 for one in apart)
     assert [one.rule for one in verdict(apart).findings if one.rule == "peer-wait"] == []
+
+
+def test_mending_a_late_rank_is_worth_what_all_ranks_gain(usual):
+    tables, step = ranks(4, {2: loading})
+    joined = what_if_ranks(tables, without=["data"])
+    true = (step - usual[1]) / 1e6
+    assert [one.saved_ms / true for one in joined] == pytest.approx([1.0] * 4, abs=0.25)
+    assert all(one.joined for one in joined)
+    # On their own the others have nothing to mend.
+    assert what_if(tables[0], without=["data"]).saved_ms == pytest.approx(0.0, abs=0.1)
+
+
+def test_ranks_that_nothing_changes_for_end_when_they_did(usual):
+    assert [one.saved_ms for one in what_if_ranks(usual[0])] == pytest.approx([0.0] * 4)
+
+
+def test_shorter_collectives_are_shorter_for_all_their_ranks():
+    """One collective behind each other: half of the transfer goes, the wait for the last rank stays."""
+    tables, _ = ranks(3, slower={0: 1.5})
+    whole, half = (what_if_ranks(tables, scale=[f"collective={factor}"]) for factor in (0.0, 0.5))
+    for none, some in zip(whole, half, strict=True):
+        assert 0 <= some.saved_ms <= none.saved_ms <= none.now_ms * 0.2
+
+
+def test_a_change_has_to_match_on_one_rank_only(usual):
+    other = usual[0][1]
+    renamed = other.kernels.with_columns(name=pl.lit("Own").cast(pl.Categorical()), op_type=pl.lit("Own").cast(pl.Categorical()))
+    first, second = what_if_ranks([usual[0][0], other.replace(kernels=renamed)], scale=["kernel~Own=0.5"])
+    assert second.joined
+    assert first.saved_ms >= 0
