@@ -90,25 +90,24 @@ class Joined:
 def join_ranks(tables: Sequence[Tables], schedules: Sequence[Schedule]) -> Joined | None:
     """The ranks joined at the collectives that at least two of them have; None when there are none."""
     key = ["op_type", "group", "turn"]
-    parts = []
-    for place, (one, schedule) in enumerate(zip(tables, schedules, strict=True)):
-        rows = _meetings(one).join(_tasks_of(one, schedule), on="row", how="inner")
-        parts.append(rows.with_columns(place=pl.lit(place)))
-    every = pl.concat(parts)
-    if not every.height:
-        return None
+    every = pl.concat(
+        [
+            _meetings(one).join(_tasks_of(one, schedule), on="row", how="inner").with_columns(place=pl.lit(place))
+            for place, (one, schedule) in enumerate(zip(tables, schedules, strict=True))
+        ]
+    )
     every = every.filter(pl.len().over(key) > 1)
     if not every.height:
         return None
     every = every.with_columns(call=pl.struct(key).rank("dense").cast(pl.Int64) - 1)
-    rows = [every.filter(pl.col("place") == place) for place in range(len(tables))]
+    ranks = [every.filter(pl.col("place") == place) for place in range(len(tables))]
     transfer = every.group_by("call").agg((pl.col("end_ns") - pl.col("start_ns")).min().alias("ns")).sort("call")["ns"]
-    first = next(part for part in rows if part.height)
+    first = next(part for part in ranks if part.height)
     return Joined(
         schedules,
-        [part["task"].to_numpy() for part in rows],
-        [part["call"].to_numpy() for part in rows],
-        [_ahead(part, first) for part in rows],
+        [part["task"].to_numpy() for part in ranks],
+        [part["call"].to_numpy() for part in ranks],
+        [_ahead(part, first) for part in ranks],
         transfer.to_numpy(),
     )
 
@@ -138,4 +137,4 @@ def _tasks_of(tables: Tables, schedule: Schedule) -> pl.DataFrame:
 def _ahead(rows: pl.DataFrame, first: pl.DataFrame) -> int:
     """By how much a clock is ahead: a collective ends on all its ranks at once."""
     both = rows.select("call", "end_ns").join(first.select("call", other="end_ns"), on="call", how="inner")
-    return int((both["end_ns"] - both["other"]).median() or 0) if both.height else 0  # type: ignore[arg-type]
+    return int((both["end_ns"] - both["other"]).median() or 0) if both.height else 0
