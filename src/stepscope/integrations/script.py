@@ -98,7 +98,8 @@ class RecordedScript:
         """The process ends."""
         self._handler.background = False  # too late to start a thread
         self._stop()
-        if not self._recorded and self._speaks_for_the_script():
+        failed = self._steps > self._plan.first  # and has said why
+        if not self._recorded and not failed and self._speaks_for_the_script():
             messages.warning(f"nothing was recorded: {self._why_nothing()}")
 
     def _before_call(self) -> None:

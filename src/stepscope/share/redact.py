@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take names out of tables before they are shared: paths, hosts, stacks, metadata.
 
-Names become short hashes with a salt that is nowhere written: equal names stay equal inside one pack, and cannot be looked up.
 Each column is changed through its distinct values, far fewer than rows.
 """
 
 from __future__ import annotations
 
 import getpass
-import hashlib
 import re
-import secrets
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from stepscope.share.names import USER, Names
 from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
 
 KINDS = ("paths", "hosts", "stacks", "metadata")
@@ -34,19 +32,11 @@ PUBLIC_FACTS = (
 _GROUP_KINDS = re.compile(r"(?:default|world|hccl_world|tp|dp|pp|cp|ep|mp|sp|dp_cp|tp_cp|embd|exp|mp_exp)(?:_group)?(?:_\d+)?|\d+")
 _OF_PROCESSES = re.compile(r"(?:\w+_)?[pt]id")
 _OF_STACKS = {"ops": ("stack", "modules"), "op_times": ("stack",)}
-_SHORTEST = 3  # letters; a shorter name would be found inside other words
-
-# Frames of a stack, whose file names may hold blanks; what begins with a slash, a drive, ~ or a scheme; files below folders.
-_FRAME = re.compile(r"(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[^;\n\r\"(]*(?=\(\d+\))")
-# Not after a letter: `Default/network-Train/Conv2D` is an operator. Folders that every machine has are found anywhere.
-_REST = r"[^\s:;,\"'()<>|\[\]{}]*"
-_ROOTS = "home|root|Users|usr|opt|data|mnt|tmp|var|work|share|srv|scratch|nfs|export"
-_ABSOLUTE = re.compile(rf"(?<![A-Za-z0-9_/\\])(?:\w+://|[A-Za-z]:[\\/]|\\\\|~\w*/|/(?=[^/\s])){_REST}|/(?:{_ROOTS})/{_REST}")
-_RELATIVE = re.compile(r"(?<![A-Za-z0-9_/\\])(?:[\w.@+-]+[/\\])+[\w.@+-]*\.[A-Za-z]\w{0,4}(?![\w/])")
-_USER = re.compile(r"(?:^|[/\\])(?:home|Users|users|export/home)[/\\]([^/\\\s:;,\"'()]+)")
-_ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
 _FOLDER = re.compile(r"(?P<host>.+?)_\d+_\d{14,20}.*|(?P<traced>.+?)[_.]\d+\.\d+.*\.pt\.trace\.json(?:\.gz)?")
-_HOST_KEY = re.compile(r"host|node_?name|user|machine|server", re.IGNORECASE)
+# `host_name`, `node`, `server_id`; not `host_sys`.
+_HOST_KEY = re.compile(
+    r"(?:.*[._\s-])?(?:host|node|user|machine|server|login)[_\s-]?(?:name|id|uid|ip|addr|address)?s?", re.IGNORECASE
+)
 
 
 class Redaction:
@@ -56,7 +46,7 @@ class Redaction:
         self.kinds = kinds
         self.tables = tables
         self.paths = paths
-        self.salt = salt or secrets.token_hex(16)
+        self._salt = salt
 
     def all(self) -> list[Tables]:
         return [self._one(tables) for tables in self.tables]
@@ -65,13 +55,14 @@ class Redaction:
         if "stacks" in self.kinds:
             tables = _without_stacks(tables)
         frames = {}
+        processes = _processes(tables) if "hosts" in self.kinds else {}
         for name in tables.filled():
             frame = tables[name]
             if name != "meta":
-                frame = self._numbers(self._texts(frame), _processes(tables) if "hosts" in self.kinds else {})
+                frame = self._numbers(self._texts(frame), processes)
             frames[name] = ALL_TABLES[name].sort(frame) if name not in _NUMBERED else frame
         detail = ", ".join(sorted(self.kinds))
-        new = Tables(frames).replace(meta=self._facts(tables.facts).table())
+        new = Tables(frames).replace(meta=self._facts(tables.facts, processes).table())
         return new.with_quality(lost(issues.REDACTED, "pack", 1, detail))
 
     def _texts(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -88,60 +79,37 @@ class Redaction:
         columns = [name for name in frame.columns if _OF_PROCESSES.fullmatch(name)]
         return frame.with_columns(pl.col(name).replace(processes) for name in columns) if processes else frame
 
-    def _facts(self, facts: Facts) -> Facts:
+    def _facts(self, facts: Facts, processes: dict[int, int]) -> Facts:
         if "metadata" in self.kinds:
             kept = {name: getattr(facts, name) for name in PUBLIC_FACTS}
             facts = Facts(**kept, metadata=_public_metadata(facts.metadata))
         if "stacks" in self.kinds:
             facts = facts.replace(with_stack=False, with_modules=False)
         if "hosts" in self.kinds:
-            facts = facts.replace(host_name=self._hash("h", facts.host_name), host_uid=self._hash("h", facts.host_uid))
+            facts = facts.replace(host_name=self._names.hash("h", facts.host_name), host_uid=self._names.hash("h", facts.host_uid))
+            facts = facts.replace(**{name: _renumbered(value, name, processes) for name, value in vars(facts).items()})
         changed = {name: _mapped(value, self.text) for name, value in vars(facts).items()}
         return facts.replace(**{name: tuple(value) if isinstance(value, list) else value for name, value in changed.items()})
 
     def text(self, text: str) -> str:
         """A text without the names."""
-        if self._names is not None:
-            text = self._names.sub(lambda found: self._hash("h", found[0]), text)
-        if "hosts" in self.kinds:
-            text = _ADDRESS.sub(lambda found: self._hash("h", found[0]), text)
-        if "paths" in self.kinds and ("/" in text or "\\" in text):
-            for pattern in (_FRAME, _ABSOLUTE, _RELATIVE):
-                text = pattern.sub(lambda found: self._path(found[0]), text)
-        return text
-
-    def _path(self, path: str) -> str:
-        folder, _, base = path.replace("\\", "/").rpartition("/")
-        if folder.startswith("p:"):  # done by the pattern before
-            return path
-        if "stacks" in self.kinds or not base:
-            return self._hash("p", path)
-        return f"{self._hash('p', folder)}/{base}"
-
-    def _hash(self, kind: str, name: str) -> str:
-        return (
-            f"{kind}:{hashlib.sha256(f'{self.salt}{name}'.encode('utf-8', 'surrogateescape')).hexdigest()[:10]}" if name else name
-        )
+        return self._names.replace(text)
 
     @cached_property
-    def _names(self) -> re.Pattern[str] | None:
-        """Every name that is known: of machines, their users and their process groups; the longest first."""
-        known: set[str] = set()
-        if "hosts" in self.kinds:
-            known |= set(self._known_hosts())
-        if "paths" in self.kinds or "hosts" in self.kinds:
-            known |= {match[1] for text in self._all_texts() for match in _USER.finditer(text)}
+    def _names(self) -> Names:
+        users: set[str] = set()
+        if self.kinds & {"paths", "hosts"}:
+            users = {match[1] or match[2] for text in self._all_texts() for match in USER.finditer(text)}
             with suppress(OSError, KeyError):
-                known.add(getpass.getuser())
-        known = {name for name in known if len(name) >= _SHORTEST and not name.isdigit() and name not in ("root", "localhost")}
-        if not known:
-            return None
-        # A short name is taken for one only where it stands alone.
-        forms = (
-            re.escape(name) if len(name) > 5 else rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
-            for name in sorted(known, key=lambda name: (-len(name), name))
+                users.add(getpass.getuser())
+        return Names(
+            hosts=set(self._known_hosts()) if "hosts" in self.kinds else (),
+            users=users,
+            paths="paths" in self.kinds,
+            addresses="hosts" in self.kinds,
+            base_names="stacks" not in self.kinds,
+            salt=self._salt,
         )
-        return re.compile("|".join(forms))
 
     def _known_hosts(self) -> Iterable[str]:
         yield socket.gethostname()
@@ -170,7 +138,7 @@ class Redaction:
                     if dtype in (pl.String, pl.Categorical):
                         # The engine looks first, because few texts hold a path.
                         texts = tables[name][column].unique().drop_nulls().cast(pl.String)
-                        yield from texts.filter(texts.str.contains(r"home[/\\]|[Uu]sers[/\\]")).to_list()
+                        yield from texts.filter(texts.str.contains(r"home[/\\]|[Uu]sers[/\\]|~[\w.-]+/")).to_list()
 
 
 # Rows of these are named by their number, and they are sorted by times and numbers that keep their order.
@@ -224,7 +192,7 @@ def _public_metadata(metadata: Any) -> dict[str, Any]:
 def _host_values(content: Any, key: str = "") -> Iterable[str]:
     """Texts below keys that name a machine or a user, and the names of process groups."""
     if isinstance(content, str):
-        if _HOST_KEY.search(key):
+        if _HOST_KEY.fullmatch(key):
             yield content
     elif isinstance(content, list | tuple):
         for value in content:
@@ -235,6 +203,17 @@ def _host_values(content: Any, key: str = "") -> Iterable[str]:
                 yield str(name)
                 yield str(name).partition("%")[0]
             yield from _host_values(value, str(name))
+
+
+def _renumbered(content: Any, key: str, processes: dict[int, int]) -> Any:
+    """The same content with other numbers of processes and threads; 0 for those that no table knows."""
+    if isinstance(content, int) and not isinstance(content, bool):
+        return processes.get(content, 0) if content > 0 and _OF_PROCESSES.fullmatch(key.lower()) else content
+    if isinstance(content, list | tuple):
+        return type(content)(_renumbered(value, key, processes) for value in content)
+    if isinstance(content, Mapping):
+        return {name: _renumbered(value, str(name), processes) for name, value in content.items()}
+    return content
 
 
 def _mapped(content: Any, change: Callable[[str], str]) -> Any:

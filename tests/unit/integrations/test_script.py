@@ -73,6 +73,15 @@ def test_calls_before_the_first_optimizer_are_another_phase(script, noting_tier,
     assert "WARNING" not in capsys.readouterr().err
 
 
+def test_a_profiler_that_failed_is_not_called_a_window_too_late(script, monkeypatch, capsys):
+    made = script()
+    monkeypatch.setattr("stepscope.profiler.profiler.profile.start", lambda self: None)  # as after a failure, which it says itself
+    made._optimizer_created()
+    calls(made, 6)
+    made.end()
+    assert "nothing was recorded" not in capsys.readouterr().err
+
+
 BEGINS = "nothing was recorded: steps=2:3 begins at step 2, counted from 0, but the script"
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import orjson
@@ -10,6 +11,9 @@ import polars as pl
 
 from stepscope.formats.chrome.events import read_events
 from stepscope.tables import ALL_TABLES
+
+# polars writes an object back as text without the escapes that its keys had.
+_UNESCAPED = re.compile(r'"(.+?)": (-?\d[\d.eE+-]*)(?=, "|\}\Z)', re.DOTALL)
 
 
 def read_counters(path: Path, base_ns: int) -> pl.DataFrame:
@@ -30,7 +34,10 @@ def read_counters(path: Path, base_ns: int) -> pl.DataFrame:
 
 
 def _numbers(text: str | None) -> list[tuple[str, float]]:
-    found = orjson.loads(text) if text else {}
+    try:
+        found = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError:
+        return [(key, float(value)) for key, value in _UNESCAPED.findall(text or "")]
     if not isinstance(found, dict):
         return []
     return [(key, float(value)) for key, value in found.items() if isinstance(value, (int, float))]
