@@ -31,6 +31,11 @@ def page(language: str, name: str) -> str:
     return (DOCS / language / name).read_text(encoding="utf-8")
 
 
+def _without_language(info: str, code: str) -> str:
+    """A list of pages names those of its own language."""
+    return re.sub(r"\.zh(-CN)?$", "", code, flags=re.MULTILINE) if info == "{toctree}" else code
+
+
 def test_both_languages_have_the_same_pages():
     assert sorted(path.relative_to(DOCS / "zh").as_posix() for path in (DOCS / "zh").rglob("*.md")) == PAGES
     assert len(PAGES) > 20
@@ -39,7 +44,7 @@ def test_both_languages_have_the_same_pages():
 @pytest.mark.parametrize("name", PAGES)
 def test_both_languages_have_the_same_headings_and_code(name: str):
     english, chinese = (page(language, name) for language in ("en", "zh"))
-    assert blocks(english) == blocks(chinese)
+    assert blocks(english) == [(info, _without_language(info, code)) for info, code in blocks(chinese)]
     without = [_BLOCK.sub("", text) for text in (english, chinese)]
     assert _HEADING.findall(without[0]) == _HEADING.findall(without[1])
     assert len(_HEADING.findall(without[0])) >= 1
@@ -61,10 +66,10 @@ def test_errors_that_are_explained_exist():
     texts = [
         code.splitlines()[0].removeprefix("error: ")
         for info, code in blocks(page("en", "reference/troubleshooting.md"))
-        if info == "text"
+        if info == "text" and code.startswith("error: ")
     ]
     source = "".join(path.read_text() for path in (ROOT / "src" / "stepscope").rglob("*.py"))
-    assert len(texts) >= 4
+    assert len(texts) >= 12
     assert [text for text in texts if text not in source] == []
 
 

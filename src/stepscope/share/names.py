@@ -32,7 +32,8 @@ _PATH = re.compile(
             r"(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[^;\n\r\"(]*(?=\(\d+\))",  # a frame of a stack, whose file may have blanks
             # Not after a letter: `Default/network-Train/Conv2D` is an operator.
             rf"(?<![A-Za-z0-9_/\\]){_BEGIN}{_REST}",
-            rf"(?<![A-Za-z0-9_/\\])(?:(?:{_HASH}|[\w.@+-])+[/\\])+(?:{_HASH}|[\w.@+-])*\.[A-Za-z]\w{{0,4}}(?![\w/])",  # a file below folders
+            # A file below folders.
+            rf"(?<![A-Za-z0-9_/\\])(?:(?:{_HASH}|[\w.@+-])+[/\\])+(?:{_HASH}|[\w.@+-])*\.[A-Za-z]\w{{0,4}}(?![\w/])",
             rf"/(?:{_ROOTS})/{_REST}",  # folders that every machine has, anywhere
         )
     )
