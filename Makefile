@@ -138,7 +138,7 @@ test: check ## style, types and the whole test suite, with coverage
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120
-fuzz: $(VENV)/core ## fuzz all readers with coverage guidance for two minutes, and the C++ reader of events with a million inputs
+fuzz: $(VENV)/core ## fuzz all readers with coverage guidance for two minutes, and the C++ kernels with a million inputs each
 	$(BIN)/python tests/fuzz/run_codec.py
 	@$(BIN)/python -c "import atheris" 2> /dev/null || $(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) $(ARGS)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz the reader of events of the C++ kernels under ASan and UBSan: `run_codec.py [--inputs N] [--seed N] [FILE]...`.
+"""Fuzz the C++ kernels of the analyser under ASan and UBSan: `run_codec.py [--inputs N] [--seed N] [FILE]...`.
 
-The files are traces whose pieces are damaged; without any, traces are made up. The first finding ends the run with its report.
-Each file is also cut at every thousandth byte (`--step`).
+The reader of events gets traces whose pieces are damaged: the files, or made-up ones without any; each is also cut at every
+thousandth byte (`--step`). The writers of rows and pages get random columns, and what they write is read back.
+The first finding ends the run with its report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE.parents[1] / "native" / "codec" / "events.cpp"
+NATIVE = HERE.parents[1] / "native" / "codec"
 FLAGS = ["-std=c++17", "-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 
 
@@ -30,16 +31,23 @@ def main() -> int:
     parser.add_argument("files", type=Path, nargs="*")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "codec_events"
-        subprocess.run([args.compiler, *FLAGS, str(SOURCE), str(HERE / "codec_events.cpp"), "-o", str(program)], check=True)
+        reader = _compiled(args.compiler, Path(folder, "events"), NATIVE / "events.cpp", HERE / "codec_events.cpp")
+        writers = _compiled(
+            args.compiler, Path(folder, "writers"), NATIVE / "rows.cpp", NATIVE / "pages.cpp", HERE / "codec_writers.cpp"
+        )
         files = [_plain(path, Path(folder) / f"{number}.json") for number, path in enumerate(args.files)] or [
             _made_up(Path(folder))
         ]
-        for words in ((str(args.inputs), str(args.seed)), ("truncate", str(args.step))):
-            done = subprocess.run([program, *words, *files], check=False)
-            if done.returncode:
+        damages = (str(args.inputs), str(args.seed))
+        for command in ((reader, *damages, *files), (reader, "truncate", str(args.step), *files), (writers, *damages)):
+            if subprocess.run(command, check=False).returncode:
                 return 1
     return 0
+
+
+def _compiled(compiler: str, program: Path, *sources: Path) -> Path:
+    subprocess.run([compiler, *FLAGS, *map(str, sources), "-o", str(program)], check=True)
+    return program
 
 
 def _plain(path: Path, target: Path) -> Path:

@@ -8,9 +8,12 @@ the file, the rest is what that file holds.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
+import math
 import shutil
 import sqlite3
+import struct
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from stepscope.analyser import export
 from stepscope.analysis.link.capture import link
@@ -43,12 +48,14 @@ from stepscope.formats.framework.layouts import KINDS
 from stepscope.formats.framework.records import read_kind
 from stepscope.formats.kineto import read as kineto
 from stepscope.formats.mindspore import cpu_files, data_pipeline
-from stepscope.tables import Facts, Tables
-from stepscope.tables.store import read_store, write_store
+from stepscope.tables import ALL_TABLES, Facts, Tables
+from stepscope.tables.store import open_store, read_store, write_store
 
 CAPTURES = Path(__file__).resolve().parents[1] / "captures"
 Files = dict[str, bytes]
 
+_LISTS = (pl.List(pl.Int64), pl.List(pl.Float64))
+_FORMS = ("text", "db", "perfetto", "kineto", "parquet")
 _BINARY_BYTES, _CSV_LINES, _EVENTS_EACH, _DATABASE_ROWS = 1200, 5, 2, 4
 
 
@@ -62,21 +69,21 @@ class Target:
     read: Callable[[Path], object]
     alone: bool = False  # the other varied files are left out, which is faster
     slow: bool = False  # takes tens of milliseconds; gets a small share of the inputs
+    more: tuple[bytes, ...] = ()  # inputs to begin with, beside the files
 
     def seeds(self) -> list[bytes]:
-        return [bytes([number]) + self.files.get(name, b"") for number, name in enumerate(self.varied)]
+        return [*(bytes([number]) + self.files.get(name, b"") for number, name in enumerate(self.varied)), *self.more]
 
-    def open(self) -> Scratch:
-        return Scratch(self)
+    def open(self, root: Path | None = None) -> Scratch:
+        return Scratch(self, root)
 
 
 class Scratch:
     """The folder of a target on disk; each call puts one input into it, reads it, and puts the file back."""
 
-    def __init__(self, target: Target):
-        memory = Path("/dev/shm")
+    def __init__(self, target: Target, root: Path | None = None):
         self.target = target
-        self.root = Path(tempfile.mkdtemp(prefix="stepscope-fuzz-", dir=memory if memory.is_dir() else None))
+        self.root = root or temporary_folder()
         self.always = {name: content for name, content in target.files.items() if not (target.alone and name in target.varied)}
         for name, content in self.always.items():
             self._put(name, content)
@@ -108,6 +115,12 @@ class Scratch:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # not emptied in place: arrays may still be mapped to it
         path.write_bytes(content)
+
+
+def temporary_folder() -> Path:
+    """A new folder, in memory where that is possible."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="stepscope-fuzz-", dir=memory if memory.is_dir() else None))
 
 
 @cache
@@ -252,6 +265,39 @@ def _export(folder: Path) -> object:
         return export(tables, ("text", "db", "perfetto"), Path(out), lambda stage: None, parallel=False)
 
 
+def _export_tables(folder: Path) -> object:
+    """A store that somebody sent, with other values in one column, written in one form; the input says which, and the values."""
+    data = (folder / "values").read_bytes()
+    choice, values = data[:4].ljust(4, b"\0"), data[4:]
+    tables = _linked()[choice[3] % len(_linked())]
+    columns = [(name, column) for name in tables.filled() for column, kind in tables[name].schema.items() if kind not in _LISTS]
+    name, column = columns[int.from_bytes(choice[:2], "little") % len(columns)]
+    frame = tables[name].with_columns(_values(values, tables[name].height, tables[name].schema[column]).alias(column))
+    write_store(folder / "store", tables.replace(**{name: ALL_TABLES[name].sort(frame)}), [])
+    form = _FORMS[choice[2] % len(_FORMS)]
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        return export(link(open_store(folder / "store"), parallel=False), [form], Path(out), lambda stage: None, parallel=False)
+
+
+def _values(data: bytes, count: int, dtype: pl.DataType) -> pl.Series:
+    """As many values of a type as there are rows, from any bytes: eight are a number, a line is a text, 0xfe at the end a null."""
+    if dtype in (pl.String, pl.Categorical):
+        found: list[Any] = [None if line.endswith(b"\xfe") else line.decode("utf-8", "replace") for line in data.split(b"\n")]
+    else:
+        words = [data[at : at + 8].ljust(8, b"\0") for at in range(0, len(data) or 1, 8)]
+        kind = "<d" if dtype.is_float() else "<q"
+        found = [None if word[7] == 0xFE else struct.unpack(kind, word)[0] for word in words]
+    whole = list(itertools.islice(itertools.cycle(found), count))
+    return pl.Series(whole, dtype=None if any(value is not None for value in whole) else dtype).cast(dtype, strict=False)
+
+
+def _odd_columns() -> tuple[bytes, ...]:
+    """Inputs of `_export_tables`: for each capture and form, a number, a text and a fraction that are seldom seen."""
+    values = struct.pack("<q", -(2**63)), b"a,b\n\xfe", struct.pack("<d", math.inf)
+    choices = itertools.product(range(3), range(len(_FORMS)), enumerate(values))
+    return tuple(bytes([0, 37 * at & 255, 0, form, capture]) + value for capture, form, (at, value) in choices)
+
+
 def _csv(read: Callable[..., object], **options: Any) -> Callable[[Path], object]:
     return lambda folder: read([path for path in sorted(folder.iterdir()) if path.suffix == ".csv"], quality=[], **options)
 
@@ -325,6 +371,22 @@ _COMMUNICATION = {
 
 
 @cache
+def _linked() -> tuple[Tables, ...]:
+    """What whole captures give, in the tables that exports are made of."""
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        for number, archive in enumerate(("npu-level1", "npu-level2", "mindspore-steps")):
+            root = Path(name, f"{number}_ascend_pt")
+            for path, content in _archive(archive).items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(content)
+            claimed = registry.claim(root)
+            assert claimed is not None
+            found.append(link(Capture(claimed).load(keep=False, parallel=False), parallel=False))
+    return tuple(found)
+
+
+@cache
 def targets() -> dict[str, Target]:
     """Every target by name."""
     level1, level2, raw = (_archive(name) for name in ("npu-level1", "npu-level2", "prof-raw"))
@@ -364,6 +426,7 @@ def targets() -> dict[str, Target]:
         Target("mindspore data", ms, _varied(ms, ".txt", ".json", ".csv"), _read_mindspore_data, alone=True),
         Target("claims", {**text, "b.json": trace}, ("trace_view.json", "b.json", "c.db", "d.json.gz"), _claim),
         Target("store", _stored(_tables()), tuple(_stored(_tables())), _read_store),
+        Target("tables", {"values": b""}, ("values",), _export_tables, slow=True, more=_odd_columns()),
         Target("export", whole, _varied(whole, ".csv", ".json"), _export, slow=True),
     ]
     return {target.name: target for target in found}
