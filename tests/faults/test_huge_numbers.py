@@ -8,10 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stepscope.analyser import export
 from stepscope.formats.ascend import kernel_details, memory, step_trace_time, task_time
 from stepscope.formats.cann.facts import read_prof_facts
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.framework.clock import read_clock
+from stepscope.tables import ALL_TABLES, Tables
 
 HUGE = ["1e300", "-1e300", "inf", "nan", "9223372036854775807", "-9223372036854775808", "9" * 30, "1" * 400]
 KERNELS = (
@@ -88,3 +90,16 @@ def test_processes_and_ends_of_a_recording(tmp_path: Path, huge: str):
     found = read_prof_facts(prof)
     assert (found.session_start_ns, found.session_end_ns) == (None, None)
     found.table()
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300])
+@pytest.mark.parametrize("form", ["text", "db"])
+def test_exports_of_tables_that_somebody_sent(tmp_path: Path, form: str, value: float):
+    """Numbers that no reader of ours gives, in columns that the files show as whole ones."""
+    allocation = {"name": "x", "start_ns": 1, "release_ns": 2, "bytes": 4, "device": 0, "release_total_active": value}
+    kernel = {"name": "k", "kind": "compute", "start_ns": 1, "end_ns": 2, "device": 0, "stream": 1, "duration_ns": value}
+    record = {"component": "PTA", "time_ns": 1, "device": 0, "total_active": value}
+    rows = {"allocations": allocation, "kernels": kernel, "memory_events": record}
+    tables = Tables({name: ALL_TABLES[name].conform(pl.DataFrame([row])) for name, row in rows.items()})
+    files = export(tables, [form], tmp_path, lambda stage: None)
+    assert files

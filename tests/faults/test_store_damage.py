@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,9 +19,10 @@ from viewer.tiny_trace import write_trace
 from stepscope.analyser import Request, analyse_captures
 from stepscope.capture import open_all, open_capture
 from stepscope.cli import main
-from stepscope.tables import ALL_TABLES, Tables
+from stepscope.errors import CaptureError
+from stepscope.tables import ALL_TABLES, Tables, sealed_folder
 from stepscope.tables.sealed_folder import MANIFEST
-from stepscope.tables.store import read_store, store_folder, write_store
+from stepscope.tables.store import open_store, read_store, store_folder, write_store
 from stepscope.web.timeline import index as trace_index
 
 SOURCES = [["trace", 1, 2]]
@@ -225,3 +228,56 @@ def test_info_of_one_bad_capture_shows_the_others(tmp_path, monkeypatch, capsys,
     said = capsys.readouterr()
     assert "good.pt.trace.json" in said.out
     assert f"bad.pt.trace.json: {type(fault).__name__}" in said.err
+
+
+CUT = """
+import os, subprocess, sys
+from pathlib import Path
+import polars as pl
+from stepscope.tables import ALL_TABLES, Tables, sealed_folder, store
+
+store.SMALL_BYTES = 0  # mapped, as large ones are
+sealed_folder.keep_what_is_cut()
+count = 1_000_000
+pauses = pl.DataFrame({"start_ns": range(count), "end_ns": range(1, count + 1), "pid": [1] * count})
+written = Tables({"gc_pauses": ALL_TABLES["gc_pauses"].conform(pauses)})
+store.write_store(Path("store"), written, [])
+opened = store.read_store(Path("store"), None)
+path = Path("store", "gc_pauses.arrow")
+before = len(os.listdir("/proc/self/fd"))
+subprocess.run([sys.executable, "-c", sys.argv[1], str(path)], check=True, timeout=60)
+assert path.stat().st_size < 10, "nobody cut it"
+print(opened.gc_pauses.equals(written.gc_pauses), store.read_store(Path("store"), None), before - len(os.listdir("/proc/self/fd")))
+"""
+
+
+@pytest.mark.parametrize(
+    "cut", ["import os, sys; os.truncate(sys.argv[1], 5)", "import sys; open(sys.argv[1], 'w').write('other')"]
+)
+def test_a_store_that_is_cut_while_it_is_open_stays_what_it_was(tmp_path: Path, cut: str):
+    """A mapped page that is no longer in its file ends the process that reads it, unless somebody does something about it."""
+    done = subprocess.run(
+        [sys.executable, "-c", CUT, cut], cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{done.returncode} {done.stderr}"
+    assert done.stdout.split() == ["True", "None", "1"]
+
+
+def test_a_store_that_somebody_writes_to_is_read_not_mapped(store: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sealed_folder, "_MAPPED_BYTES", 0)
+    monkeypatch.setattr(sealed_folder, "_keeping", True)
+    monkeypatch.setattr("stepscope.tables.store.SMALL_BYTES", 0)
+    with (store / "gc_pauses.arrow").open("r+b") as other:
+        found = read_store(store, SOURCES)
+        other.truncate(5)
+    assert found is not None
+    assert found.gc_pauses.equals(pauses().gc_pauses)
+
+
+@pytest.mark.parametrize("value", ['"text', "5", "[[]]", "null"])
+def test_facts_of_a_store_that_somebody_sent(tmp_path: Path, value: str):
+    """Tables that are a capture of their own may come from anybody."""
+    facts = pl.DataFrame([("activities", value)], schema=ALL_TABLES["meta"].schema, orient="row")
+    write_store(tmp_path / "store", pauses().replace(meta=facts), SOURCES)
+    with pytest.raises(CaptureError, match="the tables of this capture are damaged"):
+        open_store(tmp_path / "store")

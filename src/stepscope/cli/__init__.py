@@ -41,6 +41,7 @@ COMMANDS = {
 }
 _FOLDERS = dict.fromkeys(("convert", "merge", "pack", "publish", "slice", "unpack"), "share.")  # below cli/
 SHORT_COMMANDS = ("analyse", "diff", "info", "report", "top", "verdict", "whatif")
+_OPENS_STORES = (*SHORT_COMMANDS, "cluster", "convert", "mcp", "query", "view")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 _EXAMPLES = """\
 examples:
@@ -66,6 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stepscope.cli.process.allocation import keep_freed_memory
 
         keep_freed_memory()
+    if name in _OPENS_STORES:
+        from stepscope.tables.sealed_folder import keep_what_is_cut
+
+        keep_what_is_cut()
     return _run(module, args)
 
 

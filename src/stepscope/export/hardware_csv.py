@@ -66,7 +66,7 @@ def _port_rows(tables: Tables, source: str) -> pl.DataFrame:
     """One row per sample of a port, its series as columns by their titles."""
     samples = tables.counters.filter(pl.col("source") == source)
     to_title = {series: title for title, series in hardware.PORT_SERIES.items()}
-    port = pl.coalesce("instance", pl.col("name").cast(pl.String).str.extract(r"Port (\d+)", 1).cast(pl.Int64))
+    port = pl.coalesce("instance", pl.col("name").cast(pl.String).str.extract(r"Port (\d+)", 1).cast(pl.Int64, strict=False))
     samples = samples.with_columns(port.alias("instance"), pl.col("series").cast(pl.String).replace(to_title).alias("title"))
     rows = samples.filter(pl.col("title").is_in(list(hardware.PORT_SERIES))).pivot(
         "title", index=["device", "time_ns", "instance"], values="value", aggregate_function="first"

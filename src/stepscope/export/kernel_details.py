@@ -76,7 +76,7 @@ def write_op_summary(tables: Tables, path: Path) -> list[Path]:
     rows = rows.with_columns(
         exact_wait(rows, tables.facts) if chip.shortest else waited(rows),
         # The half of msprof that writes shortest numbers rounds a duration, the other one cuts both ends.
-        duration_ns=pl.coalesce(pl.col("duration_ns").round().cast(pl.Int64), spans) if chip.shortest else spans,
+        duration_ns=pl.coalesce(pl.col("duration_ns").round().cast(pl.Int64, strict=False), spans) if chip.shortest else spans,
         mix_block_num=pl.when(of_kernel).then(pl.col("mix_block_num").fill_null(0)).otherwise("mix_block_num"),
     )
     return kernel_details.write_op_summary(path, rows, tables.kernel_metrics, aic_metrics=tables.facts.aic_metrics, chip=chip)

@@ -64,7 +64,7 @@ def _lines(weighed: pl.DataFrame) -> pl.Series:
         frames.list.eval(pl.element().filter(~pl.element().str.contains(OUR_FRAME)).str.strip_chars())
         .list.reverse().list.join(";").alias("path")
     )  # fmt: skip
-    microseconds = (pl.col("ns").cast(pl.Int64) // 1000).cast(pl.String)
+    microseconds = (pl.col("ns").cast(pl.Int64, strict=False) // 1000).cast(pl.String)
     last = pl.int_range(pl.len()) == pl.len() - 1
     end = pl.when(last).then(pl.lit("")).otherwise(pl.lit("\n"))
     # An operator that nobody but the profiler called is not part of the user's program.

@@ -55,7 +55,7 @@ def state_rows(tables: Tables) -> pl.DataFrame:
     number = pl.col("share", "running_ns", "avg_ns", "min_ns", "max_ns", "waiting_ns", "ran_ns", "pending_ns")
     kind = pl.col("scheduled_type").cast(pl.String).replace_strict(_TYPE_ORDER, default=len(_TYPE_ORDER))
     in_order = found.sort(kind, "task_id", "stream", "batch_id").sort("share", descending=True, maintain_order=True)
-    return in_order.with_columns(number.round().cast(pl.Int64))
+    return in_order.with_columns(number.round().cast(pl.Int64, strict=False))
 
 
 def shown_tasks(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -70,7 +70,7 @@ def shown_tasks(kernels: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(
         name=pl.col("kernel_name") if rows["kernel_name"].count() else named,
         task_type=pl.coalesce(pl.when(one_core).then("host_task_type"), "core", queued, "task_type", "host_task_type"),
-        duration_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64), pl.col("end_ns") - pl.col("start_ns")),
+        duration_ns=pl.coalesce(pl.col("duration_ns").floor().cast(pl.Int64, strict=False), pl.col("end_ns") - pl.col("start_ns")),
     )
 
 

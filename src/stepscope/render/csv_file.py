@@ -90,7 +90,8 @@ def whole_ns(values: pl.Series) -> pl.Series:
     """Durations as the files show them: nanoseconds rounded, as if the float of microseconds were cut to three digits."""
     numbers = filled(values.cast(pl.Float64))
     whole = np.rint(numbers)
-    tie = np.flatnonzero(np.abs(numbers - np.floor(numbers) - 0.5) < 1e-6)
+    with np.errstate(invalid="ignore"):  # infinity less infinity is no tie
+        tie = np.flatnonzero(np.abs(numbers - np.floor(numbers) - 0.5) < 1e-6)
     # Half a nanosecond goes where the nearest float of microseconds lies: 24.2205 is a little more, 23.3205 less.
     below = np.floor(numbers[tie])
     off = microseconds(pl.Series(numbers[tie])).to_numpy().astype(np.longdouble) * 1000 - (below + 0.5)

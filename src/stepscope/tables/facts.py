@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import orjson
 import polars as pl
@@ -88,3 +89,25 @@ class Facts:
 
     def replace(self, **changes: Any) -> Facts:
         return replace(self, **changes)
+
+    def check(self) -> Facts:
+        """Return the facts when each is of its type, as those that somebody sent may not be.
+
+        Raises:
+            TypeError: one is not.
+        """
+        for name, wanted in get_type_hints(type(self)).items():
+            if not _fits(getattr(self, name), wanted):
+                raise TypeError(f"{name} is {getattr(self, name)!r}")
+        return self
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin is UnionType:
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(item, parts[1]) for item in value.values())
+    return wanted is Any or type(value) is wanted or (wanted is float and type(value) is int)

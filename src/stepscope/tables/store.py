@@ -115,6 +115,7 @@ def open_store(folder: Path) -> Tables:
             # Columns that came later are null, those that are gone are left out.
             frames = {name: ALL_TABLES[name].conform(frame) for name, frame in frames.items()}
         tables = Tables(frames).check()
+        tables.facts.check()
         _check_references(tables)
     except (Damaged, KeyError, TypeError, ValueError, OSError, pl.exceptions.PolarsError) as problem:
         raise CaptureError(

@@ -31,7 +31,7 @@ def write(tables: Tables, path: Path) -> list[Path]:
     if not any(shown[name].height for name in SHOWN):
         return []
     # The layers end where the cut durations of tasks do, and not where the tasks do (docs/formats/cann.md 2).
-    lasted = pl.col("duration_ns").floor().cast(pl.Int64)
+    lasted = pl.col("duration_ns").floor().cast(pl.Int64, strict=False)
     cut = pl.coalesce(pl.col("start_ns") + lasted, "end_ns").alias("end_ns")
     kernels = shown.kernels.with_columns(cut, pl.lit(None, pl.Float64).alias("duration_ns"))
     layers = overlap.layers(kernels, shown.collectives)

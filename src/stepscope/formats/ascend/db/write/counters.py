@@ -89,7 +89,7 @@ def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
             columns.append(strings.of(values.cast(TEXT), 0, missing="N/A"))
         elif column.kind in "IK":
             whole = values.cast(pl.Float64, strict=False).round() if values.dtype != pl.Int64 else values
-            columns.append(whole.cast(pl.Int64))
+            columns.append(whole.cast(pl.Int64, strict=False))
         else:
             columns.append(values)
     return pl.DataFrame(columns)
@@ -97,7 +97,7 @@ def _typed(rows: pl.DataFrame, table: str, strings: StringIds) -> pl.DataFrame:
 
 def _ports(counters: pl.DataFrame) -> pl.DataFrame:
     """Rates of a port, and its totals or what the rates say about them (docs/formats/outputs.md 10)."""
-    port = pl.coalesce(pl.col("name").str.extract(r"^Port (\d+)").cast(pl.Int64), "instance").fill_null(0)
+    port = pl.coalesce(pl.col("name").str.extract(r"^Port (\d+)").cast(pl.Int64, strict=False), "instance").fill_null(0)
     wide = counters.with_columns(port.alias("funcId")).pivot(
         on="series", index=["device", "time_ns", "funcId"], values="value", aggregate_function="first", maintain_order=True
     )

@@ -33,7 +33,7 @@ def _records(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
     return rows.select(
         strings.of(rows["component"], MEMORY_STRINGS, missing="PTA").alias("component"),
         pl.col("time_ns").alias("timestamp"),
-        *(pl.col(column).cast(pl.Int64).alias(f"total{name}") for name, column in TOTALS.items()),
+        *(pl.col(column).cast(pl.Int64, strict=False).alias(f"total{name}") for name, column in TOTALS.items()),
         pl.col("stream_ptr").alias("streamPtr"),
         pl.col("device").cast(pl.Int64).alias("deviceId"),
     )
@@ -47,7 +47,7 @@ def _blocks(rows: pl.DataFrame, strings: StringIds) -> pl.DataFrame:
         *written(OP_MEMORY),
         (pl.col("release_ns") - pl.col("start_ns")).alias("duration"),
         (pl.col("active_release_ns") - pl.col("start_ns")).alias("activeDuration"),
-        *(pl.col(column).cast(pl.Int64).alias(name) for name, column in OP_MEMORY_TOTALS.items()),
+        *(pl.col(column).cast(pl.Int64, strict=False).alias(name) for name, column in OP_MEMORY_TOTALS.items()),
         pl.col("device").cast(pl.Int64).alias("deviceId"),
     )
 
