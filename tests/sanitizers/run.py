@@ -22,8 +22,9 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "step
 STRESS = tuple((sys.executable, str(HERE / "stress.py"), library) for library in ("observer", "simnpu"))
 TESTS = (
     *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
-    # It measures the memory of the process, which a sanitizer multiplies.
-    *("-k", "not test_memory_stays_bounded"),
+    # The first measures the memory of the process, which a sanitizer multiplies. The second forks while threads of the device
+    # start: the allocator of AddressSanitizer (gcc 12) does not hold its locks over a fork, and the child hangs in it now and then.
+    *("-k", "not test_memory_stays_bounded and not test_a_forked_child_is_told_instead_of_hanging"),
     "tests/unit/collect/tiers/test_observer.py",
     "tests/faults/job/test_observer_faults.py",
     "tests/unit/simnpu/test_device.py",
