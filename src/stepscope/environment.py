@@ -31,7 +31,12 @@ VARIABLES: dict[str, tuple[str, str]] = {
     ),
     "STEPSCOPE_SIM_CHIP": ("which chip the simulated NPU stands for", "模拟 NPU 所代表的芯片"),
     "STEPSCOPE_SIM_DEVICES": ("number of simulated NPUs", "模拟 NPU 的数量"),
+    "STEPSCOPE_SIM_FAULT": (
+        "what is wrong with a simulated NPU: rank=3,kind=frequency,factor=0.8",
+        "模拟 NPU 的故障：rank=3,kind=frequency,factor=0.8",
+    ),
     "STEPSCOPE_SIM_KERNEL_TIME": ("times of the simulated NPU: measured or modelled", "模拟 NPU 的时间：实测或建模"),
+    "STEPSCOPE_SIM_LINK_TIME": ("as STEPSCOPE_SIM_KERNEL_TIME, for collectives", "同 STEPSCOPE_SIM_KERNEL_TIME，用于集合通信"),
     "STEPSCOPE_SIM_MEMORY_GB": ("memory of each simulated NPU", "每个模拟 NPU 的内存"),
     "STEPSCOPE_SIM_QUEUE_DEPTH": ("length of the task queue of the simulated NPU", "模拟 NPU 任务队列的长度"),
     "STEPSCOPE_SIM_THREADS": ("threads of each simulated NPU", "每个模拟 NPU 的线程数"),

@@ -78,6 +78,7 @@ ALLOWED = {
         "render",
         "report",
         "share",
+        "simnpu",
         "tables",
         "top",
         "verdict",

@@ -240,8 +240,8 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
   task->record.bytes = bytes;
   task->record.description = description;
   task->record.event = operations_++;
-  if (settings().kernel_time > 0)
-    task->record.modelled_ns = static_cast<int64_t>(static_cast<double>(modelled_ns) * settings().kernel_time);
+  if (settings().link_time > 0)
+    task->record.modelled_ns = static_cast<int64_t>(static_cast<double>(modelled_ns) * settings().link_time);
   stream.submit(std::move(task), called_ns);
   end->record(stream);
   return end;

@@ -44,6 +44,7 @@ Settings read_settings() {
   s.memory_bytes = static_cast<size_t>(number_from("STEPSCOPE_SIM_MEMORY_GB", 16) * (1ull << 30));
   s.threads = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_THREADS", 1)));
   s.kernel_time = number_from("STEPSCOPE_SIM_KERNEL_TIME", 0);
+  s.link_time = number_from("STEPSCOPE_SIM_LINK_TIME", s.kernel_time);
   s.blocking = number_from("ASCEND_LAUNCH_BLOCKING", 0) > 0;
   s.task_queue = number_from("TASK_QUEUE_ENABLE", 1) > 0 && !s.blocking;
   s.workspaces = s.task_queue && number_from("TASK_QUEUE_ENABLE", 1) >= 2;

@@ -33,6 +33,7 @@ struct Settings {
   size_t memory_bytes;  // STEPSCOPE_SIM_MEMORY_GB of each device
   int threads;  // STEPSCOPE_SIM_THREADS: of one kernel
   double kernel_time;  // STEPSCOPE_SIM_KERNEL_TIME: factor on the modelled duration, 0 = as measured
+  double link_time;  // STEPSCOPE_SIM_LINK_TIME: the same for collectives; kernel_time if absent
   bool task_queue;  // TASK_QUEUE_ENABLE, as on hardware
   bool workspaces;  // TASK_QUEUE_ENABLE=2: the dequeue thread allocates what kernels need besides their tensors
   bool blocking;  // ASCEND_LAUNCH_BLOCKING, as on hardware

@@ -14,11 +14,12 @@ EXAMPLES = """\
   stepscope run train.py --epochs 1
   stepscope run --profile steps=3:5,level=1,memory train.py
   stepscope run --devices 4 --nproc 4 train.py
+  stepscope run --devices 4 --nproc 4 --profile steps=3:8 --sim-fault rank=3,kind=frequency,factor=0.8 train.py
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] (SCRIPT | -m MODULE) [ARGUMENTS]"
+    parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] [--sim-fault FAULT] (SCRIPT | -m MODULE) [ARGUMENTS]"
     parser.add_argument("--devices", type=_positive, metavar="N", help="number of simulated NPUs (default: 2)")
     parser.add_argument("--nproc", type=_positive, metavar="N", default=1, help="start N processes, as torchrun does")
     parser.add_argument(
@@ -26,6 +27,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=plan_text,
         metavar="WHAT",
         help="profile steps of a script without profiling code, such as steps=3:5,level=1,memory,stack,out=DIR",
+    )
+    parser.add_argument(
+        "--sim-fault",
+        type=_fault,
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="make one rank slow, such as rank=3,kind=frequency,factor=0.8; also kind=data_loading,ms=20 and kind=gc,ms=20,every=2",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
     parser.add_argument("script", metavar="SCRIPT", help="script to run; with -m, a module")
@@ -36,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     from stepscope.compat.launch import Launch
 
     command = (*(["-m"] if args.module else []), args.script, *args.arguments)
-    Launch(command, devices=args.devices, processes=args.nproc, profile=args.profile).replace_this_process()
+    _check_ranks(args.sim_fault, args.nproc)
+    faults = tuple(args.sim_fault)
+    Launch(command, devices=args.devices, processes=args.nproc, profile=args.profile, faults=faults).replace_this_process()
 
 
 def plan_text(text: str) -> str:
@@ -47,6 +58,24 @@ def plan_text(text: str) -> str:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return text
+
+
+def _fault(text: str) -> str:
+    from stepscope.simnpu import faults
+
+    try:
+        faults.parse(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
+
+
+def _check_ranks(texts: list[str], processes: int) -> None:
+    from stepscope.simnpu import faults
+
+    absent = [fault.rank for fault in map(faults.parse, texts) if fault.rank >= processes]
+    if absent:
+        raise SystemExit(f"error: there is no rank {absent[0]} for --sim-fault: --nproc starts {processes}")
 
 
 def _positive(text: str) -> int:

@@ -12,6 +12,7 @@ from stepscope import autoload, simnpu
 from stepscope.collect.guard import warn_on_failure
 from stepscope.compat import STAND_IN_FOLDER, vendor_spec
 from stepscope.errors import CaptureError
+from stepscope.simnpu import faults
 
 _WARNED = "STEPSCOPE_NPU_WARNED"  # set for child processes: the warning was printed already
 _npu: ModuleType | None = None
@@ -25,6 +26,7 @@ def load() -> None:
         return
     _loaded = True
     if STAND_IN_FOLDER in sys.path and vendor_spec() is None:
+        warn_on_failure("injecting a fault", faults.apply)
         warn_on_failure("loading the simulated NPU", npu_module)
     autoload.record_script()
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 from stepscope.autoload import ANALYSE
 from stepscope.compat import END_FOLDER, install_in_children
 from stepscope.integrations.script import MAIN_PROCESS
+from stepscope.simnpu import faults
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Launch:
         devices: number of simulated devices; None leaves it to the environment.
         processes: number of processes; more than one are started as torchrun does.
         profile: what to record of a script without profiling code, as `--profile` takes it.
+        faults: of simulated devices, as `--sim-fault` takes them.
     """
 
     command: tuple[str, ...]
     devices: int | None = None
     processes: int = 1
     profile: str | None = None
+    faults: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         words = list(self.command)
@@ -50,6 +53,8 @@ class Launch:
             variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables.get("PYTHONPATH"), END_FOLDER)))
             variables[ANALYSE] = "1"
             variables[MAIN_PROCESS] = str(os.getpid())  # which this process keeps when it becomes that Python
+        if self.faults:
+            faults.for_children(self.faults, variables)
         if self.processes > 1:
             variables.setdefault("OMP_NUM_THREADS", "1")  # as torchrun sets it, without its five-line notice
         return variables

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from stepscope.formats.cann.chips import chip_of
 from stepscope.formats.cann.write.settings import Chip
 from stepscope.simnpu.descriptions import AI_CORE, AI_VECTOR_CORE, MIX_AIC, MIX_AIV
+from stepscope.simnpu.faults import clock_share
 
 VARIABLE = "STEPSCOPE_SIM_CHIP"
 # A counter of nanoseconds, so that measured times are kept exactly.
@@ -38,7 +39,9 @@ def pretended_chip() -> Chip:
     if name not in CHIPS:
         known = ", ".join(filter(None, CHIPS))
         logging.getLogger("stepscope").warning("%s=%s is not known (known: %s): writing records of a 910B", VARIABLE, name, known)
-    return CHIPS.get(name, CHIP)
+    chip = CHIPS.get(name, CHIP)
+    share = clock_share()
+    return chip if share == 1 else replace(chip, core_mhz=round(chip.core_mhz * share))
 
 
 def on_chip(kernels: npt.NDArray[Any], chip: Chip) -> npt.NDArray[Any]:
