@@ -22,8 +22,19 @@ def fastest_step(answers: Sequence[AgedAnswer], *, ahead_seconds: float = 0.0) -
     return max((_reached(aged, aged.age_seconds + ahead_seconds) for aged in answers), default=0)
 
 
-def common_start(answers: Sequence[AgedAnswer], lead: float) -> int:
-    """A step that no rank will have passed when it reads the request."""
+def common_start(answers: Sequence[AgedAnswer], lead: float, progress: tuple[int, float] | None = None) -> int:
+    """A step that no rank will have passed when it reads the request.
+
+    Args:
+        answers: of the ranks.
+        lead: seconds until every rank has read the request.
+        progress: the step of this moment and the seconds that a step takes, where somebody knows them.
+    """
+    if progress is not None and progress[1] > 0:
+        # Better than answers that are carried on: these may be ten seconds old, and name the fastest speed.
+        now = max(progress[0], *(aged.answer.step for aged in answers))
+        ahead = max(now + math.ceil(lead / progress[1]), *(aged.answer.busy_until or 0 for aged in answers))
+        return ahead + LEAST_STEPS
     ahead = fastest_step(answers, ahead_seconds=lead)
     if any(aged.answer.step_seconds is None for aged in answers):
         ahead = max(ahead, fastest_step(answers) + UNKNOWN_SPEED_STEPS)

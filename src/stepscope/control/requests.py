@@ -77,7 +77,13 @@ def live_ranks(folder: Path, ranks: Sequence[int] | None = None) -> list[AgedAns
 
 
 def start(
-    folder: Path, keys: Mapping[str, Any], *, ranks: Sequence[int] | None, start_step: int | None, patience: Patience
+    folder: Path,
+    keys: Mapping[str, Any],
+    *,
+    ranks: Sequence[int] | None,
+    start_step: int | None,
+    patience: Patience,
+    progress: Callable[[], tuple[int, float]] | None = None,
 ) -> Outcome:
     """Request a capture; by default at the next step that all ranks can begin together, which one rank alone can at once.
 
@@ -87,6 +93,8 @@ def start(
         ranks: the ranks to record; None for all.
         start_step: the step to begin at.
         waiting: how long to wait until each rank has answered.
+        progress: the step of this moment and the seconds that a step takes, where the caller knows them better than the answers
+            of the ranks, which may be ten seconds old.
     """
     chosen = live_ranks(folder, ranks)
     if start_step is not None and start_step <= plan.fastest_step(chosen):
@@ -98,7 +106,7 @@ def start(
         )
     lead = plan.lead_seconds(chosen)
     for _ in range(TRIES):
-        soonest = config.NEXT_STEP if len(chosen) == 1 else plan.common_start(chosen, lead)
+        soonest = config.NEXT_STEP if len(chosen) == 1 else plan.common_start(chosen, lead, progress() if progress else None)
         first = soonest if start_step is None else start_step
         keys = {**keys, "start_step": first, "is_rank": ranks is not None, "rank_list": list(ranks or ())}
         outcome = _ask(folder, keys, ranks, patience)

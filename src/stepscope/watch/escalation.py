@@ -57,10 +57,21 @@ class Escalation:
         out: where the captures go.
         since: seconds of Unix time at which this job began; entries of earlier jobs count for the disk and the hour only.
         clock: seconds of Unix time.
+        progress: the step of this moment, and the seconds that a step takes.
     """
 
-    def __init__(self, settings: Settings, control: Path, out: Path, *, since: float, clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        settings: Settings,
+        control: Path,
+        out: Path,
+        *,
+        since: float,
+        clock: Callable[[], float] = time.time,
+        progress: Callable[[], tuple[int, float]] | None = None,
+    ):
         self._settings, self._control, self._out, self._since, self._clock = settings, control, out, since, clock
+        self._progress = progress
 
     def run(self, outlier: Outlier, patience: requests.Patience | None = None) -> str | None:
         """Request a capture and wait until it is complete; gives its reason, or None where none was made.
@@ -77,7 +88,12 @@ class Escalation:
         why = {**asdict(outlier), "phases": dict(zip(PHASES, outlier.phases, strict=True)), "reason": outlier.reason()}
         keys = {"active": self._settings.record, "prof_dir": str(folder), "metadata": {"stepscope_watch": why}}
         outcome = requests.start(
-            self._control, keys, ranks=self._settings.ranks, start_step=None, patience=patience or requests.Patience()
+            self._control,
+            keys,
+            ranks=self._settings.ranks,
+            start_step=None,
+            patience=patience or requests.Patience(),
+            progress=self._progress,
         )
         messages.info(
             f"step {outlier.step} took {outlier.ns / 1e6:.1f} ms, the median is {outlier.median_ns / 1e6:.1f} ms "

@@ -133,7 +133,9 @@ class Watcher:
         # Whoever sets the watch's folder for a job lets it write there.
         roots = os.environ.get(ROOTS)
         os.environ[ROOTS] = f"{roots}{os.pathsep}{out}" if roots else str(out)
-        return Escalation(self._settings, control, out, since=time.time())
+        return Escalation(
+            self._settings, control, out, since=time.time(), progress=lambda: (self.steps, self._limit.median_ns / 1e9)
+        )
 
     def _step(self) -> None:
         now, start = _now(), self._last

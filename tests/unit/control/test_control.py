@@ -36,6 +36,14 @@ class TestPlan:
         seen = [AgedAnswer(answer(number, step=step, step_seconds=pace), age) for number, (step, pace, age) in enumerate(ranks)]
         assert plan.common_start(seen, lead) == expected
 
+    def test_who_knows_the_step_of_this_moment_is_believed(self):
+        """At the beginning of a job answers are ten seconds old, and its first step took seconds."""
+        seen = [AgedAnswer(answer(number, step=1, step_seconds=pace), 9.0) for number, pace in enumerate((2.0, 0.002))]
+        assert plan.common_start(seen, 3.0, (120, 0.010)) == 422
+        assert plan.common_start(seen, 3.0, (120, 0.0)) == 6003  # its speed is not known yet
+        running = [AgedAnswer(answer(0, step=100, step_seconds=0.1, busy_until=600), 0)]
+        assert plan.common_start([*seen, *running], 3.0, (120, 0.010)) == 602
+
     def test_nothing_begins_before_the_end_of_the_capture_that_runs(self):
         seen = [
             AgedAnswer(answer(0, step=100, step_seconds=0.1, busy_until=600), 0),

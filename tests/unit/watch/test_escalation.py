@@ -43,7 +43,7 @@ class Requests:
         monkeypatch.setattr(requests, "start", self.start)
         monkeypatch.setattr(requests, "wait_until_done", lambda folder, outcome, patience: outcome)
 
-    def start(self, folder, keys, *, ranks, start_step, patience):
+    def start(self, folder, keys, *, ranks, start_step, patience, progress=None):
         self.asked.append((keys["active"], ranks, keys["metadata"]["stepscope_watch"]["step"]))
         return requests.Outcome("id", 0, ())
 
