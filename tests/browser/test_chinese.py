@@ -40,4 +40,7 @@ def test_no_english_sentence_is_left(sample_page: Page, capture: dict[str, str])
         sample_page.choose("select-views", view)
         sample_page.ready(view)
         left[view] = english(sample_page.driver.execute_script(TEXTS))
+    sample_page.click("[data-testid=tab-diff]")
+    sample_page.ready("diff")
+    left["diff"] = english(sample_page.driver.execute_script(TEXTS))
     assert {view: lines for view, lines in left.items() if lines} == {}

@@ -50,6 +50,7 @@ def us(value: float) -> str:
                 "communication",
                 "module",
                 "flame",
+                "source",
                 "findings",
                 "files",
             ),

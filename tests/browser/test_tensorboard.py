@@ -86,7 +86,7 @@ def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, samp
 
 @pytest.mark.usefixtures("back")
 @pytest.mark.parametrize(
-    ("capture", "views"), [("run=npu_level2&worker=0", 13), ("run=gpu&worker=gpu_nccl", 10)], ids=["npu", "gpu"]
+    ("capture", "views"), [("run=npu_level2&worker=0", 14), ("run=gpu&worker=gpu_nccl", 10)], ids=["npu", "gpu"]
 )
 def test_every_view_is_clean_here_too(capture: str, views: int, driver: Any, tensorboard: str) -> None:
     page = opened(driver, tensorboard, f"/overview?{capture}", "overview")

@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { helpOpen } from "./help";
 import { dark, language, panelOpen, theme, units } from "./settings";
-import { linkHere, place, runs, selection, setParams, view, views } from "./state";
+import { linkHere, news, place, runs, selection, setParams, view, views } from "./state";
 import { copyText, IconButton, say } from "./ui/controls";
 import { Icon } from "./ui/icons";
 import { t } from "./words";
@@ -13,6 +13,20 @@ import { t } from "./words";
 function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
   const modelledText = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
   return <span class="tag simulated" data-testid="simulated" title={`${modelledText ? `${modelledText}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{modelledText && ` · ${t("partly modelled")}`}</span>;
+}
+
+/** New steps and ranks are in the data already; the pill says so and leaves the window, the selection and the scrolling alone. */
+function Live(): JSX.Element | null {
+  const found = news.value;
+  if (!found) return null;
+  const parts = [found.steps && `${found.steps} ${t("new steps")}`, found.ranks && `${found.ranks} ${t("new ranks")}`].filter(Boolean);
+  return (
+    <span role="status">
+      <button type="button" class="chip live" data-testid="live" title={t("Close")} onClick={() => { news.value = null; }}>
+        <i class="dot" aria-hidden="true" /> {parts.join(t(", "))} <Icon name="close" />
+      </button>
+    </span>
+  );
 }
 
 export function Header(): JSX.Element {
@@ -38,6 +52,7 @@ export function Header(): JSX.Element {
           {t("Step")} {step} <Icon name="close" />
         </button>
       )}
+      <Live />
       <span class="spring" />
       <label class="mini">
         <span class="unseen">{t("Units")}</span>

@@ -69,7 +69,7 @@ function NormalBoxes(): JSX.Element {
 
 function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
   const percent = Math.round(span.progress * 100);
-  const text = span.state === "loading" ? `reading ${percent} %` : span.state.replace("_", " ");
+  const text = span.state === "loading" ? `${t("reading")} ${percent} %` : span.changing ? t("still being written") : t(span.state === "found" ? "not read yet" : span.state.replace("_", " "));
   return (
     <div class="capture-state" data-state={span.state}>
       <p>
@@ -147,7 +147,9 @@ export function diffSide(letter: "a" | "b"): { run: RunEntry | null; worker: { n
   const run = list.find((one) => one.name === wanted) ?? fallbackRun;
   const workers = run?.workers ?? [];
   const same = wanted === undefined || run === chosen.run;
-  const fallbackWorker = same && run === chosen.run ? (letter === "b" && next ? next : chosen.worker) : (workers[0] ?? null);
+  const other = letter === "b" ? diffSide("a") : null;
+  const alike = other && other.run !== run ? workers.find((one) => one.name === other.worker?.name) : undefined;
+  const fallbackWorker = alike ? alike : same && run === chosen.run ? (letter === "b" && next ? next : chosen.worker) : (workers[0] ?? null);
   const worker = workers.find((one) => one.name === params[`${letter}worker`]) ?? (workers.includes(fallbackWorker!) ? fallbackWorker : (workers[0] ?? null));
   const spans = worker?.spans ?? [];
   const span = spans.find((one) => one.name === params[`${letter}span`]) ?? spans[0] ?? null;

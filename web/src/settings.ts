@@ -39,7 +39,7 @@ export type Language = "en" | "zh";
 export const theme = remembered<Theme>("theme", "system");
 export const units = remembered<"heading" | "auto">("units", "heading");
 export const language = remembered<Language>("language", navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
-export const panelWidth = remembered("panel.width", 236);
+export const panelWidth = remembered("panel.width", window.innerWidth >= 1700 ? 236 : 208);
 export const panelOpen = remembered("panel.open", window.innerWidth >= 760);
 export const editorLink = remembered("editor", "vscode://file/{file}:{line}");
 

@@ -20,6 +20,8 @@ export interface SpanEntry {
   modelled: string[];
   rank: number | null;
   path: string;
+  steps: number | null;
+  changing: boolean;
   quality: { summary: Texts; headline: Texts; warnings: number } | null;
   command: string | null;
   error: { title?: string; detail?: string; hint?: string; file?: string; id?: string } | null;
@@ -67,6 +69,8 @@ export const VIEWS: readonly (readonly [slug: string, names: readonly string[]])
   ["communication", ["Communication"]],
   ["module", ["Module"]],
   ["flame", ["Flame"]],
+  ["source", ["Source"]],
+  ["roofline", ["Roofline"]],
   ["findings", ["Findings"]],
   ["files", ["Files"]],
 ];
@@ -272,6 +276,35 @@ async function whenReady([run, worker, span]: Name, options: CallOptions): Promi
   }
 }
 
+/** What came while the page was open: a run that is still recorded grows. Nothing moves because of it. */
+export interface News {
+  readonly steps: number;
+  readonly ranks: number;
+}
+export const news = signal<News | null>(null);
+let known: { readonly run: string; readonly worker: string; readonly span: string; readonly steps: number | null; readonly ranks: number } | null = null;
+
+/** Compares the chosen run with what it was; another choice begins anew. */
+function noteNews(): void {
+  const { run, worker, span } = selection.peek();
+  if (!run || !worker || !span) return;
+  const now = { run: run.name, worker: worker.name, span: span.name, steps: span.steps ?? null, ranks: run.workers.length };
+  if (!known || known.run !== now.run) {
+    known = now;
+    news.value = null;
+    return;
+  }
+  const same = known.worker === now.worker && known.span === now.span;
+  const steps = same && known.steps !== null && now.steps !== null ? Math.max(0, now.steps - known.steps) : 0;
+  const ranks = Math.max(0, now.ranks - known.ranks);
+  if (steps || ranks) {
+    const before = news.peek();
+    news.value = { steps: (before?.steps ?? 0) + steps, ranks: (before?.ranks ?? 0) + ranks };
+  }
+  // While it is read again its steps are not known: those of before stay what new ones are counted from.
+  known = { ...now, steps: now.steps ?? (same ? known.steps : null) };
+}
+
 let asking: Promise<void> | null = null;
 
 export function refresh(rescan = false): Promise<void> {
@@ -279,6 +312,7 @@ export function refresh(rescan = false): Promise<void> {
     try {
       const next = rescan ? await call<Runs>("rescan", {}, {}) : await call<Runs>("runs");
       if (JSON.stringify(next) !== JSON.stringify(runs.peek())) runs.value = next;
+      noteNews();
       runsProblem.value = null;
     } catch (problem) {
       if (problem instanceof ApiError) runsProblem.value = problem;

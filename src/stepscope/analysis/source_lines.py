@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 
+from stepscope.analysis import recompute
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.partition.names import matches
 from stepscope.analysis.views import has_modules, module_of_operators
@@ -24,6 +26,22 @@ _FRAMES = "function"  # kind of a Python call that is a line of source; others a
 def operator_places(tables: Tables) -> pl.DataFrame:
     """`module` (path) and `line` (`file(line): function`) of every row of `ops`; null where nothing tells."""
     return pl.DataFrame({"module": operator_modules(tables), "line": _lines(tables)})
+
+
+def lines_with_backward(tables: Tables, lines: pl.Series) -> pl.Series:
+    """The lines, and for what backward runs (which has no frames of the user) those of its forward operator."""
+    ops = tables.ops
+    pairs = recompute.links(ops)
+    if not pairs.height:
+        return lines
+    forward = np.arange(ops.height, dtype=np.int64)
+    forward[lines.is_null().to_numpy()] = -1
+    forward[pairs["backward"].to_numpy()] = pairs["forward"].to_numpy()
+    above = op_tree.row_numbers(ops["parent"])
+    for rows in op_tree.levels(ops["parent"])[1:]:
+        forward[rows] = np.where(forward[rows] >= 0, forward[rows], forward[above[rows]])
+    linked = lines.gather(op_tree.to_rows(forward, "line"))
+    return pl.select(pl.coalesce(lines, linked)).to_series().alias(lines.name)
 
 
 def user_frame(stack: str) -> str:

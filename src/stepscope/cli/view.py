@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-sql", action="store_true", help="switch off SQL queries")
     parser.add_argument("--source-root", type=Path, help="show source lines of files below this folder")
+    parser.add_argument("--gate", type=Path, metavar="FILE", help="hold what Diff shows against a budget (docs/diff.md)")
     parser.add_argument("--follow-links", action="store_true", help="follow symbolic links that lead outside the given folders")
 
 
@@ -33,11 +34,13 @@ def run(args: argparse.Namespace) -> int:
     from threading import Timer
 
     from stepscope.capture import folder_of
+    from stepscope.diff.gate import read_budget
     from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
     paths = [folder_of(path) for path in args.paths]
-    settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links)
+    budget = read_budget(args.gate) if args.gate else None
+    settings = Settings(sql=not args.no_sql, source_root=args.source_root, follow_links=args.follow_links, budget=budget)
     server = Server(paths, Address(args.host, args.port, with_token=not args.no_token), settings)
     print(server.url, flush=True)
     runs = server.catalogue.listing()

@@ -55,7 +55,7 @@ def shown(found: Diff, rows: Sequence[Row], lang: str, top: int) -> Shown:
         (base[place], new[place], new[place] - base[place], calls[place], new[place] - base[place] - calls[place])
         for place in range(len(rows))
     ]
-    lines = [Line(_label(row, lang), figures[place], _status(row, lang)) for place, row in enumerate(rows[:top])]
+    lines = [Line(_label(row, lang), figures[place], status_of(row, lang)) for place, row in enumerate(rows[:top])]
     rest = figures[top:]
     if rest:
         lines.append(Line(words.line("more", lang, count=len(rest)), _column_sums(rest), ""))
@@ -87,7 +87,8 @@ def _label(row: Row, lang: str) -> str:
     return part if name == part else f"{part}: {name}"
 
 
-def _status(row: Row, lang: str) -> str:
+def status_of(row: Row, lang: str) -> str:
+    """What the tests say about a row, and whether one side lacks it."""
     if row.match in ("base", "new"):
         said = words.line("gone" if row.match == "base" else "added", lang)
         return f"{said}, {words.status(row.status, lang)}" if row.real else said

@@ -287,6 +287,8 @@ class Catalogue:
             "modelled": list(ready.facts.modelled) if ready else [],
             "rank": (ready.facts.rank if ready.facts.rank >= 0 else None) if ready else None,
             "path": entry.location.path,
+            "steps": ready.tables.steps.height if ready else None,
+            "changing": entry.changing,
             "quality": _quality(ready) if ready else None,
             "command": command(entry) if entry.state == "not_analysed" else None,
             "error": entry.error,

@@ -13,6 +13,8 @@ SWITCHES = {
     "metrics": "collect with aic_metrics=AiCMetrics.PipeUtilization and profiler_level Level1 or higher",
     "communication": "collect with profiler_level Level1 or higher in a job with several devices",
     "memory": "collect with profile_memory=True",
+    "flops": "collect with with_flops=True",
+    "lines": "collect with with_stack=True",
     "modules": "collect with with_modules=True or with_stack=True",
     "steps": "give the profiler a schedule and call prof.step() after every step",
     "marks": "collect with mstx=True (older versions: msprof_tx=True)",

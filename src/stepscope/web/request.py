@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs
 
+from stepscope.diff.gate import Budget
 from stepscope.tables.issues import REGISTER
 from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.loaded import LoadedCapture
@@ -28,6 +29,7 @@ class Settings:
     sql: bool = True
     source_root: Path | None = None
     follow_links: bool = False
+    budget: Budget | None = None  # that a difference is held against
     hosts: frozenset[str] | None = None  # names under which the server answers; None leaves that to the server around it
     token: str | None = None
 

@@ -34,7 +34,9 @@ from stepscope.web.views import memory as memory_view
 from stepscope.web.views import modules as module_view
 from stepscope.web.views import operators as operator_view
 from stepscope.web.views import overview as overview_view
+from stepscope.web.views import roofline as roofline_view
 from stepscope.web.views import slices as slice_view
+from stepscope.web.views import source as source_view
 from stepscope.web.views import trace as trace_view
 from stepscope.web.views import trace_export
 from stepscope.web.views import verdict as verdict_view
@@ -199,6 +201,11 @@ def memory_peak(request: ViewRequest) -> Answer:
     return memory_view.peak(request.capture(), request.query)
 
 
+@_get("memory/kept")
+def memory_kept(request: ViewRequest) -> Answer:
+    return memory_view.kept(request.capture(), request.query)
+
+
 @_get("distributed/overview")
 def distributed_overview(request: ViewRequest) -> Answer:
     return distributed_view.overview(*request.workers(), request.query)
@@ -283,7 +290,11 @@ def flame(request: ViewRequest) -> Answer:
 
 @_get("diff")
 def diff(request: ViewRequest) -> Answer:
-    return diff_view.diff(request.side("a"), request.side("b"), request.query)
+    sides = request.side("a"), request.side("b")
+    if request.query.choice("format", ("json", "md")) == "md":
+        text = diff_view.as_markdown(*sides, request.query, request.settings.budget)
+        return Download(text.encode(), "text/markdown; charset=utf-8", "diff.md")
+    return diff_view.diff(*sides, request.query, request.settings.budget)
 
 
 @_get("findings")
@@ -305,6 +316,21 @@ def files_preview(request: ViewRequest) -> Answer:
 @_get("source")
 def source(request: ViewRequest) -> Answer:
     return file_view.source(request.settings.source_root, request.query)
+
+
+@_get("source/files")
+def source_files(request: ViewRequest) -> Answer:
+    return source_view.files(request.capture(), request.settings.source_root)
+
+
+@_get("source/lines")
+def source_lines(request: ViewRequest) -> Answer:
+    return source_view.lines(request.capture(), request.settings.source_root, request.query)
+
+
+@_get("roofline")
+def roofline(request: ViewRequest) -> Answer:
+    return roofline_view.roofline(request.capture())
 
 
 @_get("sql/schema")

@@ -7,7 +7,7 @@ import resource
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -44,13 +44,7 @@ class Server:
         self.catalogue = Catalogue(paths, follow_links=settings.follow_links)
         app = App(
             self.catalogue,
-            Settings(
-                sql=settings.sql,
-                source_root=settings.source_root,
-                follow_links=settings.follow_links,
-                hosts=names_of(address.host),
-                token=token,
-            ),
+            replace(settings, hosts=names_of(address.host), token=token),
         )
         self._closing = False
         listener = listen(address)

@@ -15,7 +15,7 @@ from stepscope.web.loaded import LoadedCapture
 
 VIEWS = (
     "Verdict", "Cluster", "Overview", "Operator", "NPU Kernel", "GPU Kernel", "CPU Kernel", "Trace", "Memory", "Distributed",
-    "Communication", "Module", "Flame", "Findings", "Files",
+    "Communication", "Module", "Flame", "Source", "Roofline", "Findings", "Files",
 )  # fmt: skip
 _OF_FILES = {
     "step_trace_time.csv": "Overview", "operator_details.csv": "Operator", "kernel_details.csv": "NPU Kernel",
@@ -73,6 +73,8 @@ def views_of(capture: LoadedCapture) -> list[str]:
         ),
         "Module": has_modules(tables),
         "Flame": bool(tables.ops.height or tables.python_calls.height),
+        "Source": bool(tables.ops.height and (tables.ops["stack"].count() or tables.python_calls.height)),
+        "Roofline": bool(tables.ops["flops"].count()),
         "Findings": bool(tables.ops.height or capture.has_device),
         "Files": True,
     }

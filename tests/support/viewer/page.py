@@ -51,12 +51,12 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def serving(*folders: Path) -> Iterator[str]:
+def serving(*folders: Path, settings: Any = None) -> Iterator[str]:
     """Address of a running viewer."""
     from stepscope.web.request import Settings
     from stepscope.web.server import Address, Server
 
-    server = Server(folders, Address(), Settings())
+    server = Server(folders, Address(), settings or Settings())
     Thread(target=server.run, daemon=True).start()
     try:
         yield server.url

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from verdict_simulator import Loop, Machine
 
+from stepscope.analysis.roofline import tensor_bytes
 from stepscope.analysis.source_lines import operator_places, user_frame
 from stepscope.tables import ALL_TABLES, Tables
 from stepscope.verdict import verdict
-from stepscope.verdict.rules.counters import moved_bytes
 
 CHIP = {"0": {"id": 0, "ai_core_num": 20, "aiv_num": 40, "aic_frequency": 1650}}
 
@@ -127,9 +127,9 @@ def test_flops_utilisation_counts_what_is_computed_again_beside_the_model():
 
 
 def test_bytes_of_tensors():
-    assert moved_bytes('"2,3;4"', "FLOAT;INT64") == 2 * 3 * 4 + 4 * 8
-    assert moved_bytes("2,3", "STRANGE") == 0
-    assert moved_bytes(None, None) == 0
+    assert tensor_bytes('"2,3;4"', "FLOAT;INT64") == 2 * 3 * 4 + 4 * 8
+    assert tensor_bytes("2,3", "STRANGE") == 0
+    assert tensor_bytes(None, None) == 0
 
 
 @pytest.mark.parametrize(

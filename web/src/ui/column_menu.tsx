@@ -112,6 +112,14 @@ function TextFilter(props: FilterProps): JSX.Element {
   );
 }
 
+/** Columns by what a reader is after; names and what the table is sorted by stay. */
+const PRESETS: readonly (readonly [name: string, keep: (column: Column, at: number) => boolean])[] = [
+  ["All columns", () => true],
+  ["Times", (column, at) => at === 0 || /\((us|ms|ns)\)|Calls|Count|%/.test(column.name)],
+  ["Shapes and types", (column, at) => at === 0 || /Shape|Type|Format|Duration|Calls/i.test(column.name)],
+  ["Counters", (column, at) => at === 0 || /ratio|cycles|_time\(us\)|miss|bw|utili[sz]ation|Occupancy|Duration/i.test(column.name)],
+];
+
 export function ColumnChooser(props: {
   columns: readonly Column[];
   hidden: Readonly<Record<string, boolean>>;
@@ -122,6 +130,11 @@ export function ColumnChooser(props: {
     <Popover icon="columns" label={t("Columns")} text={t("Columns")} align="right" testid="btn-columns">
       {() => (
         <div class="column-menu">
+          <div class="presets" role="group" aria-label={t("Presets")}>
+            {PRESETS.filter(([name, keep]) => name === "All columns" || new Set(props.columns.map((column, at) => at > 0 && keep(column, at))).size > 1).map(([name, keep]) => (
+              <button key={name} type="button" class="chip toggle" data-preset={name} onClick={() => props.onChange(Object.fromEntries(props.columns.map((column, at) => [column.key, !keep(column, at)])))}>{t(name)}</button>
+            ))}
+          </div>
           <div class="filter-values tall">
             {props.columns.map((column) => (
               <label key={column.key} title={column.tooltip && t(column.tooltip)}>

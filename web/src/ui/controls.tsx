@@ -56,7 +56,7 @@ export function Select(props: {
         <select
           class={props.size ? "listbox" : ""}
           size={props.size}
-          style={props.size ? { height: `${props.size * 27 + 12}px` } : undefined}
+          style={props.size ? { height: `${props.size * 25 + 12}px` } : undefined}
           data-testid={props.testid}
           value={props.value}
           onChange={(event) => props.onChange(event.currentTarget.value)}

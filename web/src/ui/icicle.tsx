@@ -15,7 +15,14 @@ export interface Tree {
   readonly name: readonly number[];
   readonly parent: readonly number[];
   readonly weight: readonly number[];
+  /** Where two are compared: how much the share of each node in the whole grew, −1 to 1. */
+  readonly change?: readonly number[];
 }
+
+/** More and less as in Diff: orange and blue, stronger the more of the whole it is. */
+const MORE = "#bf5410";
+const LESS = "#2a5fc0";
+const FULL_CHANGE = 0.1;
 
 const ROW = 22;
 
@@ -93,7 +100,9 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
       const name = props.tree.names[props.tree.name[one.node]!] ?? "";
       const hit = !wanted || name.toLowerCase().includes(wanted);
       pen.globalAlpha = over && over.node === one.node ? 1 : !hit ? 0.12 : wanted ? 0.9 : isDark ? 0.62 : 0.5;
-      pen.fillStyle = one.node === 0 || props.plain?.has(name) ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
+      const change = props.tree.change?.[one.node];
+      if (change !== undefined) pen.globalAlpha *= Math.max(0.08, Math.min(1, Math.abs(change) / FULL_CHANGE)) * 1.6;
+      pen.fillStyle = change !== undefined ? (Math.abs(change) < 1e-4 ? "#98a2b0" : change > 0 ? MORE : LESS) : one.node === 0 || props.plain?.has(name) ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
       pen.fillRect(x, one.depth * ROW, Math.max(0.6, w - 1), ROW - 1);
       pen.globalAlpha = 1;
       if (w > 34) {
@@ -113,6 +122,10 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
   };
   const total = props.tree.weight[0] || 1;
   const weightText = (node: number): string => (props.unit === "us" ? auto(props.tree.weight[node]!, "us") : `${props.tree.weight[node]!.toLocaleString("en-US")} ${props.unit}`);
+  const changeText = (node: number): string => {
+    const change = props.tree.change?.[node];
+    return change === undefined ? "" : ` · ${change >= 0 ? "+" : "−"}${(100 * Math.abs(change)).toFixed(2)} % ${t("of the whole")}`;
+  };
   return (
     <div class="icicle" data-testid={props.testid}>
       <nav class="icicle-path" aria-label={props.label}>
@@ -120,7 +133,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
           <button key={node} type="button" class="link" disabled={at === ancestors.length - 1} onClick={() => setRoot(node)}>{shortName(props.tree.names[props.tree.name[node]!] ?? "")}</button>
         ))}
         <span class="spring" />
-        <span class="hint" role="status">{over ? `${props.tree.names[props.tree.name[over.node]!]} · ${weightText(over.node)} · ${percent(props.tree.weight[over.node]! / total)}` : weightText(root)}</span>
+        <span class="hint" role="status">{over ? `${props.tree.names[props.tree.name[over.node]!]} · ${weightText(over.node)} · ${percent(props.tree.weight[over.node]! / total)}${changeText(over.node)}` : weightText(root)}</span>
       </nav>
       <div ref={box} class="icicle-box">
         <canvas

@@ -24,6 +24,9 @@ export interface LinesProps {
   readonly dark: boolean;
   readonly marks: readonly (number | null)[];
   readonly label: string;
+  /** Written beside the first mark. */
+  readonly markLabel?: string;
+  readonly height?: number;
   readonly onZoom: (from: number, to: number) => void;
   readonly onReset: () => void;
   readonly onInstant?: (at: number) => void;
@@ -31,6 +34,7 @@ export interface LinesProps {
 }
 
 const HEIGHT = 270;
+const LABEL_GAP = 6;
 
 function joined(curves: readonly Curve[]): uPlot.AlignedData {
   const tables = curves.map((curve) => [curve.x as number[], curve.y as number[]] as uPlot.AlignedData);
@@ -52,7 +56,7 @@ export function Lines(props: LinesProps): JSX.Element {
     const number = (value: number): string => value.toLocaleString("en-US", { maximumFractionDigits: 3 });
     const options: uPlot.Options = {
       width,
-      height: HEIGHT,
+      height: props.height ?? HEIGHT,
       legend: { show: true, live: true },
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       scales: { x: { time: false, range: () => [...latest.current.range] as [number, number] }, y: { range: (_, low, high) => [Math.min(0, low), high * 1.06 || 1] } },
@@ -96,6 +100,15 @@ export function Lines(props: LinesProps): JSX.Element {
               pen.moveTo(x, self.bbox.top);
               pen.lineTo(x, self.bbox.top + self.bbox.height);
               pen.stroke();
+              const text = at === 0 ? latest.current.markLabel : "";
+              if (text) {
+                const left = x - self.bbox.left > self.bbox.width / 2;
+                const gap = LABEL_GAP * devicePixelRatio;
+                pen.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
+                pen.fillStyle = themeColour("text");
+                pen.textAlign = left ? "right" : "left";
+                pen.fillText(text, left ? x - gap : x + gap, self.bbox.top + 12 * devicePixelRatio);
+              }
               pen.restore();
             });
           },
@@ -114,9 +127,9 @@ export function Lines(props: LinesProps): JSX.Element {
     return () => chart.destroy();
   }, [shape, width > 0]);
 
-  useEffect(() => { if (width) plot.current?.setSize({ width, height: HEIGHT }); }, [width]);
+  useEffect(() => { if (width) plot.current?.setSize({ width, height: props.height ?? HEIGHT }); }, [width]);
   useEffect(() => { plot.current?.setData(joined(props.curves)); }, [props.curves]);
-  useEffect(() => { plot.current?.redraw(false); }, [JSON.stringify(props.marks)]);
+  useEffect(() => { plot.current?.redraw(false); }, [JSON.stringify([props.marks, props.markLabel, props.range])]);
 
   return (
     <div

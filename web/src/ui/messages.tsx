@@ -143,8 +143,9 @@ export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progr
 }
 
 /** Skeleton, problem, or the data. Keeps the last data on screen while new data is on its way. */
-export function Await<T>(props: { load: Loaded<T>; remedy?: string; tall?: boolean; children: (data: T) => ComponentChildren }): JSX.Element {
+export function Await<T>(props: { load: Loaded<T>; remedy?: string; tall?: boolean; quiet?: boolean; children: (data: T) => ComponentChildren }): JSX.Element {
   const { data, problem, progress } = props.load;
+  if (props.quiet && (problem || data === null)) return <></>; // said once, by another part of the view
   if (problem) return <Problem problem={problem} again={props.load.again} {...(props.remedy ? { remedy: props.remedy } : {})} />;
   if (data === null || data === undefined) return <Skeleton progress={progress} {...(props.tall ? { tall: true } : {})} />;
   return <>{props.children(data)}</>;

@@ -3,10 +3,11 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
+import { language } from "../settings";
 import { apiFor, param, setParams, type Texts } from "../state";
 import { diffSide } from "../panel";
 import { Bars } from "../ui/bars";
-import { Select } from "../ui/controls";
+import { Card, copyText, say, Select } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
 import { Await, Empty } from "../ui/messages";
@@ -16,6 +17,7 @@ import type { TraceState } from "../trace_state";
 import { inLanguage, t } from "../words";
 import { TimelineBox } from "./timeline";
 import { Frame, Toolbar, type ViewProps } from "./view";
+import { type Check, ComparableCard, type Gate, GateCard, type Implementation, ImplementationsCard, type Samples, StepsCard, type Waterfall, WaterfallTable } from "./waterfall";
 
 type Side = ReturnType<typeof diffSide>;
 
@@ -35,6 +37,13 @@ interface Diff {
   readonly notes: Readonly<Record<keyof Texts, readonly string[]>>;
   readonly status: string;
   readonly comparable: boolean;
+  readonly base_ms: number;
+  readonly new_ms: number;
+  readonly waterfall: Waterfall;
+  readonly checks: readonly Check[];
+  readonly samples: Samples;
+  readonly implementations: readonly Implementation[];
+  readonly gate: Gate | null;
   readonly path: readonly string[];
   readonly phases: readonly Phase[];
   readonly metric: string;
@@ -43,7 +52,7 @@ interface Diff {
 }
 
 const METRICS: Readonly<Record<string, string>> = { host_total: "Host Duration", host_self: "Self Host Duration", device_total: "Device Duration", device_self: "Self Device Duration" };
-const LEVELS: Readonly<Record<string, string>> = { kernel: "kernel", op: "operator", module: "module", part: "part", operator: "durations by operator" };
+const LEVELS: Readonly<Record<string, string>> = { part: "Part", module: "Module", op: "Operator", kernel: "Kernel", operator: "Durations" };
 
 const pathOf = (text: string): string[] => {
   try {
@@ -70,8 +79,34 @@ export function View(_: ViewProps): JSX.Element {
   const source = remote<Diff>(api, "diff", query, (answer) => answer.table);
   return (
     <Frame name="diff" ready={!load.busy && ready}>
+      <Await load={load} tall>
+        {(data) => (
+          <div class="verdict diff">
+            <Answer data={data} />
+            <div class="diff-columns">
+              <Card
+                title={t("Why the step changed")}
+                note={t("rows sum exactly to the difference")}
+                testid="diff-waterfall"
+                tools={
+                  <span class="segments" role="group" aria-label={t("Rows")} data-testid="select-level">
+                    {Object.entries(LEVELS).map(([value, label]) => <button key={value} type="button" aria-pressed={level === value} data-testid={`level-${value}`} onClick={() => setParams({ level: value === "kernel" ? null : value, path: null, t: null })}>{t(label)}</button>)}
+                  </span>
+                }
+              >
+                <WaterfallTable data={data.waterfall} />
+              </Card>
+              <div class="verdict-side">
+                <GateCard gate={data.gate} onMarkdown={() => void fetch(api.url("diff", { ...query, format: "md", lang: language.peek() })).then((answer) => answer.text()).then(copyText).then(() => say(t("Copied")))} />
+                <ComparableCard checks={data.checks} notes={inLanguage(data.notes).slice(data.checks.some((one) => one.same === false && one.about !== "note") ? 1 : 0)} />
+                <StepsCard samples={data.samples} />
+                <ImplementationsCard rows={data.implementations} />
+              </div>
+            </div>
+          </div>
+        )}
+      </Await>
       <Toolbar>
-        <Select label="Level" testid="select-level" value={level} options={Object.entries(LEVELS).map(([value, label]) => ({ value, label: t(label) }))} onChange={(value) => setParams({ level: value, path: null, t: null })} />
         {level === "operator" && <Select label={t("Operator View")} testid="select-metric" value={metric} options={Object.entries(METRICS).map(([value, label]) => ({ value, label }))} onChange={(value) => setParams({ metric: value, t: null })} />}
         {path.length > 0 && (
           <span class="row">
@@ -82,8 +117,7 @@ export function View(_: ViewProps): JSX.Element {
         <button type="button" class="button" aria-pressed={timelines} data-testid="btn-timelines" onClick={() => setParams({ timelines: timelines ? null : "1" })}>{t("Timelines")}</button>
         {same && <span class="table-note">{t("Baseline")} = {t("Experimental")}</span>}
       </Toolbar>
-      <Await load={load}>{(data) => <Answer data={data} />}</Await>
-      <Await load={load} tall>
+      <Await load={load} quiet>
         {(data) =>
           data.phases.length > 0 && (
             <div class="grid2">
@@ -125,12 +159,20 @@ export function View(_: ViewProps): JSX.Element {
   );
 }
 
-/** The answer in one line, then what a reader must know of the comparison: other work first. */
+/** The answer in one line; other work or another way of recording is said before any figure is believed. */
 function Answer({ data }: { data: Diff }): JSX.Element {
+  const ms = (value: number): string => `${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: value < 10 ? 3 : 2 })} ms`;
+  const [first] = inLanguage(data.notes);
   return (
-    <section class="card verdict-answer diff-answer" data-testid="diff-answer" data-status={data.status}>
-      <h2>{inLanguage(data.answer)}</h2>
-      {inLanguage(data.notes).map((note, place) => <p key={note} class={place === 0 && !data.comparable ? "table-note" : "muted"}>{note}</p>)}
+    <section class="card verdict-answer" data-testid="diff-answer" data-status={data.status}>
+      <div>
+        <h2>{inLanguage(data.answer)}</h2>
+        {first && <p class={data.comparable ? "muted" : "table-note block"}>{first}</p>}
+      </div>
+      <dl>
+        <div><dd>{ms(data.base_ms)}</dd><dt>{t("Baseline")}</dt></div>
+        <div><dd>{ms(data.new_ms)}</dd><dt>{t("Experimental")}</dt></div>
+      </dl>
     </section>
   );
 }

@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { whole } from "../format";
-import { param, setParams } from "../state";
+import { apiFor, type Name, param, runs, setParams } from "../state";
 import { Card, Search, Select } from "../ui/controls";
 import { Icicle, type Tree } from "../ui/icicle";
 import { Icon } from "../ui/icons";
@@ -31,20 +31,41 @@ export function View({ api }: ViewProps): JSX.Element {
   const step = param("step");
   const query = { step: step || null, source: param("source") || null, weight: param("weight", "host"), from: param("from") || null, to: param("to") || null };
   const load = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<Flame>("flame", query, options));
+  const others = (runs.value?.runs ?? []).flatMap((run) => run.workers.flatMap((worker) => worker.spans.map((span): Name => [run.name, worker.name, span.name])));
+  const own = JSON.stringify([api.capture.run, api.capture.worker, api.capture.span]);
+  const against = others.find((one) => JSON.stringify(one) === param("against"));
+  const { step: _step, from: _from, to: _to, ...common } = query;
+  const before = useLoad(against ? JSON.stringify([against, common]) : null, (options) => apiFor(against!).get<Flame>("flame", common, options));
   return (
-    <Frame name="flame" ready={!load.busy}>
+    <Frame name="flame" ready={!load.busy && (!against || !before.busy)}>
       <Toolbar>
         <Select label={t("Source")} testid="select-source" value={query.source ?? ""} options={SOURCES} onChange={(value) => setParams({ source: value || null })} />
         <Select label={t("Weight")} testid="select-weight" value={query.weight} options={WEIGHTS} onChange={(value) => setParams({ weight: value })} />
         <StepSelect steps={load.data?.steps ?? []} step={step} />
+        {others.length > 1 && (
+          <Select
+            label={t("Compare with")} testid="select-against" value={against ? JSON.stringify(against) : ""}
+            options={[{ value: "", label: "–" }, ...others.map((one) => ({ value: JSON.stringify(one), label: `${one[0]} / ${one[1]}` })).filter((one) => one.value !== own)]}
+            onChange={(value) => setParams({ against: value || null })}
+          />
+        )}
         <span class="spring" />
         {["collapsed", "speedscope"].map((format) => (
           <a key={format} class="button" href={api.url("flame", { ...query, format })} download={format === "speedscope" ? "stacks.speedscope.json" : "stacks.txt"}><Icon name="download" />{format}</a>
         ))}
       </Toolbar>
-      <Await load={load} remedy="flame" tall>{(data) => <Chart data={data} />}</Await>
+      <Await load={load} remedy="flame" tall>{(data) => <Chart data={data} before={against ? before.data : null} />}</Await>
     </Frame>
   );
+}
+
+/** Where shares changed most, at the deepest node that holds most of the change. */
+function largest(tree: Tree): readonly { readonly name: string; readonly change: number }[] {
+  const own = [...tree.change ?? []];
+  tree.parent.forEach((parent, node) => { if (parent >= 0) own[parent]! -= tree.change![node]!; });
+  const by = new Map<string, number>();
+  own.forEach((change, node) => { if (node) by.set(tree.names[tree.name[node]!]!, (by.get(tree.names[tree.name[node]!]!) ?? 0) + change); });
+  return [...by].map(([name, change]) => ({ name, change })).sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, 3).filter((one) => Math.abs(one.change) >= 0.001);
 }
 
 /** Share of the whole below nodes whose name has the text; a hit below a hit counts once. */
@@ -114,8 +135,32 @@ function sandwich(tree: Tree, name: string, down: boolean): Tree {
   return { names: tree.names, ...found };
 }
 
-function Chart({ data }: { data: Flame }): JSX.Element {
-  const tree = useMemo<Tree>(() => ({ names: data.names, name: data.nodes.name, parent: data.nodes.parent, weight: data.nodes.weight }), [data]);
+const treeOf = (data: Flame): Tree => ({ names: data.names, name: data.nodes.name, parent: data.nodes.parent, weight: data.nodes.weight });
+
+/** Numbers in names (of steps, ranks, instances) differ between recordings. */
+const plainName = (name: string): string => name.replace(/\d+(?=\D*$)/, "#");
+
+/** Share of each way from the root in the whole; equal ways count together. */
+function shares(tree: Tree): { readonly ways: readonly string[]; readonly share: ReadonlyMap<string, number> } {
+  const ways: string[] = [];
+  const share = new Map<string, number>();
+  tree.name.forEach((name, node) => {
+    const parent = tree.parent[node]!;
+    const way = parent < 0 ? "" : `${ways[parent]}\n${plainName(tree.names[name]!)}`;
+    ways.push(way);
+    share.set(way, (share.get(way) ?? 0) + tree.weight[node]! / (tree.weight[0] || 1));
+  });
+  return { ways, share };
+}
+
+/** The tree with how much of the whole each of its ways gained or lost since `before`. */
+function compared(tree: Tree, before: Tree): Tree {
+  const [now, then] = [shares(tree), shares(before)];
+  return { ...tree, change: now.ways.map((way) => (now.share.get(way) ?? 0) - (then.share.get(way) ?? 0)) };
+}
+
+function Chart({ data, before }: { data: Flame; before: Flame | null }): JSX.Element {
+  const tree = useMemo<Tree>(() => (before ? compared(treeOf(data), treeOf(before)) : treeOf(data)), [data, before]);
   const find = param("find");
   const hits = useMemo(() => (find ? foundShare(tree, find) : null), [tree, find]);
   const [picked, setPicked] = useState("");
@@ -124,7 +169,7 @@ function Chart({ data }: { data: Flame }): JSX.Element {
   return (
     <Card
       title="Flame"
-      note={data.left_out ? `${whole(data.left_out)} small parts left out` : ""}
+      note={data.left_out ? `${whole(data.left_out)} ${t("small parts left out")}` : ""}
       tools={
         <>
           {hits && <span class="hint" role="status" data-testid="flame-hits">{whole(hits.count)} {t("found")} · {(hits.share * 100).toFixed(1)} %</span>}
@@ -140,6 +185,12 @@ function Chart({ data }: { data: Flame }): JSX.Element {
         </>
       ) : (
         <Icicle tree={tree} unit={data.unit} label="Flame" testid="chart-flame" find={find} onPick={setPicked} />
+      )}
+      {before && !both && (
+        <ul class="families flame-legend" data-testid="flame-legend">
+          <li><i class="part communication" aria-hidden="true" /> {t("larger share than in the other")}</li><li><i class="part computing" aria-hidden="true" /> {t("smaller share")}</li>
+          <li>{t("largest changes")}{t(": ")}{largest(tree).map((one) => `${one.name} ${one.change > 0 ? "+" : "−"}${(100 * Math.abs(one.change)).toFixed(1)} %`).join(t(", "))}</li>
+        </ul>
       )}
     </Card>
   );

@@ -12,7 +12,7 @@ import { ChartMenu, PlainTable } from "../ui/chart_menu";
 import { Card, IconButton, Search, Select } from "../ui/controls";
 import { Lines } from "../ui/lines";
 import { Icicle, type Tree } from "../ui/icicle";
-import { useLoad } from "../ui/load";
+import { type Loaded, useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { type Column, local, remote, type Row } from "../ui/pages";
 import { Table } from "../ui/table";
@@ -52,7 +52,6 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   const [low, high] = [param("min"), param("max")];
   const [marks, setMarks] = useState<(number | null)[]>([null, null]);
   const [alive, setAlive] = useState<number | null>(null);
-  const [peakAt, setPeakAt] = useState<number | null>(null);
   const [ready, setReady] = useState(false);
   const query = { device, group: group === "component" ? "component" : "operator", from, to, px: Math.max(400, Math.min(4000, window.innerWidth)) };
   const curve = useLoad(JSON.stringify([api.capture, query]), (options) => api.get<CurveAnswer>("memory/curve", query, options));
@@ -63,10 +62,37 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   const zoom = (a: number | null, b: number | null): void => setParams({ from: a === null ? null : String(Math.max(0, Math.round(a * 1e6))), to: b === null ? null : String(Math.round(b * 1e6)) });
   const component = group === "component";
   const events = remote(api, "memory/events", { device: shownDevice, from, to, held: held ? 1 : null, ...(Object.keys(sizes).length ? { filter: JSON.stringify(sizes) } : {}) });
+  const peak = useLoad(data?.blocks ? JSON.stringify([api.capture, shownDevice, param("by", "line"), "peak"]) : null, (options) => api.get<PeakAnswer>("memory/peak", { device: shownDevice, by: param("by", "line") }, options));
+  const peakAt = peak.data ? peak.data.at / 1e6 : null;
+  /** Around the peak, and its owners in view. */
+  const showPeak = (): void => {
+    if (!data || peakAt === null) return;
+    const [low, high] = rangeOf(data, null, null);
+    const near = (high - low) * 0.05;
+    setParams({ peak: "1", from: String(Math.max(0, Math.round((peakAt - near) * 1e6))), to: String(Math.round((peakAt + near) * 1e6)) });
+    requestAnimationFrame(() => document.querySelector("[data-testid=memory-peak]")?.scrollIntoView({ block: "nearest" }));
+  };
   return (
-    <Frame name="memory" ready={ready && !curve.busy} fill>
+    <Frame name="memory" ready={ready && !curve.busy && !peak.busy}>
+      {peak.data && <PeakLine data={peak.data} />}
+      <Await load={curve} remedy="memory">
+        {(answer) => (
+          <CurveCard
+            answer={answer} range={rangeOf(answer, from, to)} marks={marks.every((one) => one === null) ? [peakAt] : marks} onZoom={zoom} onInstant={setAlive}
+            label={peakAt !== null && peak.data ? `${t("Peak")} ${mib(peak.data.bytes)} · ${three(peakAt)} ms` : ""}
+            tools={
+              <>
+                {answer.devices.length > 0 && <Select label="Device" testid="select-device" value={shownDevice ?? ""} options={answer.devices.map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ device: value })} />}
+                {(from || to) && <button type="button" class="chip" onClick={() => zoom(null, null)}>{three(Number(from ?? 0) / 1e6)} … {three(Number(to ?? data?.to ?? 0) / 1e6)} ms ✕</button>}
+                {answer.blocks && <button type="button" class="button primary" data-testid="btn-peak" onClick={showPeak}>{t("Show peak")}</button>}
+              </>
+            }
+          />
+        )}
+      </Await>
+      {data?.blocks && <Peak load={peak} />}
+      {data?.blocks && <KeptCard api={api} device={shownDevice} />}
       <Toolbar>
-        <Select label="Device" testid="select-device" value={shownDevice ?? ""} options={(data?.devices ?? []).map((one) => ({ value: one, label: one }))} onChange={(value) => setParams({ device: value })} />
         <Select label="Group By" testid="select-group-by" value={component ? "component" : "operator"} options={(data?.groups ?? ["operator"]).map((one) => ({ value: one, label: LABELS[one] ?? one }))} onChange={(value) => { setReady(false); setParams({ group: value, t: null, q: null }); }} />
         <Search label={t("Search by Name")} testid="search-name" value={q} onChange={(value) => setParams({ q: value || null })} />
         {!component && (
@@ -79,12 +105,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
             </label>
           </>
         )}
-        {(from || to) && <button type="button" class="chip" onClick={() => zoom(null, null)}>{three(Number(from ?? 0) / 1e6)} … {three(Number(to ?? data?.to ?? 0) / 1e6)} ms ✕</button>}
       </Toolbar>
-      <Await load={curve} remedy="memory">
-        {(answer) => <CurveCard answer={answer} range={rangeOf(answer, from, to)} marks={param("peak") && peakAt !== null && marks.every((one) => one === null) ? [peakAt] : marks} onZoom={zoom} onInstant={setAlive} />}
-      </Await>
-      {param("peak") && data && <Peak api={api} device={shownDevice} onAt={setPeakAt} />}
       {alive !== null && <Alive api={api} device={shownDevice} at={alive} onClose={() => setAlive(null)} />}
       {!data && !curve.problem ? null /* which device is meant comes with the curve */ : component ? (
         <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
@@ -141,6 +162,13 @@ function rangeOf(answer: CurveAnswer, from: string | null, to: string | null): [
   return [Math.max(0, low - margin), high + margin];
 }
 
+/** What is held stays held until the next sample: in a window the curve goes on to its edge. */
+function untilTheEnd(one: Series, answer: CurveAnswer, edge: number): { x: readonly number[]; y: readonly number[] } {
+  const last = one.x_ms.at(-1);
+  const zoomed = answer.from > 0 || edge < answer.to / 1e6;
+  return zoomed && last !== undefined && last < edge ? { x: [...one.x_ms, edge], y: [...one.y, one.y.at(-1)!] } : { x: one.x_ms, y: one.y };
+}
+
 /** The two size fields act together with the column filters of the table. */
 function sized(source: ReturnType<typeof remote>, sizes: Record<string, { min?: number; max?: number }>): ReturnType<typeof remote> {
   if (!Object.keys(sizes).length) return source;
@@ -160,14 +188,14 @@ function SizeField({ label, value, onChange }: { label: string; value: string; o
   );
 }
 
-function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks: (number | null)[]; onZoom: (from: number | null, to: number | null) => void; onInstant: (at: number) => void }): JSX.Element {
+function CurveCard(props: { answer: CurveAnswer; range: [number, number]; label: string; tools: JSX.Element; marks: (number | null)[]; onZoom: (from: number | null, to: number | null) => void; onInstant: (at: number) => void }): JSX.Element {
   const { answer } = props;
   const [asTable, setAsTable] = useState(false);
   const canvas = useRef<HTMLCanvasElement | null>(null);
   const curves = useMemo(() => {
     const colours = coloursOf(answer.series.map((one) => one.name));
-    return answer.series.map((one, at) => ({ name: one.name, colour: colours[at]!, dashed: /Reserved/.test(one.name), hidden: /Active/.test(one.name) && answer.series.length > 2, x: one.x_ms, y: one.y }));
-  }, [answer]);
+    return answer.series.map((one, at) => ({ name: one.name, colour: colours[at]!, dashed: /Reserved/.test(one.name), hidden: /Active/.test(one.name) && answer.series.length > 2, ...untilTheEnd(one, answer, props.range[1]) }));
+  }, [answer, props.range[1]]);
   const [first, ...rest] = answer.titles;
   const rows = answer.series.map((one) => [one.name, one.component, one.peak, one.samples]);
   const columns = ["Series", "Component", "Peak (MB)", "Samples"];
@@ -179,9 +207,7 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
       note={rest.length ? rest.join(" · ") : t("Zoom: drag. Reset: double click or Backspace.")}
       tools={
         <>
-        {answer.blocks && (
-          <button type="button" class={`button${param("peak") ? "" : " primary"}`} aria-pressed={param("peak") !== ""} data-testid="btn-peak" onClick={() => setParams({ peak: param("peak") ? null : "1" })}>{t("Show peak")}</button>
-        )}
+        {props.tools}
         <ChartMenu
           name="memory"
           asTable={asTable}
@@ -195,7 +221,7 @@ function CurveCard(props: { answer: CurveAnswer; range: [number, number]; marks:
       {asTable ? (
         <PlainTable label={first ?? "Memory"} columns={columns} rows={rows} />
       ) : (
-        <Lines curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(element) => { canvas.current = element; }} />
+        <Lines height={window.innerHeight > 900 ? 240 : 170} markLabel={props.label} curves={curves} unit="MB" range={props.range} dark={dark.value} marks={props.marks} label={answer.titles.join("; ")} onZoom={props.onZoom} onReset={() => props.onZoom(null, null)} onInstant={props.onInstant} onCanvas={(element) => { canvas.current = element; }} />
       )}
     </Card>
   );
@@ -217,16 +243,31 @@ const ownerText = (owner: string): string => (owner.startsWith("(") || owner ===
 const BEFORE = "held before the capture";
 const mib = (bytes: number): string => `${(bytes / 1048576).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MiB`;
 
+/** The answer of the view: how much, whose, and what the pool holds beside it. */
+function PeakLine({ data }: { data: PeakAnswer }): JSX.Element {
+  const said = data.owners.slice(0, 2).map((one) => `${(one.share * 100).toFixed(0)} % ${ownerText(one.owner)}`).join(t(", "));
+  const idle = data.reserved_mb === null ? null : data.reserved_mb * 1048576 - data.bytes;
+  return (
+    <section class="card verdict-answer memory-answer" aria-label={t("Answer")} data-testid="memory-answer">
+      <div>
+        <h2>{t("Peak")} {mib(data.bytes)}{t(": ")}{said}</h2>
+        <p>{t("at")} {three(data.at / 1e6)} ms · {whole(data.blocks)} {t("blocks are held then")}</p>
+      </div>
+      <dl>
+        {data.reserved_mb !== null && <div><dd>{mib(data.reserved_mb * 1048576)}</dd><dt>{t("reserved")}</dt></div>}
+        {idle !== null && idle >= 0 && <div><dd>{mib(idle)}</dd><dt>{t("reserved, not allocated")}</dt></div>}
+      </dl>
+    </section>
+  );
+}
+
 /** Who owns the peak: lines or modules, then operators; what was held before the capture is one part of its own. */
-function Peak({ api, device, onAt }: { api: Api; device: string | null; onAt: (at: number) => void }): JSX.Element {
+function Peak({ load }: { load: Loaded<PeakAnswer> }): JSX.Element {
   const by = param("by", "line");
-  const load = useLoad(JSON.stringify([api.capture, device, by, "peak"]), (options) => api.get<PeakAnswer>("memory/peak", { device, by }, options));
-  useEffect(() => {
-    if (load.data) onAt(load.data.at / 1e6);
-  }, [load.data]);
   return (
     <Card
       title={t("Who owns the peak")}
+      note={t("width = bytes held at the peak · click = zoom")}
       testid="memory-peak"
       tools={
         <span class="segments" role="group" aria-label={t("Who owns the peak")}>
@@ -237,18 +278,14 @@ function Peak({ api, device, onAt }: { api: Api; device: string | null; onAt: (a
       <Await load={load}>
         {(data) => (
           <div class="memory-peak">
-            <p class="memory-answer">
-              <b>{t("Peak")} {mib(data.bytes)}</b> {t("at")} {three(data.at / 1e6)} ms{t(": ")}
-              {data.owners.slice(0, 2).map((one) => `${(one.share * 100).toFixed(0)} % ${ownerText(one.owner)}`).join(t(", "))}
-            </p>
             <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 1024)) }} unit="KB" label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
             <table class="plain" data-testid="table-owners">
               <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">%</th><th scope="col" class="number">{t("held after")}</th></tr></thead>
               <tbody>
                 {data.owners.slice(0, 12).map((one) => (
-                  <tr key={one.owner}>
-                    <td title={one.owner}>{ownerText(one.owner)}</td>
-                    <td class="muted">{one.operators.filter(Boolean).join(", ")}</td>
+                  <tr key={one.owner} class={one.owner === BEFORE ? "before" : ""}>
+                    <td title={one.owner.startsWith("(") || one.owner === BEFORE ? t(one.owner) : one.owner}>{one.owner === BEFORE && <i class="part unknown swatch" aria-hidden="true" />} {ownerText(one.owner)}</td>
+                    <td class="muted">{one.owner === BEFORE ? t("its owner is not recorded: weights, optimizer state, caches") : one.operators.filter(Boolean).join(", ")}</td>
                     <td class="number">{(one.bytes / 1048576).toFixed(1)}</td>
                     <td class="number">{(one.share * 100).toFixed(1)}</td>
                     <td class="number">{one.held_ns === null ? t("to the end") : `${three(one.held_ns / 1e6)} ms`}</td>
@@ -262,6 +299,59 @@ function Peak({ api, device, onAt }: { api: Api; device: string | null; onAt: (a
       </Await>
     </Card>
   );
+}
+
+interface KeptAnswer {
+  readonly steps: readonly number[];
+  readonly judged: number;
+  readonly least: number;
+  readonly lows_mb: readonly (number | null)[];
+  readonly count: number;
+  readonly rows: readonly { readonly owner: string; readonly operator: string; readonly steps: number; readonly bytes: number; readonly held: number; readonly per_step: readonly number[] }[];
+}
+
+/** Leaks: what steps leave behind, and the least that is held in each of them. */
+function KeptCard({ api, device }: { api: Api; device: string | null }): JSX.Element | null {
+  const load = useLoad(JSON.stringify([api.capture, device, "kept"]), (options) => api.get<KeptAnswer>("memory/kept", { device }, options));
+  const data = load.data;
+  if (!data) return null;
+  if (data.steps.length < data.least) {
+    return <p class="table-note block" data-testid="memory-kept">{t("Leaks cannot be told: too few steps are recorded.")} {t("Steps")}{t(": ")}{data.steps.length}, {t("needed")}{t(": ")}{data.least}</p>;
+  }
+  const lows = data.lows_mb.filter((one): one is number => one !== null);
+  const rise = lows.length > 1 ? lows.at(-1)! - lows[0]! : 0;
+  return (
+    <Card title={t("Held over steps")} note={t("blocks that outlive the step after theirs; what every step leaves behind is a leak")} testid="memory-kept">
+      <div class="memory-peak">
+        <p class="memory-kept">
+          {t("Least held in a step")}{t(": ")}<b>{mib((lows[0] ?? 0) * 1048576)} → {mib((lows.at(-1) ?? 0) * 1048576)}</b> ({rise >= 0 ? "+" : "−"}{mib(Math.abs(rise) * 1048576)})
+          <Spark values={lows} label={t("Least held in a step")} />
+        </p>
+        {data.rows.length === 0 ? <p class="memory-kept">{t("No step leaves anything behind.")}</p> : (
+          <table class="plain" data-testid="table-kept">
+            <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">{t("in steps")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">{t("never released")} (MiB)</th><th scope="col">{t("step by step")}</th></tr></thead>
+            <tbody>
+              {data.rows.slice(0, 12).map((one) => (
+                <tr key={one.owner + one.operator} class={one.steps >= Math.max(2, data.judged * 0.8) && one.held > 0 ? "suspect" : ""}>
+                  <td title={one.owner.startsWith("(") || one.owner === BEFORE ? t(one.owner) : one.owner}>{ownerText(one.owner)}</td><td class="muted">{one.operator}</td>
+                  <td class="number">{one.steps} {t("of")} {data.judged}</td>
+                  <td class="number">{(one.bytes / 1048576).toFixed(1)}</td><td class="number">{(one.held / 1048576).toFixed(1)}</td>
+                  <td><Spark values={one.per_step} label={t("step by step")} /></td>
+                </tr>
+              ))}
+              {data.count > 12 && <tr><td colSpan={6} class="muted">{data.count - 12} {t("more")}</td></tr>}
+            </tbody>
+          </table>
+        )}
+      </div>
+    </Card>
+  );
+}
+
+function Spark({ values, label }: { values: readonly number[]; label: string }): JSX.Element {
+  const most = Math.max(...values, 1e-9);
+  const shown = values.length > 120 ? Array.from({ length: 120 }, (_, at) => values[Math.floor((at * values.length) / 120)]!) : values;
+  return <span class="spark" role="img" aria-label={label}>{shown.map((one, at) => <i key={at} style={{ height: `${Math.max(4, (100 * one) / most)}%` }} />)}</span>;
 }
 
 interface AliveAnswer {

@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 
+from stepscope.analysis.roofline import tensor_bytes
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.finding import CannotTell
 from stepscope.verdict.rules.device import recomputed
 
-WIDTHS = {
-    "float": 4, "float32": 4, "float16": 2, "half": 2, "bfloat16": 2, "bf16": 2, "double": 8, "int64": 8, "int32": 4, "int8": 1,
-    "uint8": 1, "bool": 1,
-}  # fmt: skip
 PIPES = ("mac_ratio", "vec_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "mte3_ratio", "fixpipe_ratio")
 
 
@@ -251,18 +246,9 @@ def _memory_ns(case: Case, rows: pl.DataFrame) -> pl.Series:
     sizes = {}
     distinct = rows.select(pl.col(name).cast(pl.String) for side in sides for name in side).unique()
     for texts in distinct.iter_rows():
-        sizes[texts] = moved_bytes(*texts[:2]) + moved_bytes(*texts[2:])
+        sizes[texts] = tensor_bytes(*texts[:2]) + tensor_bytes(*texts[2:])
     keys = rows.select(pl.col(name).cast(pl.String) for side in sides for name in side).iter_rows()
     return pl.Series([sizes[key] / case.chip.bandwidth for key in keys], dtype=pl.Float64)
-
-
-def moved_bytes(shapes: str | None, dtypes: str | None) -> int:
-    """Bytes of tensors whose shapes and types are known, such as `"2,3;4"` and `FLOAT;INT64`."""
-    total = 0
-    for shape, dtype in zip((shapes or "").strip('"').split(";"), (dtypes or "").split(";"), strict=False):
-        sizes = re.findall(r"\d+", shape)
-        total += math.prod(map(int, sizes)) * WIDTHS.get(dtype.strip().lower().removeprefix("dt_"), 0) if sizes else 0
-    return total
 
 
 def mfu(case: Case) -> Iterator[Draft]:

@@ -1,1 +1,1 @@
-export{t as render}from"./app-DrF0fdpj.js";
+export{t as render}from"./app-B6V50SfK.js";

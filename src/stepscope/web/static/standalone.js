@@ -1,1 +1,1 @@
-import{t as e}from"./app-DrF0fdpj.js";e();
+import{t as e}from"./app-B6V50SfK.js";e();

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
@@ -13,12 +14,17 @@ from stepscope.analysis.name_tree import METRICS, NameTree, of_ops
 from stepscope.diff import Diff, Row, words
 from stepscope.diff.differences import differences
 from stepscope.diff.engine import Recording, Side, compare_sides, record
+from stepscope.diff.gate import Budget, gate
+from stepscope.diff.noise import FLOOR, WITHIN_NOISE
 from stepscope.diff.operators import operators
 from stepscope.diff.phases import phases as phases_below
+from stepscope.diff.text import MARKS, markdown, shown, status_of
+from stepscope.verdict.engine import conclude
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, page
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, bad_parameter
+from stepscope.web.views.verdict import answer_of, family_of
 
 OPERATORS = "operator"  # calls and durations by name, whatever ran beside them; not a level of `stepscope diff`
 TITLES = {
@@ -28,31 +34,132 @@ TITLES = {
     "device_self": "Self Device Duration",
 }
 NAMES = {"module": "Module", "op": "Operator", "kernel": "Kernel"}
+MOST_BARS = 12  # rows of the waterfall; the smaller ones are one bar
+MOST_DOTS = 400
+MOST_IMPLEMENTATIONS = 3
 
 
-def diff(a: LoadedCapture, b: LoadedCapture, query: Query) -> dict[str, Any]:
+def diff(a: LoadedCapture, b: LoadedCapture, query: Query, budget: Budget | None = None) -> dict[str, Any]:
     """The whole answer; `a` is the baseline."""
     level = query.choice("level", ("kernel", "op", "module", "part", OPERATORS))
     path = query.json("path", list, [])
     if not all(isinstance(part, str) for part in path) or len(path) > 100:
         raise bad_parameter("path", "a list of at most 100 names")
     metric = query.choice("metric", METRICS)
-    found = compare_sides(Side([_recording(a)]), Side([_recording(b)]), by="part" if level == OPERATORS else level)
     by_name = level == OPERATORS
+    found = _found(a, b, "part" if by_name else level, budget)
     return {
-        "answer": {lang: words.answer(found, lang) for lang in words.LANGUAGES},
+        "answer": _texts(lambda lang: words.answer(found, lang)),
         "notes": {lang: words.notes(found, lang) for lang in words.LANGUAGES},
         "status": found.status,
         "comparable": found.comparable,
         "base_ms": float(found.base_ns) / 1e6,
         "new_ms": float(found.new_ns) / 1e6,
         "delta_ms": float(found.delta_ns) / 1e6,
+        "waterfall": waterfall(found),
+        "checks": checks(found),
+        "samples": samples(found),
+        "implementations": implementations(found),
+        "gate": None if found.gate is None else found.gate.as_dict(),
         "path": path,
         "phases": phases(a, b, path, metric) if by_name else parts(found),
         "metric": metric,
         "metrics": list(METRICS) if by_name else [],
         "table": page(table(a, b, metric) if by_name else rows(found), query),
     }
+
+
+def as_markdown(a: LoadedCapture, b: LoadedCapture, query: Query, budget: Budget | None = None) -> str:
+    """The same as text for a review or a ticket."""
+    level = query.choice("level", ("kernel", "op", "module", "part", OPERATORS))
+    lang = query.choice("lang", words.LANGUAGES)
+    return "\n".join(markdown(_found(a, b, "part" if level == OPERATORS else level, budget), lang)) + "\n"
+
+
+def _found(a: LoadedCapture, b: LoadedCapture, by: str, budget: Budget | None) -> Diff:
+    found = compare_sides(Side([_recording(a)]), Side([_recording(b)]), by=by)
+    if budget is None:
+        return found
+    findings = conclude([answer_of(b)]).findings if budget.rules else ()
+    return found.with_gate(gate(found, budget, findings))
+
+
+def _texts(text: Callable[[str], str]) -> dict[str, str]:
+    return {lang: text(lang) for lang in words.LANGUAGES}
+
+
+def waterfall(found: Diff) -> dict[str, Any]:
+    """Rows from the step of the base to that of the new side, in units of the last digit shown: they sum as shown."""
+    by_language = {lang: shown(found, found.rows, lang, MOST_BARS) for lang in words.LANGUAGES}
+    table = by_language["en"]
+    floor = FLOOR * float(found.base_ns)
+    bars = []
+    for place, line in enumerate(table.lines):
+        row = found.rows[place] if place < MOST_BARS else None
+        labels = {lang: by_language[lang].lines[place].name for lang in words.LANGUAGES}
+        bars.append(
+            {
+                "name": {lang: _bar_name(found, row, lang) or label for lang, label in labels.items()},
+                "label": labels,
+                "family": family_of(row.part) if row else "unknown",
+                **dict(zip(("base", "new", "delta", "calls", "price"), line.figures, strict=True)),
+                "status": row.status if row else "",
+                "real": row is not None and row.real,
+                "below": row is not None and row.status == WITHIN_NOISE and _below(row, floor),
+                "text": {lang: status_of(row, lang) if row else "" for lang in words.LANGUAGES},
+                "band_ms": _band(row.noise.low_ns, row.noise.high_ns) if row else None,
+            }
+        )
+    whole = dict(zip(("base", "new", "delta", "calls", "price"), table.whole, strict=True))
+    band = _band(found.noise.low_ns, found.noise.high_ns)
+    return {"digits": table.digits, "rows": bars, "whole": whole, "more": max(0, len(found.rows) - MOST_BARS), "band_ms": band}
+
+
+def _bar_name(found: Diff, row: Row | None, lang: str) -> str:
+    if row is None:
+        return ""
+    name = row.kernel if found.by == "kernel" and row.match not in ("implementation", "replaced") else ""
+    return str(words.plain(name or words.row_name(row, lang)))
+
+
+def _below(row: Row, floor: float) -> bool:
+    """Surely different, but by less than anybody cares about."""
+    low, high = row.noise.low_ns, row.noise.high_ns
+    return low is not None and high is not None and (low > 0 or high < 0) and abs(float(row.delta_ns)) < floor
+
+
+def _band(low: float | None, high: float | None) -> list[float] | None:
+    return None if low is None or high is None else [low / 1e6, high / 1e6]
+
+
+def checks(found: Diff) -> list[dict[str, Any]]:
+    """What was compared before any time: the same, different, or not recorded."""
+    about = []
+    for one in found.checks:
+        mark = "cannot tell" if one.same is None else "pass" if one.same else "fail" if one.blocks else "cannot tell"
+        name = {lang: words.texts(lang)["check"][one.name] for lang in words.LANGUAGES}
+        sides = {
+            lang: [words.plain(side) or words.line("unknown", lang) for side in (one.base, one.new)] for lang in words.LANGUAGES
+        }
+        about.append({"name": name, "same": one.same, "about": one.about, "mark": MARKS[mark], "status": mark, "sides": sides})
+    return about
+
+
+def samples(found: Diff) -> dict[str, Any]:
+    """Mean ms of each step or run that the noise was estimated from."""
+    sides = () if found.sides is None else found.sides
+    by_run = found.samples == "runs"
+    dots = [side.part_samples(side.keys["part"].unique().to_list(), by_run=by_run)[:MOST_DOTS] / 1e6 for side in sides]
+    return {"of": found.samples, **{name: one.tolist() for name, one in zip(("base", "new"), dots, strict=False)}}
+
+
+def implementations(found: Diff) -> list[dict[str, Any]]:
+    """Operators that other kernels do on the other side, the largest change first."""
+    other = sorted((row for row in found.rows if row.match == "implementation"), key=lambda row: -abs(row.delta_ns))
+    return [
+        {"op": row.op, "base": words.plain(row.base_kernel), "new": words.plain(row.kernel), "delta_ms": float(row.delta_ns) / 1e6}
+        for row in other[:MOST_IMPLEMENTATIONS]
+    ]
 
 
 def _recording(capture: LoadedCapture) -> Recording:

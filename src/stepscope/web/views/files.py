@@ -15,6 +15,8 @@ from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
 
+MOST_PARTS = 64
+MOST_SOURCE = 10_000_000
 AROUND = 10
 
 
@@ -91,20 +93,33 @@ def preview(capture: LoadedCapture, query: Query, *, follow_links: bool = False)
 
 def source(root: Path | None, query: Query) -> dict[str, Any]:
     """Lines around one line of a source file below the folder that the user allowed."""
+    relative, lines = source_text(root, query.text("file"))
+    line = query.number("line", 1, least=1, most=10_000_000)
+    first = max(1, line - AROUND)
+    return {"file": relative, "line": line, "first": first, "lines": lines[first - 1 : line + AROUND]}
+
+
+def source_text(root: Path | None, file: str) -> tuple[str, list[str]]:
+    """A source file below the folder that the user allowed: its path there, and its lines.
+
+    Stacks name files by their path on the machine that recorded them: of a path that does not lie below the folder, the longest
+    end that does is taken.
+
+    Raises:
+        Problem: there is no such file, or none may be shown.
+    """
     refusal = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER")
     if root is None:
         raise refusal
     base = root.resolve()
-    file = query.text("file")
-    # Stacks name files by their full path; only the part below the root counts.
-    relative = file.removeprefix(f"{base}/") if file.startswith("/") else file
-    path = inside(base, relative)
-    line = query.number("line", 1, least=1, most=10_000_000)
-    try:
-        if path.suffix != ".py" or not path.is_file() or path.stat().st_size > 10_000_000:
-            raise refusal
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        raise refusal from None
-    first = max(1, line - AROUND)
-    return {"file": relative, "line": line, "first": first, "lines": lines[first - 1 : line + AROUND]}
+    relative = file.removeprefix(f"{base}/")
+    parts = relative.lstrip("/").split("/")
+    for place in range(min(len(parts), MOST_PARTS)) if relative.startswith("/") else range(1):
+        shorter = "/".join(parts[place:])
+        path = inside(base, shorter)
+        try:
+            if path.suffix == ".py" and path.is_file() and path.stat().st_size <= MOST_SOURCE:
+                return shorter, path.read_text(errors="replace").splitlines()
+        except OSError:
+            raise refusal from None
+    raise refusal

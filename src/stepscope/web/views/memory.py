@@ -10,9 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.memory.blocks import record_rows
-from stepscope.analysis.memory.owners import owners, tree, with_operators
+from stepscope.analysis.memory.kept import kept_over_steps
+from stepscope.analysis.memory.owners import UNKNOWN, owners, tree, with_operators
 from stepscope.analysis.memory.usage import component_peaks, held_at, operator_changes, shown_blocks, touched_between
-from stepscope.analysis.source_lines import operator_places
+from stepscope.analysis.source_lines import lines_with_backward, operator_places
 from stepscope.export.memory_csv import app_samples
 from stepscope.formats.ascend.memory import MODULE_MEM, with_tag
 from stepscope.tables import in_order
@@ -24,6 +25,7 @@ from stepscope.web.problems import bad_parameter, missing
 KB, MB = 1024.0, 1048576.0
 WHOLE = "PTA+GE"
 MOST_OWNERS = 50
+LEAST_STEPS = 4  # from which a rise is more than a start
 TOTALS = ("allocated", "reserved", "active")
 
 
@@ -257,8 +259,7 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     by = query.choice("by", ("line", "module"))
     held, moment, total = _at_peak(capture, device)
     known = int(held["bytes"].abs().sum())
-    places = capture.once("operator places", lambda: operator_places(capture.tables))
-    parts = owners(with_operators(held, capture.tables.ops), places, by, max(0, total - known))
+    parts = owners(with_operators(held, capture.tables.ops), _places(capture), by, max(0, total - known))
     found = tree(parts)
     rows = (
         parts.group_by("owner", maintain_order=True)
@@ -289,14 +290,61 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _places(capture: LoadedCapture) -> pl.DataFrame:
+    """Where operators were called; those that backward runs, where their forward operator was."""
+
+    def found() -> pl.DataFrame:
+        places = capture.once("operator places", lambda: operator_places(capture.tables))
+        return places.with_columns(lines_with_backward(capture.tables, places["line"]).alias("line"))
+
+    return capture.once("memory places", found)
+
+
+def kept(capture: LoadedCapture, query: Query) -> dict[str, Any]:
+    """What steps leave behind: blocks that outlive the next step, by line and operator, and the least held in each step."""
+    device, _ = _device(capture, query)
+    steps = capture.tables.steps.drop_nulls(["start_ns", "end_ns"]).sort("start_ns")
+    own = with_operators(blocks(capture).filter(pl.col("tag") == device), capture.tables.ops)
+    known = _places(capture).with_row_index("op").select(pl.col("op").cast(pl.Int64), owner=pl.col("line").cast(pl.String))
+    rows = own.select(
+        pl.col("op").cast(pl.Int64),
+        pl.col("bytes").abs(),
+        "start_ns",
+        "release_ns",
+        operator=pl.col("name").cast(pl.String).fill_null("?"),
+    ).join(known, on="op", how="left", maintain_order="left")
+    found = kept_over_steps(rows.with_columns(pl.col("owner").fill_null(UNKNOWN)), steps)
+    return {
+        "device": device,
+        "steps": steps["step"].to_list(),
+        "judged": found.judged,
+        "least": LEAST_STEPS,
+        "lows_mb": _lows(capture, device, steps),
+        "count": found.rows.height,
+        "rows": found.rows.head(MOST_OWNERS).to_dicts(),
+    }
+
+
+def _lows(capture: LoadedCapture, device: str, steps: pl.DataFrame) -> list[float | None]:
+    """The least that is allocated in each step, MB: what stays from step to step."""
+    totals = _totals(capture, device)
+    place = np.searchsorted(steps["start_ns"].to_numpy(), totals["time_ns"].to_numpy(), side="right") - 1
+    least = totals.select("allocated", place=pl.Series(place, dtype=pl.Int64)).group_by("place").agg(pl.col("allocated").min())
+    by_place = dict(least.iter_rows())
+    return [by_place.get(at) for at in range(steps.height)]
+
+
+def _totals(capture: LoadedCapture, device: str) -> pl.DataFrame:
+    """What the framework held over time, by the component that stands for the whole."""
+    totals = records(capture).filter(pl.col("tag") == device).drop_nulls("allocated")
+    names = totals["component"].unique().to_list()
+    return totals.filter(pl.col("component") == next((name for name in (WHOLE, "PTA") if name in names), names[0] if names else ""))
+
+
 def _at_peak(capture: LoadedCapture, device: str) -> tuple[pl.DataFrame, int, int]:
     """Blocks held when most was allocated, when that was, and how many bytes."""
     own = blocks(capture).filter(pl.col("tag") == device)
-    totals = records(capture).filter(pl.col("tag") == device).drop_nulls("allocated")
-    names = totals["component"].unique().to_list()
-    totals = totals.filter(
-        pl.col("component") == next((name for name in (WHOLE, "PTA") if name in names), names[0] if names else "")
-    )
+    totals = _totals(capture, device)
     if totals.height:
         top = totals.row(int(totals["allocated"].arg_max() or 0), named=True)
         return held_at(own, top["time_ns"]), top["time_ns"], round(top["allocated"] * MB)

@@ -45,6 +45,11 @@ UNKNOWN = "unknown"
 _KINDS = {"computing": COMPUTE, "communication": COMMUNICATION, "wait": COMMUNICATION, "copy": COPY}
 
 
+def family_of(part: str) -> str:
+    """Family of bars that a part of the step belongs to."""
+    return _FAMILY.get(part, UNKNOWN)
+
+
 def answer_of(capture: LoadedCapture) -> Answer:
     """What the rules say about one rank."""
     return capture.once("answer", lambda: ask(Case(capture.tables, limits())))
@@ -150,7 +155,7 @@ def _bar(parts: Mapping[str, int], first: str = "") -> list[dict[str, Any]]:
     pieces: dict[str, dict[str, Any]] = {}
     for part, ns in parts.items():
         if ns:
-            piece = pieces.setdefault(_FAMILY.get(part, UNKNOWN), {"ns": 0, "parts": []})
+            piece = pieces.setdefault(family_of(part), {"ns": 0, "parts": []})
             piece["ns"] += ns
             piece["parts"].append({"name": _texts(lambda lang, part=part: words.part_name(part, lang)), "ms": ns / 1e6})
     order = sorted([*FAMILIES, UNKNOWN], key=lambda family: family != first)
@@ -204,7 +209,7 @@ def _link(capture: LoadedCapture, answer: Answer, at: int, family: str) -> dict[
         longest = tasks.row(int((tasks["end_ns"] - tasks["start_ns"]).arg_max() or 0), named=True)
         found = capture.trace.id_of(FROM[longest["table"]], longest["row"])
         return None if found is None else {"slice": str(found)}
-    columns = [name for name in case.parts.gaps.columns if name.startswith("idle.") and _FAMILY.get(name, UNKNOWN) == family]
+    columns = [name for name in case.parts.gaps.columns if name.startswith("idle.") and family_of(name) == family]
     gaps = case.parts.gaps.filter(pl.col("window") == at) if columns else case.parts.gaps.clear()
     if not gaps.height:
         return None

@@ -1,1 +1,0 @@
-import{f as e,j as t}from"./state-B5K4bFJh.js";import{t as n}from"./timeline-DCCJEKF4.js";function r({api:r}){let{run:i}=e.value,a=(i?.workers??[]).flatMap(e=>{let t=e.spans[0];return t?[{run:i.name,worker:e.name,span:t.name,version:t.version}]:[]});return t(`div`,{class:`view fill`,children:t(n,{api:r,workers:a})})}export{r as View};
