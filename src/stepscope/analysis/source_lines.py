@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in the user's program an operator was called: its module and its source line."""
+"""Where in the user's program an operator was called: its module and its source line, and how long the operators of a line took."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.analysis import recompute
 from stepscope.analysis.link import op_tree
+from stepscope.analysis.operators import operator_times
 from stepscope.analysis.partition.names import matches
 from stepscope.analysis.views import has_modules, module_of_operators
 from stepscope.tables import Tables
@@ -19,6 +20,8 @@ LIBRARY = (
     r"site-packages|dist-packages|/lib/python\d|(^|/)(torch|torch_npu|torchvision|mindspore|stepscope|contextlib|threading|queue)"
     r"(/|\.py)|^<|multiprocessing|importlib"
 )
+PLACE = r"^(?<file>.*)\((?<line>\d+)\)(?::\s*(?<function>.*))?$"
+MOST_NAMES = 5
 _LINE = r"\(\d+\)"
 _FRAMES = "function"  # kind of a Python call that is a line of source; others are modules and built-in functions
 
@@ -80,3 +83,33 @@ def _lines(tables: Tables) -> pl.Series:
     around = op_tree.innermost(spans, points, by=("pid", "tid"), at_end=False, parent=op_tree.parents(spans))
     rows = op_tree.row_numbers(around)
     return pl.Series("line", calls["name"].cast(pl.String).gather(op_tree.to_rows(rows, "line")))
+
+
+def line_times(tables: Tables, lines: pl.Series) -> pl.DataFrame:
+    """One row per line that called operators, the longest first.
+
+    Args:
+        lines: `file(line): function` of each row of `ops`, null where it is not known.
+
+    Returns:
+        file, line, function, calls, host_ns, device_ns (operators themselves, so nothing counts twice), operators (names).
+    """
+    place = lines.cast(pl.String).str.extract_groups(PLACE).struct.unnest()
+    rows = pl.concat([tables.ops.select(name=pl.col("name").cast(pl.String)), place, operator_times(tables)], how="horizontal")
+    rows = rows.drop_nulls("file").with_columns(pl.col("line").cast(pl.Int64))
+    key = ["file", "line", "function"]
+    names = (
+        rows.group_by(*key, "name")
+        .agg(pl.col("host_self_ns").sum(), pl.col("device_self_ns").sum())
+        .sort("device_self_ns", "host_self_ns", "name", descending=[True, True, False])
+        .group_by(key, maintain_order=True)
+        .agg(operators=pl.col("name").head(MOST_NAMES))
+    )
+    summed = rows.group_by(key).agg(
+        calls=pl.len().cast(pl.Int64),
+        host_ns=pl.col("host_self_ns").sum(),
+        device_ns=pl.col("device_self_ns").sum().round().cast(pl.Int64),
+    )
+    order = ["device_ns", "host_ns", "file", "line", "function"]
+    found: pl.DataFrame = summed.join(names, on=key, how="left", nulls_equal=True)
+    return found.sort(order, descending=[True, True, False, False, False])

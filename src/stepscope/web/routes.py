@@ -34,9 +34,7 @@ from stepscope.web.views import memory as memory_view
 from stepscope.web.views import modules as module_view
 from stepscope.web.views import operators as operator_view
 from stepscope.web.views import overview as overview_view
-from stepscope.web.views import roofline as roofline_view
 from stepscope.web.views import slices as slice_view
-from stepscope.web.views import source as source_view
 from stepscope.web.views import trace as trace_view
 from stepscope.web.views import trace_export
 from stepscope.web.views import verdict as verdict_view
@@ -44,6 +42,8 @@ from stepscope.web.views.cluster import links as cluster_links
 from stepscope.web.views.cluster import model as cluster_model
 from stepscope.web.views.cluster import overview as cluster_view
 from stepscope.web.views.cluster import ranks as cluster_ranks
+from stepscope.web.views.program import lines as source_view
+from stepscope.web.views.program import roofline as roofline_view
 
 
 @dataclass(frozen=True)

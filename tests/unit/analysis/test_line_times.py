@@ -6,10 +6,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from stepscope.analysis.line_times import line_times
 from stepscope.analysis.memory.kept import kept_over_steps
 from stepscope.analysis.roofline import roofline, tensor_bytes
-from stepscope.analysis.source_lines import lines_with_backward
+from stepscope.analysis.source_lines import line_times, lines_with_backward
 from stepscope.tables import ALL_TABLES, Tables
 
 

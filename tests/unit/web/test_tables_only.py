@@ -29,7 +29,7 @@ WEB = str(Path(stepscope.web.__file__).parent)
 FILES_VIEW = str(Path(WEB) / "views" / "files.py")
 EVENTS = {"open", "os.listdir", "os.scandir", "sqlite3.connect"}
 LISTING = {"runs", "rescan"}  # they look which captures there are
-OF_FILES = {"files", "files/preview", "source"}
+OF_FILES = {"files", "files/preview", "source", "source/lines"}
 NO_CAPTURE = {"cluster/pipeline"}  # none of these has one; tests/cluster/test_run_routes.py
 # What a route needs to have something to say.
 QUERIES: dict[str, dict[str, Any]] = {
@@ -131,6 +131,9 @@ class Page:
         if path == "files/preview":
             listing = self.client.get("/api/v1/files", query_string={"wait": 30}).json or {}
             return {"path": listing["files"][0]["path"]}
+        if path == "source/lines":
+            listing = self.client.get("/api/v1/source/files", query_string={"wait": 30}).json or {}
+            return {"file": listing["files"][0]["file"]} if listing.get("files") else {}
         return {}
 
     def sources(self) -> list[Path]:

@@ -17,7 +17,7 @@ import type { TraceState } from "../trace_state";
 import { inLanguage, t } from "../words";
 import { TimelineBox } from "./timeline";
 import { Frame, Toolbar, type ViewProps } from "./view";
-import { type Check, ComparableCard, type Gate, GateCard, type Implementation, ImplementationsCard, type Samples, StepsCard, type Waterfall, WaterfallTable } from "./waterfall";
+import { type Check, ComparableCard, type Gate, GateCard, type Implementation, ImplementationsCard, type Samples, StepsCard, type Waterfall, WaterfallTable } from "../ui/waterfall";
 
 type Side = ReturnType<typeof diffSide>;
 

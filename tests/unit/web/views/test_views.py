@@ -575,7 +575,7 @@ def test_the_page_uses_the_words_of_the_register():
 
 
 def test_views_appear_with_their_data(npu, gpu):
-    assert views_of(npu) == ["Verdict", "Overview", "Operator", "NPU Kernel", "Trace", "Flame", "Findings", "Files"]
+    assert views_of(npu) == ["Verdict", "Overview", "Operator", "NPU Kernel", "Trace", "Flame", "Source", "Findings", "Files"]
     assert views_of(gpu)[3] == "GPU Kernel"
     assert views_of(loaded(tables(), device_kind="cpu")) == ["Files"]
 

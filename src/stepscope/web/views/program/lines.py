@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analysis.line_times import line_times
-from stepscope.analysis.source_lines import lines_with_backward, operator_places
+from stepscope.analysis.source_lines import line_times, lines_with_backward, operator_places
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem, missing

@@ -4,7 +4,7 @@
 
 import type { JSX } from "preact";
 import type { Texts } from "../state";
-import { Card } from "../ui/controls";
+import { Card } from "./controls";
 import { inLanguage, t } from "../words";
 
 type Band = readonly [number, number] | null;
