@@ -81,7 +81,11 @@ def _mistakes(rule: str, values: Any, ours: Limits) -> list[str]:
     if not isinstance(values, dict):
         return [f"{rule} is not a table"]
     wrong = [f"{rule} has no limit {name}" for name in values if name not in ours[rule]]
-    numbers = [f"{rule}.{name} is not a number" for name, value in values.items() if not isinstance(value, int | float)]
+    numbers = [
+        f"{rule}.{name} is not a number"
+        for name, value in values.items()
+        if isinstance(value, bool) or not isinstance(value, int | float)
+    ]
     return wrong + [mistake for mistake in numbers if mistake.split(".")[1].split()[0] in ours[rule]]
 
 

@@ -37,7 +37,7 @@ def lines(found: Verdict, lang: str = "en", *, width: int = 80, top: int = 5) ->
     if limits or absent:
         yield ""
         yield words.line("cannot", lang)
-        for lack in [*limits, *(["; ".join(absent)] if absent else [])]:
+        for lack in [*limits, *([("；" if lang == "zh" else "; ").join(absent)] if absent else [])]:
             yield from _wrapped(f"- {lack}", "  ", width)
 
 

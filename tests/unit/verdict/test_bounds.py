@@ -157,3 +157,11 @@ def test_unused_memory_of_a_gpu_is_what_is_not_allocated():
     without = tables.memory_events.with_columns(total_active=pl.lit(None, pl.Float64), total_allocated=pl.lit(2.0 * 2**30))
     found = named(facts(tables.replace(memory_events=without), device_kind="cuda"), "fragmentation")
     assert found.params["gib"] == pytest.approx(4.0)
+
+
+def test_what_is_unused_is_counted_where_most_is_used():
+    tables = example("fragmentation")[0]
+    turn = pl.int_range(pl.len())
+    rising = pl.when(turn == pl.len() - 1).then(5.5 * 2**30).otherwise(2.0 * 2**30)
+    later = tables.memory_events.with_columns(total_active=rising)  # of 6 GiB
+    assert named(tables.replace(memory_events=later), "fragmentation") is None

@@ -184,6 +184,9 @@ def test_limits_of_a_user(tmp_path):
     config.write_text("[severity]\nlow = 0.5\n")
     assert limits(config)["severity"]["low"] == 0.5
     assert limits(config)["severity"]["high"] == limits()["severity"]["high"]
+    config.write_text("[severity]\nlow = true\n")
+    with pytest.raises(CaptureError, match=r"not limits"):
+        limits(config)
     config.write_text("[severity]\nlowest = 1\n[nothing]\na = 1\n[leak]\n")
     with pytest.raises(CaptureError) as error:
         limits(config)

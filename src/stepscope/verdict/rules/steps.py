@@ -212,7 +212,9 @@ def fragmentation(case: Case) -> Iterator[Draft]:
     events = events.drop_nulls("total_active")
     if not events.height:
         raise CannotTell("memory")
-    row = events[int(events["total_reserved"].arg_max() or 0)].row(0, named=True)
+    # As long as it holds the most, what it uses most of that is the peak.
+    most = events.filter(pl.col("total_reserved") == pl.col("total_reserved").max()).sort("total_active", descending=True)
+    row = most.row(0, named=True)
     unused = row["total_reserved"] - row["total_active"]
     if unused > max(case.limit("fragmentation", "bytes"), case.limit("fragmentation", "share") * row["total_reserved"]):
         yield Draft(
