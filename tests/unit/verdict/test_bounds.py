@@ -165,3 +165,16 @@ def test_what_is_unused_is_counted_where_most_is_used():
     rising = pl.when(turn == pl.len() - 1).then(5.5 * 2**30).otherwise(2.0 * 2**30)
     later = tables.memory_events.with_columns(total_active=rising)  # of 6 GiB
     assert named(tables.replace(memory_events=later), "fragmentation") is None
+
+
+def test_a_slow_step_of_the_host_that_the_device_hides_is_none():
+    def ahead(machine: Machine, step: int) -> None:
+        if step == 3:
+            machine.spend(1500)
+
+    tables = run(steps=5, layers=1, kernel=400.0, at_step=ahead)
+    lengths = (tables.steps["end_ns"] - tables.steps["start_ns"]).to_list()
+    parts = verdict(tables).ranks[0].partition
+    assert lengths[3] > 2 * sorted(lengths)[2]
+    assert parts["computing"] > 0.95 * parts["total"]
+    assert named(tables, "slow-steps") is None
