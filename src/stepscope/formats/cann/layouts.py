@@ -324,7 +324,17 @@ OLD_ACL_API = _old(
     tid=(28, "<u4"),
     name=(32, "S64"),
 )
-OLD_HOST_LAYOUTS = (OLD_TASK_DESC, OLD_TENSOR_DATA, OLD_TASK_TRACK, OLD_RUNTIME_API, OLD_ACL_API)
+OLD_STEP_INFO = _old(
+    "Framework.step_info", 64, "R",
+    model=(4, "<u4"), stream=(8, "<u4"), task=(12, "<u2"), batch=(14, "<u2"), stamp=(16, "<u8"), index=(24, "<u8"),
+    tid=(32, "<u4"), step_tag=(36, "u1"),
+)  # fmt: skip
+OLD_ID_MAP = _old(
+    "Framework.id_map_info", 32, "R", graph=(4, "<u4"), model=(8, "<u4"), session=(12, "<u4"), stamp=(16, "<u8"), mode=(24, "<u2")
+)
+OLD_HOST_LAYOUTS = (
+    OLD_TASK_DESC, OLD_TENSOR_DATA, OLD_TASK_TRACK, OLD_RUNTIME_API, OLD_ACL_API, OLD_STEP_INFO, OLD_ID_MAP,
+)  # fmt: skip
 
 # Layouts of files that other chips fill otherwise (docs/formats/cann.md 6).
 LAYOUTS_OF_OTHER_CHIPS: tuple[Layout, ...] = (

@@ -60,6 +60,7 @@ def read(path: Path) -> Tables:
         "transfers": transfers,
         "marks": _marks(host, devices),
         "memory_events": ALL_TABLES["memory_events"].conform(host.op_memory),
+        "steps": ALL_TABLES["steps"].conform(host.steps) if host.steps is not None else ALL_TABLES["steps"].empty(),
         "meta": facts.table(),
     }
     samples = sampled.with_op_names(sampled.read_sampled(prof, wide=host.wide), table) if readable else Tables()

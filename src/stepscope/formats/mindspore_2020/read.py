@@ -28,6 +28,7 @@ _FILES = {"hwts.log.data": HWTS.file, "aicore.data": AICORE.file, "training_trac
 _TASKS, _GRAPH, _POINTS, _AICPU = (
     "Framework.host.vm.task_desc_info", "Framework.host.vm.graph_desc_info", "Framework.host.vm.point", "DATA_PREPROCESS.dev.AICPU",
 )  # fmt: skip
+_UNREAD = {"DATA_PREPROCESS.dev.TDT": "file: queue of the data set", "ts_track.data": "file: states of tasks"}
 _OPERATOR = ("name", "op_type", "block_num", "input_shapes", "input_formats", "output_shapes", "output_formats")
 
 
@@ -43,10 +44,16 @@ def read(folder: Path) -> Tables:
     frames: dict[str, list[pl.DataFrame]] = {}
     losses: list[pl.DataFrame] = []
     evidence: dict[str, str] = {}
+    before = 0  # kernels of the devices before: the table has them first
     for device, found in devices.items():
         part = _part(folder, device, found)
         evidence |= evidence_of(_PLATFORM, [kind for kind in found if kind in (*_FILES, _AICPU)])
-        for name, frame in _device_tables(part, found, losses).items():
+        tables_of_device = _device_tables(part, found, losses)
+        if "kernel_metrics" in tables_of_device:
+            moved = pl.col("kernel") + before
+            tables_of_device["kernel_metrics"] = tables_of_device["kernel_metrics"].with_columns(moved)
+        before += tables_of_device["kernels"].height
+        for name, frame in tables_of_device.items():
             if frame.height:
                 frames.setdefault(name, []).append(frame)
     schemas = {name: ALL_TABLES[name] for name in frames}
@@ -104,11 +111,14 @@ def _device_tables(part: Part, found: Found, losses: list[pl.DataFrame]) -> dict
     losses.append(lost(issues.UNREADABLE_LINE, _TASKS, bad))
     entries, strange = texts.ai_cpu("\n".join(_lines(found, _AICPU, losses)))
     losses.append(lost(issues.UNREADABLE_LINE, _AICPU, strange))
-    read_kinds = {*_FILES, _TASKS, _GRAPH, _POINTS, _AICPU}
-    for kind in found.keys() - read_kinds:
+    read_kinds = {*_FILES, *_UNREAD, _TASKS, _GRAPH, _POINTS, _AICPU}
+    for kind in sorted(found.keys() - read_kinds):
         losses.append(lost(issues.UNKNOWN_FILE, kind, sum(path.stat().st_size for _, path in found[kind])))
+    losses += [lost(issues.UNSUPPORTED_KIND, kind, len(found[kind]), what) for kind, what in _UNREAD.items() if kind in found]
+    kernels = _kernels(side, known)
     return {
-        "kernels": _kernels(side, known),
+        "kernels": kernels,
+        **_metrics(side, kernels),
         **_steps(part, texts.points(_lines(found, _POINTS, losses)), losses),
         "aicpu_tasks": _ai_cpu(part, entries),
     }
@@ -133,6 +143,16 @@ def _kernels(side: DeviceSide, known: pl.DataFrame) -> pl.DataFrame:
     ).select(
         "device", "stream", "start_ns", "end_ns", "duration_ns", "task_id", "batch_id", "core", "task_type", "kind", *_OPERATOR
     )  # fmt: skip
+
+
+def _metrics(side: DeviceSide, kernels: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Table `kernel_metrics` where cores were counted; `kernel` is the row of this device's kernels."""
+    counted = kernels.select("kind", "block_num", "duration_ns", mix_block_num=pl.lit(0, pl.Int64)).hstack([side.tasks["pmu"]])
+    rows = counted.with_row_index("kernel").filter(pl.col("pmu").is_not_null() & (pl.col("kind") == "compute"))
+    if not rows.height:
+        return {}
+    values = side.metrics(rows.select("pmu", "block_num", "mix_block_num", "duration_ns"))
+    return {"kernel_metrics": values.with_columns(rows["kernel"].cast(pl.Int64))}
 
 
 def _steps(part: Part, named: dict[int, str], losses: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -12,7 +12,7 @@ import pytest
 
 from stepscope.capture import open_capture
 from stepscope.errors import CaptureError
-from stepscope.formats.cann.layouts import HWTS, STARS_MAGIC, TRAINING_TRACE
+from stepscope.formats.cann.layouts import AICORE, HWTS, STARS_MAGIC, TRAINING_TRACE
 from stepscope.formats.mindspore_2020 import texts
 from stepscope.formats.mindspore_2020.read import read
 from stepscope.formats.mindspore_2020.step_trace import step_trace
@@ -131,3 +131,32 @@ def test_entries_of_ai_cpus_with_and_without_a_node():
         (None, None, None, None, None, 30, 40, 5, 60),
         ("Default/A-op0", 100, 130, 10.0, 5.0, 30, 40, 5, 60),
     ]
+
+
+def test_counters_of_cores_belong_to_operators(tmp_path: Path):
+    """Two devices with the same records: the kernels of the first come first."""
+    folder = write(tmp_path / "run")
+    counters = np.zeros(1, AICORE.dtype)
+    counters["head"], counters["magic"], counters["stream"], counters["task"] = 5, STARS_MAGIC, 7, 70
+    counters["cycles"], counters["counters"] = 1000, [[500, 0, 250, 0, 0, 0, 0, 0]]
+    for device in (0, 1):
+        tag = f"dev.profiler_default_tag.{device}"
+        (folder / f"aicore.data.43.{tag}.slice_0").write_bytes(counters.tobytes())
+        (folder / f"info.json.{device}").write_text('{"DeviceInfo": [{"aic_frequency": "1000", "ai_core_num": 32}]}')
+    for name in (f"hwts.log.data.45.{TAG}.slice_0", "Framework.host.vm.task_desc_info.0.slice_0"):
+        copy = name.replace("tag.0.", "tag.1.").replace("info.0.", "info.1.")
+        (folder / copy).write_bytes((folder / name).read_bytes())
+    events = '{"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}'
+    (folder / "sample.json").write_text(events)
+    tables = read(folder)
+    found = tables.kernel_metrics.select("kernel", "total_cycles", "aic_total_time", "vec_ratio", "scalar_ratio").rows()
+    assert found == [(0, 1000.0, 500.0, 0.5, 0.25), (2, 1000.0, 500.0, 0.5, 0.25)]
+    assert tables.kernels["name"].cast(pl.String).gather(tables.kernel_metrics["kernel"]).to_list() == ["Default/Mul-op1"] * 2
+    assert tables.kernels["device"].gather(tables.kernel_metrics["kernel"]).to_list() == [0, 1]
+
+
+def test_files_that_are_known_and_not_shown_are_no_loss(tmp_path: Path):
+    folder = write(tmp_path / "run")
+    (folder / "DATA_PREPROCESS.dev.TDT.0.slice_0").write_text("[393233413] Enqueue data to dp, source:a, index:1, size:0 ")
+    quality = read(folder).quality.filter(pl.col("source") == "DATA_PREPROCESS.dev.TDT")
+    assert quality.select(pl.col("severity").cast(pl.String), "detail").rows() == [("warning", "file: queue of the data set")]

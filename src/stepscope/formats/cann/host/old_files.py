@@ -18,6 +18,7 @@ from stepscope.formats.cann.host.op_tensors import TENSOR_COLUMNS, tensor_texts
 from stepscope.formats.cann.layouts import (
     OLD_ACL_API,
     OLD_RUNTIME_API,
+    OLD_STEP_INFO,
     OLD_TASK_DESC,
     OLD_TASK_TRACK,
     OLD_TENSOR_DATA,
@@ -25,13 +26,19 @@ from stepscope.formats.cann.layouts import (
     Layout,
 )
 from stepscope.formats.cann.records import concatenate, read_records, text_lines
+from stepscope.tables import issues, lost
 
 _ACL_FILES = ("AclModule.acl_op", "AclModule.acl_model", "AclModule.acl_rts", "AclModule.acl_others")
 _DESCRIPTIONS = ("Framework.task_desc_info", "Framework.single_op_task_info")
 _HASHES = ("Framework.hash_dic", "AclModule.hash_dic")
-# Known, and nothing that a table needs.
-_UNUSED = ("Framework.step_info", "Framework.id_map_info")
-_FILES = (*_ACL_FILES, *_DESCRIPTIONS, *_HASHES, *_UNUSED, "Framework.tensor_data_info", "Runtime.task_track", "Runtime.api")
+# Known, and nothing that a table needs: which graph a model was built from.
+_UNUSED = ("Framework.id_map_info",)
+_FILES = (
+    *_ACL_FILES, *_DESCRIPTIONS, *_HASHES, *_UNUSED, "Framework.tensor_data_info", "Framework.step_info", "Runtime.task_track",
+    "Runtime.api",
+)  # fmt: skip
+_NO_MODEL = 0xFFFF_FFFF
+_STEP_BEGIN, _STEP_END = 0, 1
 _NAMED = re.compile(rf"({'|'.join(map(re.escape, _FILES))})(?:\.([0-9]{{1,4}}))?")
 _AS_TEXT = 1  # kind of a name that stands in the record itself
 _KEY = ["device", "stream", "task_id", "batch_id"]
@@ -44,6 +51,7 @@ class OldHost:
     calls: pl.DataFrame
     tasks: pl.DataFrame
     descriptions: pl.DataFrame
+    steps: pl.DataFrame  # columns of table `steps`
     lost: tuple[pl.DataFrame, ...]
 
 
@@ -79,6 +87,7 @@ def read_old_host(host: Part | None, *, batches: bool) -> OldHost | None:
         pl.coalesce("host_type", by_core).alias("host_type"),
         pl.Series("stamp_ns", host.clock.ns(np.ascontiguousarray(rows["stamp"]))),
         pl.Series("tid", rows["tid"].astype(np.int64)),
+        pl.Series("model_id", rows["model"].astype(np.int64)).replace(_NO_MODEL, None),
         pl.lit("compute").alias("role"),
         description=pl.int_range(pl.len(), dtype=pl.Int64),
     )
@@ -88,7 +97,7 @@ def read_old_host(host: Part | None, *, batches: bool) -> OldHost | None:
         pl.lit("plain").alias("role"),
     ).join(key, on=_KEY, how="anti", maintain_order="left")
     tasks = pl.concat([operators, plain], how="diagonal").sort("stamp_ns", maintain_order=True)
-    return OldHost(_calls(host, losses), tasks, described.hstack(texts), tuple(losses))
+    return OldHost(_calls(host, losses), tasks, described.hstack(texts), _steps(host, losses), tuple(losses))
 
 
 def _rows(
@@ -127,6 +136,29 @@ def _tensors(rows: npt.NDArray[Any], of: pl.DataFrame, key: pl.DataFrame) -> pl.
     if not len(records):
         return pl.DataFrame({name: pl.repeat(None, key.height, dtype=pl.String, eager=True) for name in TENSOR_COLUMNS})
     return tensor_texts(records, owner.drop_nulls().cast(pl.Int64).to_numpy(), key.height)
+
+
+def _steps(host: Part, losses: list[pl.DataFrame]) -> pl.DataFrame:
+    """Steps of models from their begin and end; the n-th begin of a step belongs to its n-th end."""
+    rows, device = _rows(host, ("Framework.step_info",), OLD_STEP_INFO, losses)
+    marks = pl.DataFrame(
+        {
+            "device": device,
+            "model": rows["model"].astype(np.int64),
+            "step": np.minimum(rows["index"], np.uint64(1 << 62)).astype(np.int64),
+            "tag": rows["step_tag"].astype(np.int64),
+            "time_ns": host.clock.ns(np.ascontiguousarray(rows["stamp"])),
+        }
+    ).sort("time_ns", maintain_order=True)
+    key = ["device", "model", "step"]
+    turn = pl.int_range(pl.len()).over(*key, "tag").alias("turn")
+    begins, ends = (marks.with_columns(turn).filter(pl.col("tag") == tag) for tag in (_STEP_BEGIN, _STEP_END))
+    spans = begins.join(ends, on=[*key, "turn"], suffix="_end").filter(pl.col("time_ns_end") >= pl.col("time_ns"))
+    losses.append(lost(issues.START_WITHOUT_END, "Framework.step_info", begins.height - spans.height, "steps"))
+    losses.append(lost(issues.END_WITHOUT_START, "Framework.step_info", ends.height - spans.height, "steps"))
+    # Every device has its own file about the steps of the process.
+    steps = spans.group_by("step").agg(start_ns=pl.col("time_ns").min(), end_ns=pl.col("time_ns_end").max())
+    return steps.with_columns(inflated=pl.lit(False)).sort("start_ns", "step")
 
 
 def _calls(host: Part, losses: list[pl.DataFrame]) -> pl.DataFrame:

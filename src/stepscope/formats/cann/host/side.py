@@ -72,6 +72,7 @@ class HostSide:
     op_memory: pl.DataFrame
     wide: bool
     lost: tuple[pl.DataFrame, ...]
+    steps: pl.DataFrame | None = None  # columns of table `steps`, where the host recorded steps
 
 
 def read_host(prof: Prof) -> HostSide:
@@ -108,6 +109,7 @@ def read_host(prof: Prof) -> HostSide:
         losses += old.lost
     return HostSide(
         calls, tasks, descriptions, big_ops, hccl_tasks, marks, op_memory, has_wide_streams(host), losses,
+        old.steps if old is not None else None,
     )  # fmt: skip
 
 

@@ -93,13 +93,20 @@ class ProfWriter:
         """The clock of the host's records or of a device's."""
         return self.session.clock(device)
 
-    def append(self, layout: Layout, records: npt.NDArray[Any], *, device: int | None = None, aging: bool | None = None) -> None:
-        """Add records of a kind to the host's folder or to a device's; `aging` only matters for the host's."""
+    def append(
+        self, layout: Layout, records: npt.NDArray[Any], *, device: int | None = None, aging: bool | None = None, name: str = ""
+    ) -> None:
+        """Add records of a kind to the host's folder or to a device's; `aging` only matters for the host's.
+
+        `name` is that of the file where it does not follow from the layout.
+        """
         if records.dtype != layout.dtype:
             raise TypeError(f"{layout.file} is written from its own layout, not from {records.dtype}")
         if not len(records):
             return
-        if device is None:
+        if name:
+            pass
+        elif device is None:
             kept = layout.file in _NEVER_AGING if aging is None else not aging
             name = f"{'unaging' if kept else 'aging'}.{layout.file}"
         else:
