@@ -16,13 +16,27 @@ from thorough import THOROUGH
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
-from stepscope.formats.cann.layouts import AICORE, EVENT_COUNTER, HWTS, PMU_128, STARS_32, TASK_TRACK_UNIQUE, TIMELINE, TS_TRACK
+from stepscope.formats.cann.layouts import (
+    AICORE,
+    EVENT_COUNTER,
+    HWTS,
+    HWTS_BLOCK,
+    PMU_128,
+    STARS_32,
+    STARS_BLOCK,
+    TASK_TRACK_UNIQUE,
+    TIMELINE,
+    TS_TRACK,
+    TS_TRACK_NEXT,
+)
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.other_chips import HwtsWriter, TimelineWriter, UniqueIdWriter, device_writer
 from stepscope.formats.cann.write.settings import Chip, Session
 from stepscope.tables import ALL_TABLES
 
 RECORDS = {
-    0: (TIMELINE, EVENT_COUNTER), 1: (HWTS, AICORE, TS_TRACK), 4: (HWTS, AICORE, TS_TRACK),
-    15: (STARS_32, PMU_128, TASK_TRACK_UNIQUE),
+    0: (TIMELINE, EVENT_COUNTER), 1: (HWTS, HWTS_BLOCK, AICORE, TS_TRACK), 4: (HWTS, AICORE, TS_TRACK),
+    15: (STARS_32, STARS_BLOCK, PMU_128, TASK_TRACK_UNIQUE, TS_TRACK_NEXT),
 }  # fmt: skip
 VALUES = st.one_of(st.sampled_from([0, 1, 8, 0xFFFF, 0xFFFFFFFF, 2**63 - 1, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1))
 
@@ -31,10 +45,33 @@ VALUES = st.one_of(st.sampled_from([0, 1, 8, 0xFFFF, 0xFFFFFFFF, 2**63 - 1, 2**6
 def files_of(platform: int) -> dict[str, bytes]:
     session = Session(SESSION.pid, SESSION.started_ns, SESSION.mono_ns, chip=Chip(platform=platform, counter_mhz=1000.0))
     with tempfile.TemporaryDirectory() as parent:
-        prof = write(Path(parent), session)
-        return {
-            str(path.relative_to(prof)): path.read_bytes() for path in prof.rglob("*") if path.is_file() and path.suffix != ".done"
-        }
+        files = _contents(write(Path(parent), session))
+        for name, content in _contents(_write_parts(Path(parent) / "parts", session)).items():
+            if "device_0/data" in name:
+                files[name] = files.get(name, b"") + content
+        return files
+
+
+def _contents(prof: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(prof)): path.read_bytes() for path in prof.rglob("*") if path.is_file() and path.suffix != ".done"}
+
+
+def _write_parts(parent: Path, session: Session) -> Path:
+    """Parts of tasks and sizes that the device chose, where the chip records them."""
+    at = SESSION.started_ns + 1_600_000
+    times = {"start_ns": [at + 10, at + 20], "end_ns": [at + 90, at + 95]}
+    with ProfWriter(parent, session) as writer:
+        device = device_writer(writer, 0)
+        if isinstance(device, UniqueIdWriter):
+            device.fusions(task=0, type=[1, 3], **times)
+            device.blocks(task=0, vector=[0, 1], core_id=[3, 4], block=[0, 1], **times)
+            device.counted_blocks(task=0, vector=[0, 1], core_id=[3, 4], block=[0, 1], cycles=9, counters=np.ones((2, 10)), **times)
+            device.block_sizes(task=[0, 1], blocks=8, at_ns=at)
+        elif isinstance(device, HwtsWriter) and not isinstance(device, TimelineWriter):
+            device.blocks(stream=5, task=0, core_id=[3, 4], block=[0, 1], cycles=[9, 8], **times)
+            device.block_sizes(stream=5, task=[0, 1], blocks=8, at_ns=at)
+        writer.close(at + 1000)
+    return writer.path
 
 
 def read(files: dict[str, bytes]) -> None:

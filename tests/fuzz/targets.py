@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from stepscope.analyser import export
@@ -35,12 +36,17 @@ from stepscope.formats.ascend.communication.read import read_extremes, recorded
 from stepscope.formats.ascend.db import read as ascend_db
 from stepscope.formats.ascend.profiler_info import read_capture_facts
 from stepscope.formats.ascend.trace.timeline import read_timeline
+from stepscope.formats.cann import layouts
 from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.host.side import read_host
 from stepscope.formats.cann.layouts import LAYOUTS
 from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.sampled.tables import read_sampled
+from stepscope.formats.cann.write.folder import ProfWriter
+from stepscope.formats.cann.write.old_host import OldHostWriter
+from stepscope.formats.cann.write.other_chips import UniqueIdWriter, device_writer
+from stepscope.formats.cann.write.settings import Chip, Session
 from stepscope.formats.chrome.inflate import blocks
 from stepscope.formats.collector import host_counters, loader_fetches, mark_lines, os_calls
 from stepscope.formats.framework.clock import FrameworkClock, read_clock
@@ -48,6 +54,7 @@ from stepscope.formats.framework.layouts import KINDS
 from stepscope.formats.framework.records import read_kind
 from stepscope.formats.kineto import read as kineto
 from stepscope.formats.mindspore import cpu_files, data_pipeline
+from stepscope.formats.mindspore_2020 import read as mindspore_2020
 from stepscope.tables import ALL_TABLES, Facts, Tables
 from stepscope.tables.store import open_store, read_store, write_store
 
@@ -347,6 +354,62 @@ def _layout_folder() -> Files:
     }  # fmt: skip
 
 
+_AT = 1_700_000_000_000_000_000
+_CHIPS = {"310": 0, "910A": 1, "310P": 4, "950": 15}
+
+
+def _chip_folder(platform: int) -> Files:
+    """Two tasks with counters, blocks, sizes and what else the chip records, and the host's records of 2021 about them."""
+    session = Session(42, _AT, 5_000_000_000_000, chip=Chip(platform=platform, counter_mhz=1000.0), metrics="PipeUtilization")
+    at = np.array([_AT + 1000, _AT + 3000])
+    with tempfile.TemporaryDirectory() as folder, ProfWriter(Path(folder), session) as writer:
+        device, task = device_writer(writer, 0), np.array([1, 2])
+        device.tasks(stream=5, task=task, start_ns=at, end_ns=at + 900)
+        span = {"start_ns": at, "end_ns": at + 900}
+        device.counters(stream=5, task=task, core="AIC", cycles=900, counters=np.ones((2, 8)), **span)
+        inside = {"task": task, "core_id": 3, "block": 0, "start_ns": at + 10, "end_ns": at + 90}
+        if isinstance(device, UniqueIdWriter):
+            device.fusions(task=task, type=1, start_ns=at + 10, end_ns=at + 90)
+            device.blocks(vector=0, **inside)
+            device.counted_blocks(vector=1, cycles=9, counters=np.ones((2, 10)), **inside)
+            device.block_sizes(task=task, blocks=8, at_ns=at)
+        elif platform:
+            device.blocks(stream=5, cycles=9, **inside)
+            device.block_sizes(stream=5, task=task, blocks=8, at_ns=at)
+        host = OldHostWriter(writer, 0)
+        host.operators(name=["Add", "Mul"], op_type=[1, 2], core=0, stream=5, task=task, at_ns=at, blocks=8)
+        host.tasks(task_type=["KERNEL_AICORE"] * 2, stream=5, task=task, at_ns=at)
+        host.calls(name=["aclmdlExecute"], start_ns=at[:1], end_ns=at[:1] + 7, tid=1, acl="acl_model")
+        host.steps(index=[1, 1], tag=[0, 1], at_ns=at)
+        host.hashes({1: "Add", 2: "Mul"})
+        writer.close(_AT + 9000)
+        files = {str(path.relative_to(writer.path)): path.read_bytes() for path in sorted(writer.path.rglob("*")) if path.is_file()}
+    return {path: content for path, content in files.items() if not path.endswith(".done")}
+
+
+def _read_2020(folder: Path) -> object:
+    return mindspore_2020.read(folder)
+
+
+def _folder_of_2020() -> Files:
+    hwts = _chip_folder(1)["device_0/data/hwts.data.0.slice_0"]
+    aicore = _chip_folder(1)["device_0/data/aicore.data.0.slice_0"]
+    trace = np.zeros(4, layouts.TRAINING_TRACE.dtype)
+    trace["tag"], trace["counter"] = [1, 3, 4, 255], [100, 120, 140, 200]
+    return {
+        "hwts.log.data.45.dev.profiler_default_tag.0.slice_0": hwts,
+        "aicore.data.43.dev.profiler_default_tag.0.slice_0": aicore,
+        "training_trace.46.dev.profiler_default_tag.0.slice_0": trace.tobytes(),
+        "Framework.host.vm.task_desc_info.0.slice_0": b"Default/Mul-op1 2 1 3\n",
+        "Framework.host.vm.graph_desc_info.0.slice_0": b'op_name:Default/Mul-op1 op_type:Mul input_id:0 input_format:NCHW '
+        b'input_data_type:40 input_shape:"2,3"\n',
+        "Framework.host.vm.point.0.slice_0": b"1 Default/Cast-op6\n3 Default/AllReduce-op9\n",
+        "DATA_PREPROCESS.dev.AICPU.0.slice_0": b"[1] Node:InitData, Run start:2298200409, Run end:2298200538 Thread[ 1] process "
+        b"device[0]:aicpu[ 0] task end, tickDrvTopHalf=1,tickDrvBottomHalf=2, tickBeforeRun=3,tickAfterRun=4, dispatchTime=100 us, "
+        b"totalTime=1567 us.",
+    }  # fmt: skip
+
+
 _COLLECTED = {
     "x.mstx.jsonl": b"",
     "x.host_counters.csv": b"1000,cpu,,usage,12.5\n2000,memory,,used,1024\n",
@@ -400,6 +463,7 @@ def targets() -> dict[str, Target]:
     trace = _cut("x.trace.json", next(iter(_archive("kineto-cpu").values())))
     ms = _below(_archive("mindspore-steps"), "FRAMEWORK") | _below(_archive("mindspore-data"), "FRAMEWORK")
     whole = {f"x_ascend_pt/ASCEND_PROFILER_OUTPUT/{path}": content for path, content in text.items()}
+    chips, of_2020 = {name: _chip_folder(number) for name, number in _CHIPS.items()}, _folder_of_2020()
     found = [
         Target("decode", records, tuple(records), _decode, alone=True),
         Target("framework", records, tuple(records), _read_framework, slow=True),
@@ -408,6 +472,8 @@ def targets() -> dict[str, Target]:
         Target("layouts", _layout_folder(), _varied(_layout_folder(), ".slice_0"), _read_layouts, alone=True),
         Target("cann sides", prof, tuple(prof), _read_cann_sides, slow=True),
         Target("cann", prof, tuple(prof), _read_cann, slow=True),
+        *(Target(f"chip {name}", folder, tuple(folder), _read_cann, slow=True) for name, folder in chips.items()),
+        Target("mindspore 2020", of_2020, tuple(of_2020), _read_2020, slow=True),
         Target("sampled", sampled, _varied(sampled, ".slice_0"), _read_sampled, alone=True),
         Target("kernel_details", *_one(text, "kernel_details.csv"), _csv(kernel_details.read)),
         Target("operator_details", *_one(text, "operator_details.csv"), _csv(operator_details.read)),

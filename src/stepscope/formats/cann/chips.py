@@ -174,7 +174,7 @@ TASK_FILES = {
 # Which files the readers of counters take, and those that every chip may have beside them.
 COUNTER_FILES = {
     "ffts": ("ffts_profile.data",),
-    "ffts_128": ("ffts_profile.data",),
+    "ffts_128": ("ffts_profile.data", "aicore.data"),
     "aicore": ("aicore.data", "aiVectorCore.data"),
     "event_counter": ("aicore.data",),
 }

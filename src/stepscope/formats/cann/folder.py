@@ -69,6 +69,11 @@ class Part:
         return isinstance(driver, int) and driver < _OLD_DRIVER
 
     @property
+    def samples_cores(self) -> bool:
+        """Whether counters of cores were sampled, not read task by task."""
+        return self.setting("ai_core_profiling_mode") == "sample-based"
+
+    @property
     def pid(self) -> int | None:
         number = _number(self.info.get("pid"))
         return number if number is None or abs(number) < 1 << 63 else None  # else damaged

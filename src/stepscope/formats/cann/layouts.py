@@ -213,6 +213,16 @@ AICORE = _device(
     head=(0, "u1"), magic=(2, "<u2"), task=(6, "<u2"), cycles=(16, "<u8"), overflow_cycles=(24, "<u8"), counters=(32, "<u8", 8),
     stream=(96, "<u4"),
 )  # fmt: skip
+# The same file where cores are sampled.
+AICORE_SAMPLE = _device(
+    "aicore.data", 96, "P",
+    mode=(0, "u1"), counters=(8, "<u8", 8), cycles=(72, "<u8"), counter=(80, "<u8"), count=(88, "u1"), core_id=(89, "u1"),
+)  # fmt: skip
+VECTOR_SAMPLE = Layout("aiVectorCore.data", AICORE_SAMPLE.dtype, "P")
+AICORE_SAMPLE_NEXT = _device(
+    "aicore.data", 112, "P",
+    mode=(0, "u1"), counters=(8, "<u8", 10), cycles=(88, "<u8"), counter=(96, "<u8"), count=(104, "u1"), core_id=(105, "u1"),
+)  # fmt: skip
 AI_VECTOR_CORE = Layout("aiVectorCore.data", AICORE.dtype, "P", STARS_MAGIC)
 TS_TRACK_VECTOR = Layout("ts_track.aiv_data", TS_TRACK.dtype, "P")
 # Records with their own size at the head; several kinds lie in one file.
@@ -282,6 +292,10 @@ SOC_PMU = _device(
     "socpmu.data", 80, "P",
     task_type=(8, "<u2"), stream=(10, "<u2"), task=(12, "<u2"), data_type=(14, "<u2"), events=(16, "<u8", 8),
 )  # fmt: skip
+SOC_PMU_NEXT = _device(
+    "socpmu.data", 80, "P",
+    data_type=(6, "<u2"), task_type=(8, "<u2"), stream=(10, "<u2"), task=(12, "<u4"), events=(16, "<u8", 8),
+)  # fmt: skip
 QOS = _device("qos.data", 64, "P", counter=(16, "<u8"), bandwidth=(24, "<u4", 10))
 # One file, several kinds: which fields hold depends on the function in `head` (docs/formats/cann.md 5).
 STARS_SOC_PROFILE = _device(
@@ -338,7 +352,8 @@ OLD_HOST_LAYOUTS = (
 
 # Layouts of files that other chips fill otherwise (docs/formats/cann.md 6).
 LAYOUTS_OF_OTHER_CHIPS: tuple[Layout, ...] = (
-    TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, HWTS_BLOCK, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,
+    TASK_TRACK_UNIQUE, TASK_TRACK_V2_UNIQUE, TS_TRACK_NEXT, SOC_PMU_NEXT, AICORE_SAMPLE, VECTOR_SAMPLE, AICORE_SAMPLE_NEXT,
+    HWTS_BLOCK, TIMELINE, EVENT_COUNTER, STARS_32, PMU_128,
 )  # fmt: skip
 
 LAYOUTS: tuple[Layout, ...] = (

@@ -43,9 +43,14 @@ class Frequency:
         return np.where(place < 0, self.rated_mhz, self.mhz[place])
 
 
+def rated_mhz(part: Part) -> float:
+    """`aic_frequency`; 0 when the folder does not say."""
+    return _number(part.device_info.get("aic_frequency"))
+
+
 def read_frequency(part: Part) -> tuple[Frequency, list[pl.DataFrame]]:
     """The points of a device folder; without any the rated frequency holds throughout."""
-    rated = _number(part.device_info.get("aic_frequency"))
+    rated = rated_mhz(part)
     info, old = read_records(part, LPM_INFO), read_records(part, LPM_FREQ)
     losses = [*info.lost, *old.lost]
     series: dict[str, npt.NDArray[Any]] = {}

@@ -96,7 +96,7 @@ def kernel_metrics(counters: Counters, settings: Settings, frequency: Frequency,
             span: Values = np.where(main, spans[0], spans[1])
             half = replace(half, time_us=np.round(span, settings.formulas.decimals or 3))
         aic = half.cycles if prefix == "aic" else aic
-        found = _with_prefix(half, _set(metrics, events, settings.formulas), prefix)
+        found = _with_prefix(half, metric_set(metrics, events, settings.formulas), prefix)
         frames |= {name: values for name, values in found.items() if name not in settings.formulas.hidden}
     if "aic_mac_ratio" in frames:
         frames["cube_utilization"] = _cube_utilization(aic, settings, frequency, lasted_us)
@@ -182,7 +182,7 @@ def _one_core_metrics(
         if len(chosen) or not parts:
             values, mhz = counters.values[rows[chosen]], np.full(len(chosen), frequency.rated_mhz)
             half = _half(cycles[chosen], values, events, blocks[chosen], cores, mhz, frequency)
-            frame = _one_core_columns(half, settings, frequency, _set(metrics, events, settings.formulas), lasted_us[chosen])
+            frame = _one_core_columns(half, settings, frequency, metric_set(metrics, events, settings.formulas), lasted_us[chosen])
             parts.append(frame.with_columns(pl.Series("at", chosen)))
     return pl.concat(parts, how="diagonal").sort("at").drop("at")
 
@@ -207,7 +207,7 @@ def _one_core_columns(
     return pl.DataFrame(columns)
 
 
-def _set(name: str, events: tuple[int, ...], formulas: Formulas) -> dict[str, Formula]:
+def metric_set(name: str, events: tuple[int, ...], formulas: Formulas) -> dict[str, Formula]:
     """The metrics of a set; the counters of a custom list are given as they are, named after their events."""
     if name == "PipeUtilization" and 0x416 in events:
         name = "PipeUtilizationExct"

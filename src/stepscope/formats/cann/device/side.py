@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -91,7 +91,8 @@ def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> D
     track, track_lost = (empty_track(), []) if chip.tasks == "timeline" else read_track(part, wide, chip)
     if chip.tasks in TASK_READERS:
         tasks, tasks_lost = TASK_READERS[chip.tasks](part, chip, track, queued)
-        counters, pmu_lost = COUNTER_READERS[chip.counters](part, chip, tasks, queued)
+        of_tasks = replace(part, groups={}) if part.samples_cores else part  # sampled ones are none of a task
+        counters, pmu_lost = COUNTER_READERS[chip.counters](of_tasks, chip, tasks, queued)
     else:
         tasks, tasks_lost = read_tasks(part, wide, track.flips)
         counters, pmu_lost = read_pmu(part, wide, track.flips, tasks)

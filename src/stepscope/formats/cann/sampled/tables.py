@@ -13,10 +13,11 @@ from functools import partial
 import polars as pl
 
 from stepscope.formats.cann import layouts
+from stepscope.formats.cann.chips import chip_of
 from stepscope.formats.cann.folder import Part, Prof
 from stepscope.formats.cann.layouts import Layout
 from stepscope.formats.cann.records import read_records, text_lines
-from stepscope.formats.cann.sampled import aicpu, hbm_llc, host_usage, l2_cache, links, npu_memory, soc_profile
+from stepscope.formats.cann.sampled import ai_core, aicpu, hbm_llc, host_usage, l2_cache, links, npu_memory, soc_profile
 from stepscope.formats.cann.sampled.series import Column, SampledRows, start_ns
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
 
@@ -29,12 +30,16 @@ class BinaryKind:
 
     layouts: tuple[Layout, ...]
     read: Callable[[Part, Column], SampledRows]
+    unique_ids: Layout | None = None  # layout of chips whose task numbers are unique on the device
 
     @property
     def file(self) -> str:
         return self.layouts[0].file
 
     def of(self, part: Part) -> Layout:
+        chip = chip_of(part.chip)
+        if self.unique_ids is not None and chip is not None and chip.unique_ids:
+            return self.unique_ids
         return self.layouts[-1 if str(part.info.get("version")) == "2.0" else 0]
 
 
@@ -55,7 +60,7 @@ DEVICE_RECORDS = (
     BinaryKind((layouts.NPU_MEM_APP, layouts.NPU_MEM_APP_2), npu_memory.npu_mem),
     BinaryKind((layouts.NPU_MODULE_MEM,), npu_memory.npu_module_mem),
     BinaryKind((layouts.L2_CACHE,), l2_cache.l2_cache),
-    BinaryKind((layouts.SOC_PMU,), l2_cache.soc_pmu),
+    BinaryKind((layouts.SOC_PMU,), l2_cache.soc_pmu, unique_ids=layouts.SOC_PMU_NEXT),
     BinaryKind((layouts.STARS_SOC_PROFILE,), soc_profile.soc_profile),
     BinaryKind((layouts.PCIE,), links.pcie),
     BinaryKind((layouts.AICPU_OLD,), aicpu.aicpu_old),
@@ -110,6 +115,7 @@ def _read_part(part: Part, wide: bool) -> Iterator[SampledRows]:
             yield SampledRows(lost=records.lost)
             if len(records):
                 yield kind.read(part, records.rows)
+        yield ai_core.ai_core(part)
     for text in texts:
         lines, bad = text_lines(part.slices(text.file))
         yield SampledRows(lost=tuple(bad))
