@@ -44,7 +44,7 @@ class Shown:
 
 def shown(found: Diff, rows: Sequence[Row], lang: str, top: int) -> Shown:
     """Round rows so that they sum to the rounded whole (largest remainder); change and price follow from the others."""
-    digits = 2 if max(found.base_ns, found.new_ns) >= 10_000_000 else 3 if max(found.base_ns, found.new_ns) >= 1_000_000 else 4
+    digits = words.digits(found)
     unit = Fraction(1_000_000, 10**digits)
     base, new = (_rounded([getattr(row, name) / unit for row in rows]) for name in ("base_ns", "new_ns"))
     # A row whose change is all calls, or all price, is shown so; only the others are rounded.
@@ -55,7 +55,7 @@ def shown(found: Diff, rows: Sequence[Row], lang: str, top: int) -> Shown:
         (base[place], new[place], new[place] - base[place], calls[place], new[place] - base[place] - calls[place])
         for place in range(len(rows))
     ]
-    lines = [Line(_label(row, lang), figures[place], status_of(row, lang)) for place, row in enumerate(rows[:top])]
+    lines = [Line(_label(row, lang), figures[place], status_of(found, row, lang)) for place, row in enumerate(rows[:top])]
     rest = figures[top:]
     if rest:
         lines.append(Line(words.line("more", lang, count=len(rest)), _column_sums(rest), ""))
@@ -87,12 +87,12 @@ def _label(row: Row, lang: str) -> str:
     return part if name == part else f"{part}: {name}"
 
 
-def status_of(row: Row, lang: str) -> str:
+def status_of(found: Diff, row: Row, lang: str) -> str:
     """What the tests say about a row, and whether one side lacks it."""
     if row.match in ("base", "new"):
         said = words.line("gone" if row.match == "base" else "added", lang)
         return f"{said}, {words.status(row.status, lang)}" if row.real else said
-    return words.status(row.status, lang)
+    return words.row_status(found, row, lang)
 
 
 def lines(found: Diff, lang: str = "en", *, width: int = 100, top: int = 10) -> Iterator[str]:

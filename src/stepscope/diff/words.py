@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.diff.noise import CANNOT_TELL
+from stepscope.diff.noise import CANNOT_TELL, FLOOR, RATE, WITHIN_NOISE
 from stepscope.verdict.settings import parse_toml
 from stepscope.verdict.words import LANGUAGES, fill, language, part_name, plain
 
@@ -47,18 +47,46 @@ def answer(found: Diff, lang: str) -> str:
     said = status(found.status, lang)
     if found.status == CANNOT_TELL:
         said = line("too-few", lang, verdict=said, samples=line(found.samples, lang))
-    causes = [line("cause", lang, name=row_name(row, lang), delta=_ms(row.delta_ns)) for row in found.rows if row.real]
+    unit = Fraction(1_000_000, 10 ** digits(found))
+    causes = [
+        line("cause", lang, name=row_name(row, lang), delta=figure(found, round(row.delta_ns / unit), sign=True))
+        for row in found.rows
+        if row.real
+    ]
     if causes:
         said = line("causes", lang, verdict=said, causes=", ".join(causes[:MOST_CAUSES]))
+    base, new = round(found.base_ns / unit), round(found.new_ns / unit)
     return line(
         "answer" if found.marked else "answer-run",
         lang,
-        base=_ms(found.base_ns),
-        new=_ms(found.new_ns),
-        delta=_ms(found.delta_ns),
+        base=figure(found, base),
+        new=figure(found, new),
+        delta=figure(found, new - base, sign=True),
         percent=percent(found.delta_ns, found.base_ns),
         verdict=said,
     )
+
+
+def digits(found: Diff) -> int:
+    """Digits after the point of a millisecond that the sentence and the tables of a diff show."""
+    longest = max(found.base_ns, found.new_ns)
+    return 2 if longest >= 10_000_000 else 3 if longest >= 1_000_000 else 4
+
+
+def figure(found: Diff, units: int, *, sign: bool = False) -> str:
+    """Units of the last shown digit as milliseconds."""
+    shown = digits(found)
+    return f"{units / 10**shown:{'+' if sign and units else ''}.{shown}f}"
+
+
+def row_status(found: Diff, row: Row, lang: str) -> str:
+    """What the tests say of a row; a small change that ranks and the band agree on is not called noise."""
+    low, high, q = row.noise.low_ns, row.noise.high_ns, row.noise.q
+    beyond_zero = low is not None and high is not None and (low > 0 or high < 0)
+    small = abs(row.delta_ns) < Fraction(FLOOR) * found.base_ns
+    if row.status == WITHIN_NOISE and small and beyond_zero and q is not None and q < RATE:
+        return line("below-floor", lang, floor=f"{100 * FLOOR:g} %")
+    return status(row.status, lang)
 
 
 def row_name(row: Row, lang: str) -> str:
@@ -97,7 +125,3 @@ def notes(found: Diff, lang: str) -> list[str]:
     if found.simulated:
         said.append(line("simulated", lang))
     return said
-
-
-def _ms(ns: Fraction) -> float:
-    return float(ns) / 1e6

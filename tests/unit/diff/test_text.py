@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import orjson
@@ -16,6 +18,7 @@ from stepscope.diff import words
 from stepscope.diff.engine import diff
 from stepscope.diff.gate import Budget, Limit, gate
 from stepscope.diff.html import page
+from stepscope.diff.noise import Noise
 from stepscope.diff.text import lines, markdown, shown
 
 SCHEMA = orjson.loads((Path(stepscope.diff.__file__).parent / "schema.json").read_bytes())
@@ -65,6 +68,35 @@ def test_shown_figures_add_up(found, by, top):
     for place, whole in enumerate(table.whole):
         assert sum(line.figures[place] for line in table.lines) == whole
     assert table.whole[2] / 10**table.digits == pytest.approx(float(one.delta_ns) / 1e6, abs=1.5 / 10**table.digits)
+
+
+@pytest.mark.parametrize(
+    ("base_ns", "new_ns", "said"),
+    [
+        pytest.param(17_786_000, 17_764_900, "17.79 → 17.76 ms (-0.03 ms", id="the-change-is-that-of-the-shown-figures"),
+        pytest.param(6_788_000, 6_804_000, "6.788 → 6.804 ms (+0.016 ms", id="a-short-step-has-more-digits"),
+        pytest.param(204_100, 204_100, "0.2041 → 0.2041 ms (0.0000 ms", id="no-change-has-no-sign"),
+    ],
+)
+def test_the_sentence_adds_up_and_has_the_digits_of_the_tables(found, base_ns, new_ns, said):
+    one = replace(found, base_ns=Fraction(base_ns), new_ns=Fraction(new_ns))
+    assert said in words.answer(one, "en")
+
+
+@pytest.mark.parametrize(
+    ("delta_ns", "band", "q", "said"),
+    [
+        pytest.param(-20_000, (-24_000.0, -18_000.0), 1e-8, "below 1 % of the step", id="small-but-no-noise"),
+        pytest.param(-20_000, (-24_000.0, 2_000.0), 1e-8, "within noise", id="band-with-zero"),
+        pytest.param(-20_000, (-24_000.0, -18_000.0), 0.4, "within noise", id="ranks-are-not-sure"),
+        pytest.param(-200_000, (-240_000.0, -180_000.0), 1e-8, "within noise", id="not-small"),
+    ],
+)
+def test_a_small_change_that_is_sure_is_not_called_noise(found, delta_ns, band, q, said):
+    whole = replace(found, base_ns=Fraction(10_000_000))
+    row = replace(found.rows[0], new_ns=found.rows[0].base_ns + delta_ns, noise=Noise("within noise", *band, p=q, q=q))
+    assert words.row_status(whole, row, "en") == said
+    assert not row.real
 
 
 @pytest.mark.parametrize("lang", words.LANGUAGES)

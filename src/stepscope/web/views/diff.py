@@ -106,7 +106,7 @@ def waterfall(found: Diff) -> dict[str, Any]:
                 "status": row.status if row else "",
                 "real": row is not None and row.real,
                 "below": row is not None and row.status == WITHIN_NOISE and _below(row, floor),
-                "text": {lang: status_of(row, lang) if row else "" for lang in words.LANGUAGES},
+                "text": {lang: status_of(found, row, lang) if row else "" for lang in words.LANGUAGES},
                 "band_ms": _band(row.noise.low_ns, row.noise.high_ns) if row else None,
             }
         )
