@@ -18,12 +18,17 @@ EXAMPLES = """\
 
 
 class Option(NamedTuple):
-    """One option of a command."""
+    """One option of a command, or, without names, what stands at its next place."""
 
     names: tuple[str, ...]
     words: tuple[str, ...]  # that it takes; empty for anything
     takes_value: bool
     help: str
+    many: bool = False  # may stand there several times
+
+    @property
+    def placed(self) -> bool:
+        return not self.names
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +61,13 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Option]:
             yield from {option.names: option for sub in action.choices.values() for option in _options(sub)}.values()
         elif action.help != argparse.SUPPRESS:
             text = (action.help or "").replace("%%", "%").split(" (default")[0]
-            yield Option(tuple(action.option_strings), tuple(map(str, action.choices or ())), action.nargs != 0, text)
+            words, many = tuple(map(str, action.choices or ())), action.nargs not in (None, 0)
+            yield Option(tuple(action.option_strings), words, action.nargs != 0, text, many)
+
+
+def _takes_files(options: tuple[Option, ...]) -> bool:
+    """Whether a path may stand in a command, beside its options."""
+    return any(option.placed and not option.words for option in options)
 
 
 def _bash(commands: Commands) -> str:
@@ -64,14 +75,15 @@ def _bash(commands: Commands) -> str:
     for name, (_, options) in commands.items():
         flags = " ".join(flag for option in options for flag in option.names)
         words = " ".join(word for option in options if not option.names for word in option.words)
-        cases.append(f'    {name}) flags="{flags}"; words="{words}" ;;')
+        settings = [f'flags="{flags}"', f'words="{words}"', *([] if _takes_files(options) else ["only=1"])]
+        cases.append(f"    {name}) {'; '.join(settings)} ;;")
         for option in options:
             if option.words and option.names:
                 values.append(
                     f'    {"|".join(f"{name}:{flag}" for flag in option.names)}) words="{" ".join(option.words)}"; only=1 ;;'
                 )
             elif option.names and option.takes_value:
-                values.append(f'    {"|".join(f"{name}:{flag}" for flag in option.names)}) words=""; flags=""; ;;')
+                values.append(f'    {"|".join(f"{name}:{flag}" for flag in option.names)}) words=""; flags=""; only="" ;;')
     return "\n".join(
         [
             "_stepscope() {",
@@ -87,9 +99,11 @@ def _bash(commands: Commands) -> str:
             '  case "$command:$before" in',
             *values,
             "  esac",
-            '  if [ -n "$only" ]; then COMPREPLY=($(compgen -W "$words" -- "$current"))',
-            '  elif [ "${current:0:1}" = "-" ]; then COMPREPLY=($(compgen -W "$flags" -- "$current"))',
-            '  else COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current")); fi',
+            '  if [ "${current:0:1}" = "-" ]; then COMPREPLY=($(compgen -W "$flags" -- "$current")); return; fi',
+            '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
+            '  if [ -n "$only" ]; then return; fi',
+            "  local IFS=$'\\n'  # names of files may hold blanks",
+            '  COMPREPLY+=($(compgen -f -- "$current"))',
             "}",
             "complete -o filenames -F _stepscope stepscope",
             "",
@@ -108,27 +122,33 @@ def _zsh(commands: Commands) -> str:
             value = f":value:({' '.join(option.words)})" if option.words else ":value:_files" if option.takes_value else ""
             text = option.help.replace("[", "(").replace("]", ")").replace(":", " ")
             specs += [_quoted(f"{flag}[{text}]{value}") for flag in option.names]
-        words = [word for option in options if not option.names for word in option.words]
-        rest = _quoted(f"*:word:({' '.join(words)})") if words else "'*:file:_files'"
-        lines.append(f"    {name}) _arguments {' '.join([*specs, rest])} ;;")
+        placed = [option for option in options if option.placed]
+        for number, option in enumerate(placed, 1):
+            what = f"word:({' '.join(option.words)})" if option.words else "file:_files"
+            specs.append(_quoted(f"{'*' if option.many else number}:{what}"))
+        lines.append(f"    {name}) _arguments {' '.join(specs)} ;;")
     return "\n".join([*lines, "  esac", "}", "compdef _stepscope stepscope", ""])
 
 
 def _fish(commands: Commands) -> str:
-    lines = ["complete -c stepscope -f -n __fish_use_subcommand -l version", "complete -c stepscope -F"]
+    lines = ["complete -c stepscope -f", "complete -c stepscope -n __fish_use_subcommand -l version"]
     for name, (line, options) in commands.items():
-        lines.append(f"complete -c stepscope -f -n __fish_use_subcommand -a {name} -d {_quoted(line)}")
+        lines.append(f"complete -c stepscope -n __fish_use_subcommand -a {name} -d {_quoted(line, escape=True)}")
         seen = f"complete -c stepscope -n '__fish_seen_subcommand_from {name}'"
+        if _takes_files(options):
+            lines.append(f"{seen} -F")
         for option in options:
             flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.names)
-            words = f" -xa {_quoted(' '.join(option.words))}" if option.words else " -r" if option.takes_value and flags else ""
+            words = f" -xa {_quoted(' '.join(option.words))}" if option.words else " -rF" if option.takes_value and flags else ""
             if flags or words:
-                lines.append(f"{seen} {flags}{words}" + (f" -d {_quoted(option.help)}" if option.help else ""))
+                lines.append(f"{seen} {flags}{words}" + (f" -d {_quoted(option.help, escape=True)}" if option.help else ""))
     return "\n".join([*lines, ""])
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "").replace("\n", " ") + "'"
+def _quoted(text: str, *, escape: bool = False) -> str:
+    """Text between single quotes; inside them fish knows an escaped one, other shells must leave them for a moment."""
+    single = "\\'" if escape else "'\\''"
+    return "'" + text.replace("'", single).replace("\n", " ") + "'"
 
 
 SHELLS: dict[str, Callable[[Commands], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
