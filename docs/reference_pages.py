@@ -18,11 +18,20 @@ _GENERATED = "<!-- made by docs/reference_pages.py; do not edit -->"
 _CLI = (
     (
         "Results go to the standard output, progress and notes to the standard error. Exit codes: 0 done, 1 a finding or problem,\n"
-        "2 wrong usage, 3 a capture cannot be used, 70 a bug in stepscope."
+        "2 wrong usage, 3 a capture cannot be used, 70 a bug in stepscope.\n\n"
+        "The same words mean the same in every command. `--rank` takes `3`, `0,3` or `0-7` and may be repeated, `--step` takes\n"
+        "`7` or `7:9`, `--out` says where results go, `--json` prints JSON: a line for each row, or one document (`verdict`,\n"
+        "`diff`, `cluster`). In JSON, CSV and columns `*_ns` are whole nanoseconds, `*_ms` milliseconds (six decimals), `mean_ms`\n"
+        "the mean of calls, `share` and `*_share` fractions of 1, which drawn tables show in per cent, and `exposed_ms`\n"
+        "communication that no computing hides."
     ),
     (
         "结果写到标准输出，进度和提示写到标准错误。退出码：0 完成，1 有结论或问题，2 用法错误，3 采集数据不可用，\n"
-        "70 stepscope 的缺陷。选项说明与 `-h` 相同，为英文。"
+        "70 stepscope 的缺陷。选项说明与 `-h` 相同，为英文。\n\n"
+        "各命令用词一致：`--rank` 接受 `3`、`0,3` 或 `0-7`，可重复；`--step` 接受 `7` 或 `7:9`；`--out` 指定结果位置；\n"
+        "`--json` 输出 JSON：每行一个对象，或整个文档（`verdict`、`diff`、`cluster`）。JSON、CSV 和各列中，\n"
+        "`*_ns` 为整数纳秒，`*_ms` 为毫秒（六位小数），`mean_ms` 为单次均值，`share` 与 `*_share` 为 0 到 1 的比例\n"
+        "（终端表格中显示为百分数），`exposed_ms` 为未被计算掩盖的通信时间。"
     ),
 )
 _VARIABLES = ("Environment variables", "环境变量"), ("variable", "变量"), ("meaning", "含义")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the time of one rank or of several goes: by operator, kernel, API call, module, step, mark or rank.
 
-Times are in milliseconds and shares in per cent. Rows of several ranks that mean the same are added up; steps are not, because
+Times are in milliseconds, shares fractions of 1. Rows of several ranks that mean the same are added up; steps are not, because
 the steps of all ranks run at the same time.
 """
 
@@ -20,13 +20,20 @@ from stepscope.analysis.step_time import device_time, step_times
 from stepscope.analysis.views import module_view
 from stepscope.tables import Tables
 
+# Words of the vendor's files, and those of all commands.
+_WORDS = {
+    "avg_ns": "mean_ns",
+    "not_overlapped_ns": "exposed_ns",
+    "not_overlapped_except_receive_ns": "exposed_except_receive_ns",
+}
+
 
 @dataclass(frozen=True)
 class Grouping:
     """One way to group time.
 
     `key`: columns whose values name a row in every rank; none: the rows of each rank stay apart, with their rank.
-    `order`: what the largest rows have most of. `shares`: columns in per cent, each with the column it is a share of.
+    `order`: what the largest rows have most of. `shares`: columns with shares, each with the column it is a share of.
     `lesser`: what a narrow terminal leaves out, the least useful first.
     """
 
@@ -71,8 +78,8 @@ def _added_up(frames: Sequence[pl.DataFrame], grouping: Grouping) -> pl.DataFram
     summed = every.group_by(grouping.key, maintain_order=True).agg(
         _total(name) for name in every.columns if name not in grouping.key
     )
-    derived = {name: pl.col("total_ms") / pl.col("calls") for name in ("avg_ms", "mean_ms")}
-    derived |= {name: (pl.col(whole) * 100 / pl.col(whole).sum()).fill_nan(0.0) for name, whole in grouping.shares}
+    derived = {"mean_ms": pl.col("total_ms") / pl.col("calls")}
+    derived |= {name: (pl.col(whole) / pl.col(whole).sum()).fill_nan(0.0) for name, whole in grouping.shares}
     derived["GFLOP/s"] = pl.col("flops") / pl.col("busy")
     order = [name for name in grouping.order if name in shown]
     descending = [name in order for name in (*order, *grouping.key)]
@@ -113,18 +120,18 @@ def _rank(tables: Tables) -> pl.DataFrame:
             "free": device.free_ns,
         }
         row |= {f"{name}_ms": value / device.rows / 1e6 for name, value in parts.items()}
-        row |= {f"{name}_%": 100 * device.share(parts[name]) for name in ("computing", "exposed", "free")}
+        row |= {f"{name}_share": device.share(parts[name]) for name in ("computing", "exposed", "free")}
     return pl.DataFrame([row], schema_overrides={"rank": pl.Int64, "host_ms": pl.Float64})
 
 
 def _milliseconds(frame: pl.DataFrame) -> pl.DataFrame:
     times = [name for name in frame.columns if name.endswith("_ns")]
-    return frame.with_columns(pl.col(times) / 1e6).rename({name: f"{name.removesuffix('_ns')}_ms" for name in times})
+    named = {name: f"{_WORDS.get(name, name).removesuffix('_ns')}_ms" for name in times}
+    return frame.with_columns(pl.col(times) / 1e6).rename(named)
 
 
 def _operators(tables: Tables) -> pl.DataFrame:
-    frame = _milliseconds(operator_summary(tables)).with_columns(pl.col("host_share", "device_share") * 100)
-    frame = _without_idle_device(frame, tables).rename({"host_share": "host_%", "device_share": "device_%"}, strict=False)
+    frame = _without_idle_device(_milliseconds(operator_summary(tables)), tables)
     if not tables.ops["flops"].count():
         return frame
     counted = flops_by_operator(tables).select("name", "flops", _giga())
@@ -132,8 +139,7 @@ def _operators(tables: Tables) -> pl.DataFrame:
 
 
 def _kernels(tables: Tables, *, all_tasks: bool = False) -> pl.DataFrame:
-    frame = _milliseconds(kernel_summary(tables, all_tasks=all_tasks))
-    return frame.with_columns(pl.col("share") * 100).rename({"share": "share_%"})
+    return _milliseconds(kernel_summary(tables, all_tasks=all_tasks))
 
 
 def _api_calls(tables: Tables) -> pl.DataFrame:
@@ -185,21 +191,21 @@ TOP: dict[str, Grouping] = {
         _operators,
         key=("name",),
         order=("device_self_ms", "host_self_ms"),
-        shares=(("host_%", "host_self_ms"), ("device_%", "device_self_ms")),
-        lesser=("flops", "GFLOP/s", "host_%", "host_total_ms", "device_total_ms", "host_self_ms"),
+        shares=(("host_share", "host_self_ms"), ("device_share", "device_self_ms")),
+        lesser=("flops", "GFLOP/s", "host_share", "host_total_ms", "device_total_ms", "host_self_ms"),
     ),
     "kernel": Grouping(
         _kernels,
         key=("name", "kind", "core"),
         order=("total_ms",),
-        shares=(("share_%", "total_ms"),),
-        lesser=("core", "min_ms", "max_ms", "avg_ms", "kind"),
+        shares=(("share", "total_ms"),),
+        lesser=("core", "min_ms", "max_ms", "mean_ms", "kind"),
     ),
     "api": Grouping(
         _api_calls,
         key=("level", "name"),
         order=("total_ms",),
-        lesser=("min_ms", "max_ms", "level", "avg_ms"),
+        lesser=("min_ms", "max_ms", "level", "mean_ms"),
     ),
     "module": Grouping(
         _modules,
@@ -210,7 +216,7 @@ TOP: dict[str, Grouping] = {
     "step": Grouping(
         _steps,
         lesser=(
-            "flops", "GFLOP/s", "bubble_ms", "preparing_ms", "not_overlapped_except_receive_ms", "stage_ms", "overlapped_ms",
+            "flops", "GFLOP/s", "bubble_ms", "preparing_ms", "exposed_except_receive_ms", "stage_ms", "overlapped_ms",
             "inflated", "communication_ms", "device", "limit_ms", "other_loader_ms",
         ),
     ),
@@ -221,4 +227,4 @@ TOP: dict[str, Grouping] = {
         lesser=("min_ms", "max_ms", "device_calls", "mean_ms", "domain", "device_ms"),
     ),
 }  # fmt: skip
-RANK_LESSER = ("overlapped_ms", "computing_%", "free_%", "exposed_%")
+RANK_LESSER = ("overlapped_ms", "computing_share", "free_share", "exposed_share")

@@ -41,9 +41,9 @@ def test_kernels_of_all_ranks_are_added_up(ranks):
     rows = {row["name"]: row for row in top(tables(ranks), by="kernel").to_dicts()}
     gemm = rows["gemm"]
     assert (gemm["calls"], gemm["total_ms"], gemm["min_ms"], gemm["max_ms"]) == (3, pytest.approx(0.5), 0.1, 0.3)
-    assert gemm["avg_ms"] == pytest.approx(0.5 / 3)
-    assert rows["gemm"]["share_%"] == pytest.approx(100 * 0.5 / 0.55)
-    assert sum(row["share_%"] for row in rows.values()) == pytest.approx(100)
+    assert gemm["mean_ms"] == pytest.approx(0.5 / 3)
+    assert rows["gemm"]["share"] == pytest.approx(0.5 / 0.55)
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
 
 
 def test_one_rank_of_a_list_is_that_rank(ranks):
@@ -61,7 +61,7 @@ def test_the_sum_of_two_equal_ranks_has_the_same_shares_and_twice_the_time(ranks
     for column in alone.columns:
         if column in key or not joined.height:
             continue
-        times = 1 if column.endswith("_%") or column.split("_")[0] in ("min", "max", "avg", "mean") else 2
+        times = 1 if column.endswith("share") or column.split("_")[0] in ("min", "max", "mean") else 2
         assert joined[f"{column}_both"].to_list() == pytest.approx((joined[column] * times).to_list()), column
 
 

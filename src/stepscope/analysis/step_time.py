@@ -60,8 +60,8 @@ class DeviceTime:
         times = {"computing": self.computing_ns, "exposed": self.exposed_ns, "overlapped": self.overlapped_ns, "free": self.free_ns}
         return {
             "rows": self.rows,
-            **{f"{name}_ms": value / 1e6 for name, value in times.items()},
-            **{f"{name}_share": self.share(times[name]) for name in ("computing", "exposed", "free")},
+            **{f"{name}_ms": round(value / 1e6, 6) for name, value in times.items()},
+            **{f"{name}_share": round(self.share(times[name]), 6) for name in ("computing", "exposed", "free")},
         }
 
 

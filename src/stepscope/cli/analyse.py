@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import EXPORTS, add_captures, add_source, positive
+from stepscope.cli.options import EXPORTS, add_captures, add_rank, add_source, positive
 from stepscope.cli.show import Stages, note, size_text
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-memory", type=_bytes, metavar="SIZE", help="memory limit, such as 4g; packed files that give more are refused"
     )
+    add_rank(parser)
     add_source(parser)
     parser.add_argument(
         "--safe-csv",
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from stepscope.analyser import Request, analyse_captures, default_jobs, jobs_within
-    from stepscope.capture import open_all
+    from stepscope.cli.chosen import chosen_captures
 
-    captures = [capture for path in args.captures for capture in open_all(path, source=args.source)]
+    captures = chosen_captures(args)
     jobs = jobs_within(captures, args.jobs or default_jobs(captures), args.max_memory)
     request = Request(
         exports=args.export,

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stepscope.cli.options import LANGUAGES
+from stepscope.cli.options import LANGUAGES, add_rank, numbers
 from stepscope.errors import CaptureError
 
 EXAMPLES = """\
   stepscope cluster runs/llama                             who is slow, why, and what it costs
-  stepscope cluster runs/llama --json -                    the same as JSON
+  stepscope cluster runs/llama --json                      the same as JSON
   stepscope cluster runs/llama --fail-on slow-rank:2%      exit code 3 when a slow rank costs 2 % of a step
   stepscope cluster runs/llama --out insight/              cluster_analysis_output for MindStudio Insight
   stepscope cluster runs/llama --digests small/            keep what is needed to ask again, without the captures
@@ -37,8 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ROOT",
         help="folder with the captures of all ranks, or digests of them; also s3://, obs://, gs:// or hdfs://",
     )
-    parser.add_argument("--steps", type=_numbers, metavar="A-B", help="only these steps, such as 10-12 or 10,12")
-    parser.add_argument("--ranks", type=_numbers, metavar="A-B", help="only these ranks")
+    parser.add_argument(
+        "--step", "--steps", type=numbers, dest="step", metavar="A[:B]", help="only this step, or A to B; also 10,12 (default: all)"
+    )
+    add_rank(parser)
     parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
     parser.add_argument("--baseline", type=_place, metavar="OTHER", help="compare with another run")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
@@ -73,7 +75,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep-stores", action="store_true", help="also write the store of each capture")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write digests beside the captures")
-    parser.add_argument("--json", metavar="FILE", help="write the analysis as JSON; - prints it instead of the text")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="print JSON instead of text; with FILE write it there beside the text"
+    )
     parser.add_argument(
         "--fail-on",
         type=_limit,
@@ -108,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         if (args.format or args.recipes) and not args.out:
             raise CaptureError("--format and --recipes have nothing to write", fix="say where with --out DIR")
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
-        choice = Choice(args.run, args.steps, args.ranks)
+        choice = Choice(args.run, args.step, tuple(args.rank) if args.rank else None)
 
         loaded = load([folder_of(root) if isinstance(root, Path) else root for root in args.roots], choice, options, engine)
         baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
@@ -145,16 +149,6 @@ def run(args: argparse.Namespace) -> int:
         if fired:
             return FIRED
     return 0
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if not match:
-            raise argparse.ArgumentTypeError(f"{part!r} is not a number or a range such as 10-12")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(found)
 
 
 def _recipes(text: str) -> tuple[str, ...]:

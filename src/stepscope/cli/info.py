@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import LANGUAGES, add_captures, add_json, add_out, add_source
+from stepscope.cli.options import LANGUAGES, add_captures, add_json, add_out, add_rank, add_source
 from stepscope.cli.show import note, results_in, size_text
 
 if TYPE_CHECKING:
@@ -25,20 +25,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_captures(parser, text="capture folder, folder of captures, trace or database")
     add_json(parser, "text")
     add_out(parser)
+    add_rank(parser)
     add_source(parser)
-    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the lines about data quality (default: en)")
+    parser.add_argument("--lang", choices=LANGUAGES, help="language of the lines about data quality (default: that of the locale)")
 
 
 def run(args: argparse.Namespace) -> int:
     import orjson
 
-    from stepscope.capture import open_all
+    from stepscope.cli.chosen import chosen_captures
     from stepscope.errors import CaptureError
     from stepscope.native.codec import describe_codec
     from stepscope.report import overview, same_ranks
+    from stepscope.verdict.words import language
 
     overviews, code = [], 0
-    for capture in [capture for path in args.captures for capture in open_all(path, source=args.source)]:
+    for capture in chosen_captures(args):
         try:
             overviews.append(overview(capture))
         except CaptureError as problem:  # the others are shown all the same
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print(orjson.dumps({**item.as_dict(), "engine": describe_codec()}).decode())
             else:
-                _print(item, args.lang)
+                _print(item, "zh" if language(args.lang) == "zh" else "en")
     for rank, paths in same_ranks(overviews).items():
         note(f"warning: rank {rank} occurs {len(paths)} times: {', '.join(paths)}")
     note(f"engine: {describe_codec()}")

@@ -40,8 +40,29 @@ def add_json(parser: argparse.ArgumentParser, instead_of: str = "a table") -> No
 
 def add_rank(parser: argparse.ArgumentParser, default: str = "all") -> None:
     parser.add_argument(
-        "--rank", type=int, action="append", metavar="N", help=f"only this rank; repeat for more (default: {default})"
+        "--rank",
+        "--ranks",
+        type=_ranks,
+        action="extend",
+        dest="rank",
+        metavar="N",
+        help=f"only this rank; also 0,3 or 0-7, or repeat for more (default: {default})",
     )
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return () if text == "all" else numbers(text)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The whole numbers of `3`, `0,3` or `0-7`; a colon does for the dash."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.replace(":", "-").partition("-")
+        if not first.strip().isdigit() or (dash and not last.strip().isdigit()) or (dash and int(last) < int(first)):
+            raise argparse.ArgumentTypeError(f"{part!r} is not a number, nor a range such as 0-7")
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)
 
 
 def words_of(known: Sequence[str], *, everything: str = "") -> Callable[[str], tuple[str, ...]]:
@@ -64,12 +85,14 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def add_step(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--step", type=step_range, metavar="A[:B]", help="only this step, or A to B (default: all)")
+    parser.add_argument(
+        "--step", "--steps", type=step_range, dest="step", metavar="A[:B]", help="only this step, or A to B (default: all)"
+    )
 
 
 def step_range(text: str) -> tuple[int, int]:
-    """The first and last step of `7` or `7:9`."""
-    first, colon, last = text.partition(":")
+    """The first and last step of `7`, `7:9` or `7-9`."""
+    first, colon, last = text.replace("-", ":").partition(":")
     if not first.isdigit() or (colon and not last.isdigit()) or (colon and int(last) < int(first)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a step, nor two as in 7:9")
     return int(first), int(last or first)

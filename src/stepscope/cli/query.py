@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.options import add_rank
+from stepscope.cli.options import add_rank, add_source
 
 if TYPE_CHECKING:
     import subprocess
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="print JSON lines: --format json")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of printing")
     add_rank(parser)
+    add_source(parser)
     parser.add_argument("--limit", type=_limit, default=1000, metavar="N", help="rows to give, at most 10000 (default: 1000)")
     parser.add_argument("--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="give the question up then (default: 10)")
     parser.add_argument("--explain", action="store_true", help="show how the question would be answered")

@@ -53,7 +53,7 @@ def show(frame: pl.DataFrame, *, as_json: bool, title: str = "", lesser: Sequenc
         return
     from stepscope.cli.terminal_table import draw
 
-    columns = {name: [_cell(value) for value in frame[name].to_list()] for name in frame.columns}
+    columns = {name: [_cell(name, value) for value in frame[name].to_list()] for name in frame.columns}
     numeric = {name for name, dtype in frame.schema.items() if dtype.is_numeric()}
     left_out = draw(columns, numeric=numeric, title=title, lesser=lesser)
     if left_out and frame.height:
@@ -73,11 +73,11 @@ def size_text(count: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:,.3f}"
+        return f"{100 * value:.1f} %" if name.endswith("share") else f"{value:,.3f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --by kernel: also waits, notifications and the link-level tasks of communication operators",
     )
-    parser.add_argument("--limit", type=int, default=20, help="number of rows to show, 0 for all (default: 20)")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="number of rows to show, 0 for all (default: 20)")
     add_json(parser)
     add_out(parser)
     add_source(parser)

@@ -91,7 +91,7 @@ def _rows(folder: Path) -> list[dict[str, object]]:
                 "step": last.get("step"),
                 "last_ms": (last["end"] - last["start"]) / 1e6 if last else None,
                 "mean_ms": last["total_step"] / steps / 1e6 if last else None,
-                "data_wait_%": 100 * last["total_data_wait"] / last["total_step"] if last and last["total_step"] else None,
+                "data_wait_share": last["total_data_wait"] / last["total_step"] if last and last["total_step"] else None,
                 "outliers": last.get("total_outliers"),
             }
         )

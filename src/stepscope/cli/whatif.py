@@ -20,10 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="kernel~PATTERN=FACTOR, op~PATTERN=FACTOR, collective=FACTOR or copy=FACTOR; repeat for more",
     )  # fmt: skip
     parser.add_argument("--without", type=_words, default=(), metavar="A,B", help=f"leave out some of {', '.join(WITHOUT)}")
-    add_rank(parser)
-    parser.add_argument(
-        "--ranks", type=_ranks, metavar="N,M", help="only these ranks, or `all`, joined where they meet in collectives"
-    )
+    add_rank(parser, "all, joined where they meet in collectives")
     add_step(parser)
     add_json(parser, "text")
     add_out(parser)
@@ -44,7 +41,6 @@ def _show(args: argparse.Namespace) -> None:
     from stepscope.cli.chosen import chosen_tables
     from stepscope.verdict.what_if import what_if_ranks
 
-    args.rank = [*(args.rank or ()), *(args.ranks or ())]
     ranks = list(chosen_tables(args))
     for tables, found in zip(ranks, what_if_ranks(ranks, scale=args.scale, without=args.without), strict=True):
         rank = tables.facts.rank
@@ -56,15 +52,6 @@ def _show(args: argparse.Namespace) -> None:
         print(f"{head}{found.then_ms:.1f} ms a step, now {found.now_ms:.1f}{doubt}")
         if found.bottleneck:
             print(f"  then first: {found.bottleneck}, {found.bottleneck_share:.0%} of the critical path")
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    if text == "all":
-        return ()
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither numbers of ranks nor `all`") from None
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ class Problem:
         from stepscope.cluster.words import problem_text
 
         text = problem_text(self, "en")
-        return {"kind": self.kind, "rank": self.rank, "text": text, **self.params}
+        params = {name: round(value, 6) if isinstance(value, float) else value for name, value in self.params.items()}
+        return {"kind": self.kind, "rank": self.rank, "text": text, **params}
 
 
 @dataclass

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,7 +140,7 @@ class Finding:
             ],
             "explains": list(self.explains),
             "doc": f"docs/rules/{self.rule}.md",
-            "params": dict(self.params),
+            "params": {name: tidy(value) for name, value in self.params.items()},
         }
 
 
@@ -179,7 +180,7 @@ class RankVerdict:
             "partition": {part: _ms(ns) for part, ns in self.partition.items()},
             "by_step": [{part: _ms(ns) for part, ns in row.items()} for row in self.by_step],
             "cannot_tell": [lack.as_dict() for lack in self.cannot_tell],
-            "replay_error": self.replay_error,
+            "replay_error": tidy(self.replay_error),
             "complete": self.complete,
             "simulated": self.simulated,
         }
@@ -229,6 +230,13 @@ class Verdict:
             "findings": [one.as_dict() for one in self.findings],
             "together_ms": None if self.together_ns is None else _ms(self.together_ns),
         }
+
+
+def tidy(value: Any) -> Any:
+    """A figure without what the arithmetic of floats adds to it: six decimals, more only where it would vanish."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return round(value, 6) if abs(value) >= 0.001 else float(f"{value:.4g}")
 
 
 def _ms(ns: float) -> float:

@@ -69,9 +69,9 @@ def check_exposed_communication(one: Compared) -> float:
     if title in overview["steps"]["categories"]:
         place = overview["steps"]["categories"].index(title)
         assert _same(sum(row["values"][place] for row in overview["steps"]["rows"]), exposed_ms * 1000)
-    steps = [row for row in one.top("step") if row.get("not_overlapped_ms") is not None]
+    steps = [row for row in one.top("step") if row.get("exposed_ms") is not None]
     if steps and one.capture.tables.steps["device_start_ns"].count():
-        assert _same(sum(row["not_overlapped_ms"] for row in steps), exposed_ms)
+        assert _same(sum(row["exposed_ms"] for row in steps), exposed_ms)
     findings = one.page("findings")["findings"]
     assert [(hit["rule"], hit["title"], hit["saved_ms"]) for hit in findings] == [
         (hit["rule"], hit["title"]["en"], hit["saved_ms"]) for hit in one.info["verdict"]["findings"]

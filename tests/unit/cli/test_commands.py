@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from kineto_events import event, kernel, written
 
 from raw_capture import capture
 from stepscope.cli import main
+from stepscope.verdict.finding import tidy
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
     code = main([str(argument) for argument in arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """Two ranks of three steps; a step of seven parts divides into no short fractions."""
+    for rank in (0, 1):
+        events = []
+        for step in range(3):
+            at, number = 1000 + 700 * step, 10 * rank + step + 1
+            events += [
+                event("user_annotation", f"ProfilerStep#{step}", at, 690),
+                event("cpu_op", "aten::mm", at + 10, 50, args={"External id": number}),
+                event("cuda_runtime", "cudaLaunchKernel", at + 20, 5, args={"correlation": number, "External id": number}),
+                kernel("gemm", at + 40, 300 + 7 * step, number, number),
+                kernel("gelu", at + 400, 100 + 11 * step, number, number),
+            ]
+        written(tmp_path, events, f"rank{rank}.pt.trace.json", distributedInfo={"rank": rank, "world_size": 2})
+    return tmp_path
 
 
 def test_analyse_names_the_folder_and_the_next_command(tmp_path, capsys):
@@ -113,6 +134,28 @@ def test_top_of_nothing_says_so(tmp_path, capsys, by):
 def test_top_as_json_lines(tmp_path, capsys):
     _, out, _ = run(capsys, "top", capture(tmp_path), "--json")
     assert [json.loads(line)["calls"] for line in out.splitlines()] == [1]
+
+
+@pytest.mark.parametrize("command", [("info", "--json"), ("verdict", "--json"), ("top", "--by", "kernel", "--json")])
+def test_figures_have_no_more_digits_than_they_mean(command, ranks, capsys):
+    """A third is 0.333333, not 0.3333333333333333; columns are called the same everywhere."""
+    code, out, _ = run(capsys, *command, ranks)
+    assert code == 0
+    assert re.findall(r"\d\.\d{7,}", out) == []
+    assert re.findall(r'"[^"]*%"\s*:', out) == []
+
+
+@pytest.mark.parametrize(("value", "shown"), [(1 / 3, 0.333333), (2e-7 / 3, 6.667e-08), (12, 12), ("1/3", "1/3"), (None, None)])
+def test_parameters_of_findings_have_no_more_digits_than_they_mean(value, shown):
+    assert tidy(value) == shown
+
+
+def test_one_rank_can_be_asked_about(ranks, capsys):
+    _, out, _ = run(capsys, "info", ranks, "--rank", "1", "--json")
+    assert [json.loads(line)["rank"] for line in out.splitlines()] == [1]
+    code, _, err = run(capsys, "info", ranks, "--rank", "7")
+    assert code == 3
+    assert "ranks here: 0, 1" in err
 
 
 @pytest.mark.parametrize("command", [("top", "--json"), ("info",), ("info", "--json")])
