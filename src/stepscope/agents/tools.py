@@ -39,7 +39,7 @@ class Tools:
         found = [_summary(capture) for capture in self._captures(path)]
         return fitted({"schema": "stepscope.open/1", "captures": found}, "captures", offset)
 
-    def verdict(self, path: str, top: int = 5, lang: str = "en") -> str:
+    def verdict(self, path: str, top: int = 5, lang: str = "en", offset: int = 0) -> str:
         """What costs time, what would be saved per step, where and what to do."""
         found = verdict([capture.tables for capture in self._captures(path)]).as_dict()
         chosen = "zh" if lang == "zh" else "en"
@@ -51,9 +51,9 @@ class Tools:
             "together_ms": found["together_ms"],
             "ranks": ranks[:16],
         }
-        return fitted({**head, "of": len(found["findings"]), "findings": findings}, "findings")
+        return fitted({**head, "of": len(found["findings"]), "findings": findings}, "findings", offset)
 
-    def whatif(self, path: str, scale: list[str] | None = None, without: list[str] | None = None) -> str:
+    def whatif(self, path: str, scale: list[str] | None = None, without: list[str] | None = None, offset: int = 0) -> str:
         """How long a step would be with changes."""
         ranks = [capture.tables for capture in self._captures(path)]
         found = what_if_ranks(ranks, scale=scale or [], without=without or [])
@@ -61,7 +61,7 @@ class Tools:
             {"rank": tables.facts.rank if tables.facts.rank >= 0 else None, **one.as_dict()}
             for tables, one in zip(ranks, found, strict=True)
         ]
-        return fitted({"schema": "stepscope.whatif/1", "ranks": rows}, "ranks")
+        return fitted({"schema": "stepscope.whatif/1", "ranks": rows}, "ranks", offset)
 
     def diff(self, base: str, new: str, by: str = "kernel", lang: str = "en", offset: int = 0) -> str:
         """Why two runs differ, row by row; the rows sum to the change of the mean step."""
@@ -100,7 +100,7 @@ class Tools:
             found = [{"column": one.name, "type": str(one.dtype), "unit": one.unit, "doc": one.doc} for one in declared]
         return fitted({"schema": "stepscope.describe/1", "table": table, "columns": found}, "columns", offset)
 
-    def window(self, path: str, from_ns: int, to_ns: int, rank: int | None = None) -> str:
+    def window(self, path: str, from_ns: int, to_ns: int, rank: int | None = None, offset: int = 0) -> str:
         """What began in a window of time, longest first, table by table."""
         if to_ns <= from_ns:
             raise CaptureError(
@@ -113,7 +113,7 @@ class Tools:
             tables = between(capture.tables, from_ns, to_ns)
             for name in _SPANS:
                 rows += _longest(capture.facts.rank, name, tables[name])
-        return fitted({"schema": "stepscope.window/1", "from_ns": from_ns, "to_ns": to_ns, "rows": rows}, "rows")
+        return fitted({"schema": "stepscope.window/1", "from_ns": from_ns, "to_ns": to_ns, "rows": rows}, "rows", offset)
 
     def _captures(self, path: str) -> list[Capture]:
         """The captures at a path below the folders that were given when the server started.

@@ -57,7 +57,7 @@ def test_a_session(folder: Path):
             ("describe", {"table": "v_steps"}),
             ("describe", {"table": "ops", "path": name}),
             ("query", {"path": str(folder), "sql": "select rank, count(*) as n from ops group by rank"}),
-            ("window", {"path": name, "from_ns": 0, "to_ns": 1 << 62}),
+            ("window", {"path": name, "from_ns": 0, "to_ns": 1 << 62, "offset": 0}),
             ("query", {"path": name, "sql": "drop table ops"}),
             ("open", {"path": "/etc"}),
             ("open", {"path": "../.."}),
@@ -69,6 +69,7 @@ def test_a_session(folder: Path):
     )
     assert {tool.name for tool in tools} == {"open", "verdict", "whatif", "diff", "query", "describe", "window"}
     assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in tools)
+    assert all("offset" in tool.input_schema["properties"] for tool in tools)  # every answer that is cut can be continued
     assert all(len(text.encode()) <= MOST_BYTES for _, text in answers)
     opened, verdict, tables, steps, ops, rows, window = (json.loads(text) for failed, text in answers[:7] if not failed)
     assert all(one["note"] == NOTE for one in (opened, verdict, tables, steps, ops, rows, window))
