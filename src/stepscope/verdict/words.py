@@ -68,6 +68,8 @@ def lacks(found: Verdict, lang: str) -> tuple[list[str], list[str]]:
 def short_name(finding: Finding, lang: str) -> str:
     """A finding in two or three words."""
     name = str(texts(lang)["short"][finding.rule])
+    if finding.rule == "host-python" and not finding.variant:
+        return line("between", lang)  # no frame says that it is Python
     late = finding.params.get("late_rank")
     if finding.rule == "peer-wait" and isinstance(late, int) and late >= 0:
         return line("late" if finding.variant in ("global", "ranks") else "late-in-group", lang, rank=late)

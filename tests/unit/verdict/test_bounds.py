@@ -9,7 +9,7 @@ from rule_examples import example, facts, rows, run
 from verdict_simulator import COMMUNICATION, COMPUTE, Loop, Machine
 
 from stepscope.tables import Tables
-from stepscope.verdict import verdict
+from stepscope.verdict import verdict, words
 
 
 def named(tables: Tables | list[Tables], rule: str):
@@ -122,6 +122,13 @@ def test_warm_up_is_left_out_of_all_figures():
     assert {one.rule for one in found.findings} == {"warm-up"}
     assert found.ranks[0].steps == usual.steps[1:]
     assert found.ranks[0].partition["total"] == pytest.approx(usual.partition["total"], rel=0.05)
+
+
+def test_python_is_named_only_where_a_frame_says_so():
+    found = verdict(run(at_layer=lambda machine, layer: machine.spend(1600) and None))
+    assert found.findings[0].rule == "host-python"
+    assert "Python" not in words.answer(found, "en") + words.answer(found, "zh") + found.findings[0].title
+    assert "Python" in words.answer(verdict(example("host-python")), "en")
 
 
 def test_logging_on_the_thread_of_backward_counts():
