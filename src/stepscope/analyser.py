@@ -476,13 +476,13 @@ def _log_file(folder: Path) -> Path:
 def _log(path: Path | None, level: int, message: str, problem: BaseException | None = None) -> None:
     if path is None:
         return
+    info = (type(problem), problem, problem.__traceback__) if problem else None
+    record = logging.LogRecord("stepscope", level, __file__, 0, message, None, info)
+    line = logging.Formatter("%(asctime)s %(levelname)s %(message)s").format(record)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-        handler = logging.FileHandler(path, encoding="utf-8")
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{line}\n")
+        path.chmod(0o640)
     except OSError:
-        return  # the result says the same, and a log that cannot be written must not hide it
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    info = (type(problem), problem, problem.__traceback__) if problem else None
-    handler.emit(logging.LogRecord("stepscope", level, __file__, 0, message, None, info))
-    handler.close()
-    path.chmod(0o640)
+        pass  # the result says the same, and a log that cannot be written must not hide it

@@ -1,5 +1,7 @@
 """Every write, fsync and rename of a recording fails once, and from each one on all fail: training does not notice.
 
+So do those of an analysis, which says so.
+
 Every third, unless the run is thorough.
 """
 
@@ -10,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from stepscope.errors import CaptureError
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 pytestmark = pytest.mark.slow  # a process per call that fails
 
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 NATIVE = load_observer()
 TIERS = ["kineto", pytest.param("native", marks=pytest.mark.skipif(isinstance(NATIVE, str), reason=str(NATIVE)))]
 
@@ -182,3 +186,77 @@ def test_training_ends_the_same_and_files_are_whole_or_absent(tmp_path, faults, 
         readable(capture)
     left = [path.name for path in root.rglob("*") if path.suffix in (".partial", ".tmp")]
     assert left == []
+
+
+ANALYSIS = """
+import ctypes, json, os, shutil, signal, sys
+from pathlib import Path
+import polars, pyarrow
+import stepscope.analyser, stepscope.cli.analyse, stepscope.export.text_files  # not used here: a fork would lack its threads
+from stepscope.cli import main
+
+root, source = Path(os.environ["FAULTS_BELOW"]), Path(sys.argv[4])
+error, onwards, stride = map(int, sys.argv[1:4])
+faults = ctypes.CDLL(None)
+
+def analysed(number):
+    folder = root / str(number) / source.name
+    shutil.copytree(source, folder)
+    read, write = os.pipe()
+    started = os.fork()
+    if not started:
+        signal.alarm(120)
+        said = os.open(root.parent / f"{number}.said", os.O_WRONLY | os.O_CREAT)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        faults.fault_arm(number, error, onwards)
+        code = main(["analyse", str(folder)])
+        os.write(write, json.dumps([code, faults.fault_disarm()]).encode())
+        os._exit(0)
+    os.close(write)
+    answer = b"".join(iter(lambda: os.read(read, 4096), b""))
+    os.close(read)
+    os.waitpid(started, 0)
+    return json.loads(answer or "[null, 0]")
+
+code, calls = analysed(-1)
+found = {-1: code} | {number: analysed(number)[0] for number in range(0, calls, stride)}
+print(json.dumps({"calls": calls, "codes": found}))
+"""
+
+
+@pytest.mark.parametrize(("name", "number", "onwards"), [("ENOSPC", 28, 1), ("EIO", 5, 0)])
+def test_analyses_fail_clearly_and_their_files_are_whole_or_absent(tmp_path, faults, name, number, onwards):
+    with tarfile.open(CAPTURES / "npu-level1.tar.xz") as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    script, root = tmp_path / "analyse.py", tmp_path / "captures"
+    script.write_text(ANALYSIS)
+    root.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(script), str(number), str(onwards), "5" if THOROUGH else "70", str(source)],
+        env={**os.environ, "LD_PRELOAD": faults, "FAULTS_BELOW": str(root), "POLARS_MAX_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["calls"] > 100
+    assert answer["codes"].pop("-1") == 0
+    # One write that fails may be that of the store, which is only a copy.
+    assert set(answer["codes"].values()) <= ({3} if onwards else {0, 3}), answer["codes"]
+    whole = _results(root / "-1" / source.name)
+    for folder in (root / text / source.name for text in answer["codes"]):
+        said = (tmp_path / f"{folder.parent.name}.said").read_text()
+        assert "Traceback" not in said, said
+        assert "Logging error" not in said, said
+        found = _results(folder)
+        assert found.items() <= whole.items(), f"{name}: {folder.parent.name}"
+
+
+def _results(folder: Path) -> dict[str, int]:
+    """Sizes of what an analysis has left, but for its log and the store, which is checked when it is opened."""
+    left = [path for path in folder.rglob("*") if path.is_file() and not {"logs", ".stepscope"} & set(path.parts)]
+    return {str(path.relative_to(folder)): path.stat().st_size for path in left}
