@@ -6,8 +6,10 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from stepscope.cluster.digest import Digests
 from stepscope.cluster.simulate import captures
 
 _spec = importlib.util.spec_from_file_location("cluster_proof", Path(__file__).with_name("proof.py"))
@@ -71,3 +73,23 @@ def test_garbage_collections_by_name(name, monkeypatch):
     plan = proof.Plan("ddp", dp=8, micro=2, layers=1)
     score = proof.judge(proof.Case(plan, proof.Fault("gc", 3, ns=6e6), 3, 4, 20.0), "kineto")
     assert "ms gc " in score.named[0], score.text
+
+
+@pytest.mark.parametrize(
+    ("ms", "recorded", "named"),
+    [
+        pytest.param(4, True, [3], id="a-checkpoint"),
+        pytest.param(4, False, [], id="a-pause-of-which-nothing-is-known"),
+        pytest.param(60, False, [3], id="longer-than-a-step"),
+    ],
+)
+def test_a_single_pause(ms, recorded, named):
+    plan = proof.Plan("ddp", dp=8, micro=2, layers=1)
+    digests = proof.digests_of(proof.record(plan, 5, 4, proof.Fault("checkpoint", 3, ns=ms * 1e6, every=5)))
+    if not recorded:
+        other = pl.col("w_other") + pl.col("w_checkpoint")
+        unknown = digests["cluster_calls"].with_columns(w_other=other, w_checkpoint=pl.lit(0, pl.Int64))
+        digests = Digests({**digests.frames, "cluster_calls": unknown})
+    found = [one for one in proof.analyse(digests).findings if one.kind == "slow_rank"]
+    assert [one.ranks for one in found] == ([named] if named else [])
+    assert all(one.pattern == "one_off" for one in found)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.cluster.causes import explain
+from stepscope.cluster.causes import explain, is_mere_pause
 from stepscope.cluster.clocks import Clocks, align
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Finding, Problem
@@ -118,11 +118,14 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
         )
         return analysis
     ranking = analysis.ranking = find_slow(scenarios, hosts)
-    findings = []
+    findings, named = [], []
     for suspect in ranking.suspects:
         finding = finding_of(suspect, scenarios)
         explain(finding, suspect, scenarios, digests)
-        findings.append(finding)
+        if not is_mere_pause(finding, suspect, scenarios):
+            findings.append(finding)
+            named.append(suspect)
+    ranking.suspects = named
     findings += slow_links(scenarios, matches.groups)
     findings += stage_imbalance(scenarios, layout)
     explained = sum(finding.saving_ns for finding in findings if finding.kind != "pipeline_imbalance")

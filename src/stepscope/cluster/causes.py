@@ -19,6 +19,7 @@ from stepscope.tables.cluster import CAUSES
 ENOUGH = 0.8
 _EXPERT = r"(?i)grouped_?matmul|grouped_?gemm|expert|moe"
 _SLOWER_CLOCK = 0.98
+_PAUSES = {"other", "dispatch", "unexplained"}
 
 
 def explain(finding: Finding, suspect: Suspect, scenarios: Scenarios, digests: Digests) -> None:
@@ -43,6 +44,12 @@ def explain(finding: Finding, suspect: Suspect, scenarios: Scenarios, digests: D
             finding.evidence = [{"what": finding.cause, "ms_per_step_above_peers": round(per_step / 1e6, 4)}]
     elif len(top) > 1 and shares[-1] >= ENOUGH:
         finding.cause, finding.explained = "+".join(CAUSES[cause] for cause in top[:2]), shares[-1]
+
+
+def is_mere_pause(finding: Finding, suspect: Suspect, scenarios: Scenarios) -> bool:
+    """Whether a rank stood still once and nothing says why: every host does now and then, unless it is as long as a step."""
+    unknown = set(finding.cause.split("+")) <= _PAUSES
+    return finding.pattern == "one_off" and unknown and float(suspect.cost.max()) < scenarios.step_ns
 
 
 def _excess_by_cause(suspect: Suspect, scenarios: Scenarios) -> np.ndarray[Any, np.dtype[np.float64]]:
