@@ -201,7 +201,7 @@ def _cells(fields: list[_Field], rows: npt.NDArray[np.int64], last: int) -> tupl
     length_bytes, row_bytes = _varint_width(longest), _varint_width(last)
     names = [f"f{number}" for number in range(len(fields))]
     layout = np.dtype(
-        [("length", "u1", length_bytes), ("row", "u1", row_bytes), ("header", "u1"), ("serials", "u1", len(fields))]
+        [("length", "u1", (length_bytes,)), ("row", "u1", (row_bytes,)), ("header", "u1"), ("serials", "u1", (len(fields),))]
         + [(name, item.values.dtype) for name, item in zip(names, fields, strict=True) if item.width]
     )
     cells = np.empty(len(rows), layout)
