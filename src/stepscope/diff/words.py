@@ -39,7 +39,10 @@ def status(found: str, lang: str) -> str:
 
 def percent(delta: Fraction | float, base: Fraction | float) -> str:
     """A change in per cent of the base; what began at nothing has none."""
-    return f"{float(delta / base) * 100:+.1f} %" if base else "–"
+    if not base:
+        return "–"
+    text = f"{float(delta / base) * 100:+.1f} %"
+    return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
 def answer(found: Diff, lang: str) -> str:

@@ -75,7 +75,8 @@ def test_shown_figures_add_up(found, by, top):
     [
         pytest.param(17_786_000, 17_764_900, "17.79 → 17.76 ms (-0.03 ms", id="the-change-is-that-of-the-shown-figures"),
         pytest.param(6_788_000, 6_804_000, "6.788 → 6.804 ms (+0.016 ms", id="a-short-step-has-more-digits"),
-        pytest.param(204_100, 204_100, "0.2041 → 0.2041 ms (0.0000 ms", id="no-change-has-no-sign"),
+        pytest.param(6_746_000, 6_744_000, "6.746 → 6.744 ms (-0.002 ms, 0.0 %)", id="no-negative-zero"),
+        pytest.param(204_100, 204_100, "0.2041 → 0.2041 ms (0.0000 ms, 0.0 %)", id="no-change-has-no-sign"),
     ],
 )
 def test_the_sentence_adds_up_and_has_the_digits_of_the_tables(found, base_ns, new_ns, said):
