@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepscope.formats.cann.chips import CHIPS, evidence_of
 from stepscope.formats.cann.folder import Part, Prof
 from stepscope.tables import Facts
+from stepscope.tables.facts import EVIDENCE
 
 _LEVEL = re.compile(r"(?:level|l)_?([0-3])", re.IGNORECASE)
 
@@ -33,12 +34,22 @@ def read_prof_facts(prof: Prof) -> Facts:
         device_names={str(part.device): name for part in prof.devices if (name := _name(part))},
         device_properties={str(part.device): known for part in prof.devices if (known := _properties(part))},
         platform=prof.chip,
-        evidence={kind: mark for part in prof.devices for kind, mark in evidence_of(part.chip, part.groups).items()},
+        evidence=_evidence(prof.devices),
         level=_level(settings.setting("prof_level", "profLevel")),
         aic_metrics=settings.setting("ai_core_metrics"),
         session_start_ns=_ns(first.start, "collectionTimeBegin"),
         session_end_ns=_ns(first.end, "collectionTimeEnd"),
     )
+
+
+def _evidence(devices: Iterable[Part]) -> dict[str, str]:
+    """How sure the reader is of each kind of record; of devices of several chips the one that it is least sure of counts."""
+    order = list(EVIDENCE)
+    found: dict[str, str] = {}
+    for part in devices:
+        for kind, mark in evidence_of(part.chip, part.groups).items():
+            found[kind] = max(found.get(kind, mark), mark, key=order.index)
+    return found
 
 
 def _name(part: Part) -> str:

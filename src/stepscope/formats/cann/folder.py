@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,17 @@ def open_prof(path: Path) -> Prof:
     devices = sorted((int(name[1]), found) for name, found in named if name)
     parts = tuple(_part(folder, device) for device, folder in devices)
     host_part = _part(host, None) if host.is_dir() else None
+    parts = tuple(_with_chip(part, (host_part, *parts)) for part in parts)
     losses = tuple(row for part in (*((host_part,) if host_part else ()), *parts) for row in part.lost)
     return Prof(path, host_part, parts, losses)
+
+
+def _with_chip(part: Part, others: Iterable[Part | None]) -> Part:
+    """A device whose settings are lost is of the chip that the rest of the folder names."""
+    if part.chip is not None:
+        return part
+    known = next((other.chip for other in others if other is not None and other.chip is not None), None)
+    return part if known is None else replace(part, info={**part.info, "platform_version": str(known)})
 
 
 def _part(folder: Path, device: int | None) -> Part:

@@ -15,7 +15,7 @@ from stepscope.formats.cann.beginning import recording_start, split_calls, witho
 from stepscope.formats.cann.communication import communication
 from stepscope.formats.cann.device.side import DeviceSide, read_device
 from stepscope.formats.cann.facts import read_prof_facts
-from stepscope.formats.cann.folder import Prof, open_prof
+from stepscope.formats.cann.folder import Part, Prof, open_prof
 from stepscope.formats.cann.host.old_files import old_kinds
 from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
 from stepscope.formats.cann.records import unknown_files
@@ -39,7 +39,8 @@ def read(path: Path) -> Tables:
     chip = chips.chip_of(prof.chip)
     readable = chip is not None and chip.readable
     host = read_host(prof)
-    devices = [read_device(part, host.wide, _queued(host, part.device)) for part in prof.devices] if readable else []
+    known = [part for part in prof.devices if _is_readable(part)]
+    devices = [read_device(part, host.wide, _queued(host, part.device)) for part in known] if readable else []
     facts = read_prof_facts(prof)
     joined = join(host, devices)
     begin_ns = recording_start(host.apis, joined.rows, facts.session_start_ns)
@@ -77,6 +78,7 @@ def read(path: Path) -> Tables:
         lost(issues.BEFORE_RECORDING, "api_event", calls.early.height, "calls that ended in it: in the statistics only"),
         lost(issues.BEFORE_RECORDING, "api_event", calls.skipped, "calls: left out"),
         lost(issues.RAW_DEVICE_UNREAD, str(path), int(not readable), obstacle),
+        *(_unread_device(part) for part in prof.devices if readable and not _is_readable(part)),
         _unfinished(prof),
     ]
     tables = Tables({name: frame for name, frame in frames.items() if frame.height}).with_quality(
@@ -90,6 +92,16 @@ def read(path: Path) -> Tables:
             fix="parse it with the vendor's msprof, then analyse again" if not readable else "capture again",
         )
     return tables
+
+
+def _is_readable(part: Part) -> bool:
+    chip = chips.chip_of(part.chip)
+    return chip is not None and chip.readable
+
+
+def _unread_device(part: Part) -> pl.DataFrame:
+    """A device of another chip than those that are read."""
+    return lost(issues.RAW_DEVICE_UNREAD, part.path.name, 1, f"not yet readable: chip {chips.chip_name(part.chip)}")
 
 
 def _queued(host: HostSide, device: int | None) -> pl.DataFrame:

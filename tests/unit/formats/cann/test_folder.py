@@ -89,7 +89,9 @@ def test_a_missing_file_is_counted_with_what_it_spoils(prof: Path, name: str, is
 def test_odd_values_in_settings_are_taken_for_missing(prof: Path):
     (prof / "device_0" / "info.json.0").write_text('{"platform_version": "NA", "pid": [], "DeviceInfo": {}, "CPU": [3]}')
     part = open_prof(prof).devices[0]
-    assert (part.chip, part.pid, part.device_info) == (None, None, {})
+    assert (part.chip, part.pid, part.device_info) == (open_prof(prof).chip, None, {})  # the chip is the one that the host names
+    (prof / "host" / "info.json").unlink()
+    assert open_prof(prof).devices[0].chip is None
 
 
 def test_a_folder_without_parts(tmp_path: Path):

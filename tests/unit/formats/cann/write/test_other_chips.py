@@ -169,3 +169,39 @@ def test_ai_cpu_kernels_of_the_910a_are_states_of_tasks(tmp_path: Path):
     assert found["core"].cast(pl.String).to_list() == ["AI_CPU"]
     [part] = open_prof(next(tmp_path.glob("PROF_*"))).devices
     assert len(read_records(part, HWTS)) == 2 * 5
+
+
+def devices_of(folder: Path, platforms: tuple[int, int]) -> Path:
+    """A folder of two devices with the records of the first chip; the second says that it is another."""
+    with ProfWriter(folder, replace(session_of(platforms[0]), devices=(0, 1))) as writer:
+        for device in (0, 1):
+            at = T0 + MS * (1 + device)
+            device_writer(writer, device).tasks(stream=5, task=np.array([7]), start_ns=np.array([at]), end_ns=np.array([at + 900]))
+        writer.close(T0 + 9 * MS)
+    settings = writer.path / "device_1" / "info.json.1"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "platform_version": str(platforms[1])}))
+    return writer.path
+
+
+def test_of_several_chips_the_one_that_is_least_sure_counts(tmp_path: Path):
+    tables = cann.read(devices_of(tmp_path, (1, 4)))
+    assert tables.kernels["device"].to_list() == [0, 1]
+    assert tables.facts.evidence["task times"] == "reference"  # real bytes for the first, none for the second
+
+
+@pytest.mark.parametrize("unknown", [9, 99])
+def test_a_device_of_an_unknown_chip_is_left_out_and_said(tmp_path: Path, unknown: int):
+    tables = cann.read(devices_of(tmp_path, (1, unknown)))
+    assert tables.kernels["device"].to_list() == [0]
+    found = tables.quality.filter(pl.col("issue").cast(pl.String) == "raw-device-unread").select("source", "detail").rows()
+    assert [source for source, _ in found] == ["device_1"]
+    assert f"platform_version {unknown}" in found[0][1]
+
+
+def test_a_device_that_lost_its_settings_is_of_the_folders_chip(tmp_path: Path):
+    prof = write(tmp_path, session_of(4))
+    (prof / "device_0" / "info.json.0").unlink()
+    tables = cann.read(prof)
+    assert tables.kernels.height == 6  # records of a 310P, not of the default chip
+    assert tables.facts.evidence["task times"] == "reference"
+    assert "incomplete-clock" in tables.quality["issue"].cast(pl.String).to_list()
