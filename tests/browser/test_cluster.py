@@ -42,6 +42,15 @@ def test_the_slow_rank_is_named_drawn_and_led_to(page: Page) -> None:
     )
     assert darkest.index(min(darkest)) == SLOW
     assert page.text("[data-testid=cluster-pipeline] p").startswith("not computing")
+    # Stages are headed, steps and times have a scale, and the rank says how sure its clock is.
+    drawn = page.driver.execute_script(
+        "const texts = (one) => [...document.querySelectorAll(one)].map((element) => element.innerText);"
+        "return [texts('.cluster-band span'), texts('.cluster-ticks i')]"
+    )
+    assert drawn[0] == ["Stage 0", "Stage 1"]
+    assert {str(step) for step in range(STEPS)} <= set(drawn[1])
+    assert "0 ms" in drawn[1]
+    assert "±" in page.text(f"[data-testid=rank-{SLOW}] + small")
     page.click("[data-testid=cluster-whatif] input")
     page.until("return document.querySelector('[data-testid=cluster-then] b')?.innerText", "the step without the fault")
     then, now = page.text("[data-testid=cluster-then]").replace(" ms", "").split(" a step, now ")

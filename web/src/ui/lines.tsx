@@ -61,7 +61,7 @@ export function Lines(props: LinesProps): JSX.Element {
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       scales: { x: { time: false, range: () => [...latest.current.range] as [number, number] }, y: { range: (_, low, high) => [Math.min(0, low), high * 1.06 || 1] } },
       axes: [
-        { ...axis, values: (_, splits) => splits.map((one) => `${number(one)} ms`) },
+        { ...axis, space: 90, values: (_, splits) => splits.map((one) => `${number(one)} ms`) },
         { ...axis, size: 72, values: (_, splits) => splits.map((one) => `${number(one)} ${latest.current.unit}`) },
       ],
       series: [

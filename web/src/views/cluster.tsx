@@ -45,7 +45,7 @@ interface WhatIf {
 
 const PATIENT = { wait: 20 }; // s: all ranks are read for the first answer
 const MOST_ROWS = 64;
-const NAMES = 92; // px for the names of ranks
+const NAMES = 108; // px for the names of ranks
 const TALL = 360;
 const VALUE_NAMES: Readonly<Record<string, string>> = {
   excess: "Own work above peers", step: "Step time", wait: "Wait", exposed: "Exposed communication", free: "Idle", computing: "Computing",
@@ -184,6 +184,11 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
     if (own?.worker) openView("trace", { worker: own.worker, ...(own.span ? { span: own.span } : {}) });
   };
   const focus = param("rank");
+  const sigmas = new Map(data.clocks.filter((one) => !one.refused && one.sigma_ns !== null).map((one) => [one.rank, one.sigma_ns!]));
+  const sigmaOf = (rank: number): JSX.Element | null => {
+    const sigma = sigmas.get(rank);
+    return sigma === undefined ? null : <small title={t("uncertainty of its clock")}>±{(sigma / 1000).toLocaleString("en-US", { maximumFractionDigits: sigma < 10_000 ? 1 : 0 })} µs</small>;
+  };
   return (
     <Card
       title={t("Ranks")}
@@ -198,15 +203,18 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
     >
       <div class="cluster-ranks" ref={box}>
         <div class="cluster-scale" style={{ paddingLeft: `${NAMES}px` }}>
-          <span style={{ width: `${heatWide}px` }}>{stepsText(heat.data?.steps ?? [])}</span>
-          <span>{t("Step")} {window?.step ?? ""} · {ms((to - from) / 1e6)} ms</span>
+          <span style={{ width: `${heatWide}px` }}>{stepsText(heat.data?.steps ?? [])}<Ticks wide={heatWide} texts={stepTicks(heat.data?.steps ?? [], heatWide)} /></span>
+          <span style={{ width: `${timeWide}px` }}>{t("Step")} {window?.step ?? ""} · {ms((to - from) / 1e6)} ms · {t("common clock")}<Ticks wide={timeWide} texts={timeTicks(to - from)} /></span>
         </div>
         <div class="cluster-rows" style={{ height: `${tall}px` }}>
+          {whole && (heat.data?.bands ?? []).map((band) => (
+            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
+          ))}
           <ul style={{ width: `${NAMES}px` }}>
             {rows.map((rank, at) =>
               named.has(rank) || row >= 15 || String(rank) === focus ? (
                 <li key={rank} style={{ top: `${at * row}px` }} class={named.has(rank) || String(rank) === focus ? "named" : ""}>
-                  <button type="button" data-testid={`rank-${rank}`} aria-current={String(rank) === focus} onClick={() => openRank(rank)} title={`rank ${rank} · ${t("Show in Trace")}`}>rank {rank}</button>
+                  <button type="button" data-testid={`rank-${rank}`} aria-current={String(rank) === focus} onClick={() => openRank(rank)} title={`rank ${rank} · ${t("Show in Trace")}`}>rank {rank}</button> {sigmaOf(rank)}
                 </li>
               ) : null)}
           </ul>
@@ -246,6 +254,27 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
       </div>
     </Card>
   );
+}
+
+/** Texts at places between 0 and 1. */
+type Tick = readonly [at: number, text: string];
+
+function Ticks({ texts, wide }: { texts: readonly Tick[]; wide: number }): JSX.Element {
+  return <span class="cluster-ticks" style={{ width: `${wide}px` }}>{texts.map(([at, text]) => <i key={at} style={{ left: `${100 * at}%` }} class={at > 0.97 ? "last" : ""}>{text}</i>)}</span>;
+}
+
+function stepTicks(steps: readonly number[], wide: number): readonly Tick[] {
+  const every = Math.max(1, Math.ceil((steps.length * 20) / Math.max(1, wide)));
+  return steps.flatMap((step, at): Tick[] => (at % every === 0 ? [[(at + 0.5) / steps.length, String(step)]] : []));
+}
+
+/** Round numbers of milliseconds, some five of them. */
+function timeTicks(ns: number): readonly Tick[] {
+  if (!(ns > 0)) return [];
+  const rough = ns / 5e6;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const by = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough)!;
+  return Array.from({ length: Math.floor(ns / 1e6 / by) + 1 }, (_, at): Tick => [(at * by * 1e6) / ns, `${Number((at * by).toPrecision(6))} ms`]);
 }
 
 const stepsText = (steps: readonly number[]): string => (steps.length > 1 ? `${t("steps")} ${steps[0]}–${steps.at(-1)}` : `${t("Step")} ${steps[0] ?? ""}`);

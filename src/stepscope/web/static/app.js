@@ -1,1 +1,1 @@
-export{t as render}from"./app-B6V50SfK.js";
+export{t as render}from"./app-BYQsFo-b.js";

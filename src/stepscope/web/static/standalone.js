@@ -1,1 +1,1 @@
-import{t as e}from"./app-B6V50SfK.js";e();
+import{t as e}from"./app-BYQsFo-b.js";e();
