@@ -23,6 +23,7 @@ from stepscope.tables import Tables
 RUNS = 3  # runs a side from which a run is a sample; with fewer it is a step
 # Rows below this share of the limit for changes are never tested, nor ordered by how sure they are.
 SMALL = 0.1
+QUEUED = "idle.queued"
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def compare_sides(base: Side, new: Side, *, by: str = "kernel") -> Diff:
     by_run = min(base.run_count, new.run_count) >= RUNS
     checks = compare([one.workload for one in base.recordings], [one.workload for one in new.recordings])
     simulated = any(one.workload.simulated for one in (*base.recordings, *new.recordings))
-    whole = _whole(base, new, by_run=by_run)
+    whole = _whole(base, new, by_run=by_run, simulated=simulated)
     levels = {name: _rows(base, new, name, by_run=by_run, simulated=simulated) for name in dict.fromkeys(("part", by))}
     return Diff(
         by=by,
@@ -149,10 +150,19 @@ def _matrix(side: Side, row_of: Ints, columns: int, *, by_run: bool) -> Floats:
     return found / np.bincount(sample, minlength=count)[:, None]
 
 
-def _whole(base: Side, new: Side, *, by_run: bool) -> Noise:
+def _whole(base: Side, new: Side, *, by_run: bool, simulated: bool) -> Noise:
     floor = noise.FLOOR * float(base.mean_ns)
-    matrices = [_matrix(side, np.zeros(side.keys.height, dtype=np.int64), 1, by_run=by_run) for side in (base, new)]
-    return noise.judge(matrices[0], matrices[1], floor)[0]
+
+    def judged(*left_out: str) -> Noise:
+        columns = [np.where(side.keys["part"].is_in(left_out).to_numpy(), -1, 0) for side in (base, new)]
+        matrices = [_matrix(side, column, 1, by_run=by_run) for side, column in zip((base, new), columns, strict=True)]
+        return noise.judge(matrices[0], matrices[1], floor)[0]
+
+    found = judged()
+    if simulated and found.status == CHANGED:
+        # As with rows: a step that only waits longer for this machine's processors has not changed.
+        found = replace(found, status=judged(QUEUED).status)
+    return found
 
 
 def _rows(base: Side, new: Side, by: str, *, by_run: bool, simulated: bool) -> tuple[Row, ...]:
@@ -174,7 +184,7 @@ def _rows(base: Side, new: Side, by: str, *, by_run: bool, simulated: bool) -> t
     rows = []
     for place in timed.tolist():
         found = judged.get(place, Noise(CANNOT_TELL if few else WITHIN_NOISE))
-        if simulated and pairs[place].name(0) == "idle.queued" and found.status == CHANGED:
+        if simulated and pairs[place].name(0) == QUEUED and found.status == CHANGED:
             # Work that a simulated device has not begun waits for this machine's processors, not for the program.
             found = replace(found, status=WITHIN_NOISE)
         sums = (int(base_ns[place]), int(base_calls[place])), (int(new_ns[place]), int(new_calls[place]))

@@ -169,6 +169,27 @@ def test_work_that_a_simulated_device_has_not_begun_is_never_a_change():
     assert all(not each.real for each in found.rows if each.part == "idle.queued")
 
 
+@pytest.mark.parametrize(("modelled", "said"), [(("time",), "within noise"), ((), "changed")], ids=["simulated", "real"])
+def test_a_step_that_only_waits_for_the_processors_of_a_simulation_has_not_changed(modelled, said):
+    """Two equal runs beside other jobs: the device begins later, and nothing else differs."""
+
+    def one(start, length):
+        return capture(kernel("a", start, start + 400_000, launch_ns=0, launch_tid=1), steps=12, length=length, modelled=modelled)
+
+    found = diff([one(100_000, 500_000)], [one(300_000, 700_000)])
+    assert found.delta_ns > 0
+    assert found.status == said
+
+
+def test_a_step_with_more_work_on_a_simulated_device_has_changed():
+    def one(length):
+        return capture(
+            kernel("a", 100_000, 100_000 + length, launch_ns=0, launch_tid=1), steps=12, length=600_000, modelled=("time",)
+        )
+
+    assert diff([one(300_000)], [one(450_000)]).rows[0].real
+
+
 def test_an_empty_capture():
     found = diff([made()], [made()])
     assert (found.rows, found.delta_ns, found.status) == ((), 0, "cannot tell")
