@@ -124,3 +124,47 @@ def test_events_go_before_the_figures_of_the_vendor(golden):
     tables = open_capture(golden / OUTPUT).tables
     assert tables.api_calls.height > 0
     assert tables.api_times.height == tables.op_type_times.height == 0
+
+
+MSPROF = Path("prof_raw/a2_elementwise_1task/official_output")
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [("op_summary", "kernels"), ("task_time", "kernels"), ("op_statistic", "op_type_times"), ("api_statistic", "api_times")],
+)
+@pytest.mark.parametrize("renamed", [False, True], ids=["own-name", "renamed"])
+def test_one_csv_file_of_msprof_opens(golden, tmp_path, kind, table, renamed):
+    (source,) = (golden / MSPROF).glob(f"{kind}_*.csv")
+    path = Path(shutil.copy(source, tmp_path / ("copy of mine.csv" if renamed else source.name)))
+    assert open_capture(path).tables[table].height == len(_table_of(path))
+
+
+def test_the_files_of_msprof_without_their_folder(golden, tmp_path):
+    """What is told by the csv files is known beside the timeline, and without it."""
+    for path in (golden / MSPROF).iterdir():
+        shutil.copy(path, tmp_path)
+    (whole,) = (capture.tables for capture in open_all(tmp_path))
+    assert (whole.api_calls.height, whole.kernels.height, whole.kernel_metrics.height) == (18, 4, 1)
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    (tables,) = (capture.tables for capture in open_all(tmp_path))
+    assert (tables.api_calls.height, tables.kernels.height, tables.kernel_metrics.height) == (0, 4, 1)
+    assert tables.api_times.height == 12
+    assert tables.kernels["name"].cast(str).to_list().count("_Z22elementwise_add_kernelPhS_S_") == 1
+
+
+@pytest.mark.parametrize(("name", "table"), [("communication", "collective_times"), ("communication_matrix", "link_extremes")])
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_communication_files_open_by_themselves(golden, tmp_path, name, table, folder):
+    path = Path(shutil.copy(golden / OUTPUT / f"{name}.json", tmp_path))
+    (capture,) = open_all(tmp_path if folder else path)
+    assert capture.tables[table].height > 0
+
+
+def test_renamed_files_of_several_ranks_are_captures_of_their_own(golden, tmp_path):
+    for rank in range(2):
+        source = golden / OUTPUT.parents[1] / f"rank{rank}_ascend_pt" / OUTPUT.name / "kernel_details.csv"
+        shutil.copy(source, tmp_path / f"kernels of rank {rank}.csv")
+    (tmp_path / "prices.csv").write_text("Name,Duration(us),Price\nx,1,2\n")
+    assert [capture.tables.kernels.height for capture in open_all(tmp_path)] == [187, 187]

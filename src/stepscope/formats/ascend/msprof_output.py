@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from stepscope.tables import Facts, Tables, issues, lost
 OUTPUT = "mindstudio_profiler_output"
 ANALYZE = "analyze"
 LOG = "mindstudio_profiler_log"
+_COMMUNICATION, _LINKS = "communication.json", "communication_matrix.json"
 
 # docs/formats/enums.md 9; the name before `|` is the present one.
 _CSV = (
@@ -56,26 +58,43 @@ def read(prof: Path) -> Tables:
     return parsed.tables.replace(meta=facts.table()).with_quality(*quality)
 
 
+def read_folder(folder: Path) -> Tables:
+    """Tables of parsed files that lie without their PROF_* folder.
+
+    Raises:
+        CaptureError: not one of them holds a usable row.
+    """
+    quality: list[pl.DataFrame] = []
+    files = _of_names(_listing(folder), quality=quality)
+    parsed = read_parsed(replace(files, communication=_existing(folder / _COMMUNICATION), extremes=_existing(folder / _LINKS)))
+    facts = Facts(source="msprof", device_kind="npu", device_ids=parsed.device_ids, generation=parsed.generation)
+    return parsed.tables.replace(meta=facts.table()).with_quality(*quality)
+
+
 def find_files(prof: Path, *, quality: list[pl.DataFrame], device: int | None = None) -> ParsedFiles:
     """The parsed files of the latest export."""
     # Until 2023 every device had folders of its own, and each iteration of a graph files of its own.
     names = _listing(prof / OUTPUT) or [
         path for word in ("timeline", "summary") for folder in sorted(prof.glob(f"device_*/{word}")) for path in _listing(folder)
     ]
+    analyze = prof / ANALYZE
+    return replace(
+        _of_names(names, quality=quality),
+        communication=_existing(analyze / _COMMUNICATION),
+        matrix=_existing(analyze / _LINKS),
+        device=device,
+    )
+
+
+def _of_names(paths: list[Path], *, quality: list[pl.DataFrame]) -> ParsedFiles:
+    """Timeline and csv files of the latest export among these."""
     csv = {}
     for kinds in _CSV:
         found: tuple[Path, ...] = ()
         for name in kinds.split("|"):
-            found = found or _latest(names, name, "csv", quality)
+            found = found or _latest(paths, name, "csv", quality)
         csv[kinds.split("|")[0]] = found
-    analyze = {path.name: path for path in _listing(prof / ANALYZE)}
-    return ParsedFiles(
-        timeline=_latest(names, "msprof", "json", quality),
-        csv=csv,
-        communication=analyze.get("communication.json"),
-        matrix=analyze.get("communication_matrix.json"),
-        device=device,
-    )
+    return ParsedFiles(timeline=_latest(paths, "msprof", "json", quality), csv=csv)
 
 
 def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
@@ -102,6 +121,10 @@ def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
 
 def _listing(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink()) if folder.is_dir() else []
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() and not path.is_symlink() else None
 
 
 def _latest(paths: Iterable[Path], name: str, suffix: str, quality: list[pl.DataFrame]) -> tuple[Path, ...]:

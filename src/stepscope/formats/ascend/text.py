@@ -58,9 +58,15 @@ def read_trace(trace: Path, *, most_bytes: int | None = None) -> Tables:
     return _tables(ParsedFiles(timeline=(trace,), most_bytes=most_bytes), Facts())
 
 
-def read_csv(path: Path) -> Tables:
-    """Tables of one csv file that lies by itself."""
-    return _tables(ParsedFiles(csv={_CSV[path.stem]: (path,)}), Facts(device_kind="npu"))
+def read_csv(path: Path, kind: str) -> Tables:
+    """Tables of one csv file that lies by itself; its kind is the name it has in msprof."""
+    return _tables(ParsedFiles(csv={kind: (path,)}), Facts(device_kind="npu"))
+
+
+def read_communication(path: Path, *, of_links: bool) -> Tables:
+    """Tables of communication.json, or of communication_matrix.json, that lies by itself."""
+    files = ParsedFiles(extremes=path) if of_links else ParsedFiles(communication=path)
+    return _tables(files, Facts(device_kind="npu"))
 
 
 def _tables(files: ParsedFiles, facts: Facts) -> Tables:

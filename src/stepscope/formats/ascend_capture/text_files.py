@@ -1,56 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parsed text files without the capture folder they came from: one csv file, or a folder of them."""
+"""Parsed text files without the capture folder they came from: one csv or communication file, or a folder of them."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.formats.ascend_capture import csv_files
 from stepscope.formats.reader import CaptureFiles, Options, Reader
 
 if TYPE_CHECKING:
     from stepscope.tables import Tables
 
-# Files that say enough about a capture to be one.
-_KNOWN = (
-    "kernel_details.csv", "operator_details.csv", "step_trace_time.csv", "memory_record.csv", "operator_memory.csv",
-    "npu_module_mem.csv", "l2_cache.csv", "task_time.csv", "soc_pmu.csv", "data_preprocess.csv", "pcie.csv", "hccs.csv", "nic.csv",
-    "roce.csv", "op_statistic.csv", "api_statistic.csv",
-)  # fmt: skip
 _OUR_RESULTS = ("_stepscope", "stepscope_output")  # what an analysis wrote beside a trace, and into a PROF folder
-_BESIDE = ("trace_view.json", "communication.json", "communication_matrix.json")
+_LINKS = "communication_matrix.json"
+_COMMUNICATION = ("communication.json", _LINKS)
+_TIMELINE = re.compile(r"trace_view\.json|msprof_(?:slice_)?\d.*\.json")
 
 
 def _claims(path: Path) -> CaptureFiles | None:
-    if path.name in _KNOWN and path.is_file():
-        return CaptureFiles(path, file=path)
+    if path.is_file():
+        known = path.name in _COMMUNICATION or csv_files.kind_of(path)
+        return CaptureFiles(path, file=path) if known else None
     if path.name.endswith(_OUR_RESULTS):
         return None
+    names = _names(path)
+    # Files that were renamed are captures of their own: which of them belong together is not known.
+    known = any(csv_files.is_of_framework(name) or csv_files.is_of_msprof(name) for name in names) or names & {*_COMMUNICATION}
+    return CaptureFiles(path, output=path) if known else None
+
+
+def _names(folder: Path) -> set[str]:
     try:
-        holds_files = path.is_dir() and any((path / name).is_file() for name in _KNOWN)
+        return {path.name for path in folder.iterdir() if path.is_file()}
     except OSError:
-        return None
-    return CaptureFiles(path, output=path) if holds_files else None
+        return set()
 
 
 def _source_files(files: CaptureFiles, options: Options) -> list[Path]:
     del options
     if files.file:
         return [files.file]
-    return [path for path in sorted(files.root.iterdir()) if path.suffix == ".csv" or path.name in _BESIDE]
+    paths = [path for path in sorted(files.root.iterdir()) if path.is_file()]
+    return [path for path in paths if path.suffix == ".csv" or path.name in _COMMUNICATION or _TIMELINE.fullmatch(path.name)]
 
 
 def _read(files: CaptureFiles, options: Options) -> Tables:
-    from stepscope.formats.ascend import text
+    from stepscope.formats.ascend import msprof_output, text
     from stepscope.tables import Facts
 
     options.progress(f"reading {files.root}")
-    return text.read_csv(files.file) if files.file else text.read(files.root, Facts())
+    if not files.file:
+        names = _names(files.root)
+        # With both kinds of names the folder is one of a framework in which msprof's files lie, too.
+        of_msprof = any(map(csv_files.is_of_msprof, names)) and not any(map(csv_files.is_of_framework, names))
+        return msprof_output.read_folder(files.root) if of_msprof else text.read(files.root, Facts())
+    if files.file.name in _COMMUNICATION:
+        return text.read_communication(files.file, of_links=files.file.name == _LINKS)
+    return text.read_csv(files.file, csv_files.kind_of(files.file) or "")
 
 
 READER = Reader(
     name="ascend_text",
-    accepts="a csv file of ASCEND_PROFILER_OUTPUT",
+    accepts="a csv file of ASCEND_PROFILER_OUTPUT or mindstudio_profiler_output",
     claims=_claims,
     read=_read,
     source_files=_source_files,
