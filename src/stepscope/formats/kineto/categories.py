@@ -26,7 +26,7 @@ _OF_CATEGORY = {
     # Other accelerators, and what only some versions write (docs/formats/kineto.md 2).
     "mtia_ccp_events": "task",
     "mtia_insight": "task",
-    "hpu_op": "task",
+    "hpu_op": "either",
     "collective_comm": "task",
     "cuda_event": "task",
     "cuda_profiler_range": "task",
@@ -83,7 +83,8 @@ GUARDS: dict[str, str] = {
 def with_table_names(events: pl.DataFrame) -> pl.DataFrame:
     """Add `to`, the table an event belongs to; null for events that do not describe the run, `unknown:…` for unexpected ones.
 
-    Spans of a category that is not known are `strange`: they may still be a device's.
+    Spans of a category that is not known are `strange`: they may still be a device's. Those of a category that is used for host and
+    device are `either`.
     """
     of_category = {category: _destination(category) for category in events["cat"].unique().to_list()}
     of_flow = {category: _flow(category) for category in of_category}

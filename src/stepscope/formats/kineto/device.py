@@ -15,6 +15,7 @@ _COPIES = {
     "HOST_TO_DEVICE": "host to device", "DEVICE_TO_HOST": "device to host", "DEVICE_TO_DEVICE": "device to device",
 }  # fmt: skip
 _MTIA_KINDS = {"dma_request": "memcpy", "event_wait": "event", "event_record": "event"}
+HOST = "CPU"  # label of its process
 _WHOLE_CONTEXT = 2**32 - 1  # stream of a wait for all streams
 
 COLLECTIVE_COLUMNS = (
@@ -101,7 +102,7 @@ def strange_rows(events: pl.LazyFrame) -> pl.LazyFrame:
 def on_device(rows: pl.DataFrame, labels: dict[int, str]) -> pl.Series:
     """Which of the strange rows are a device's: by the label of their process, else by naming a device or a stream."""
     label = pl.col("pid").replace_strict(labels, default=None, return_dtype=pl.String()) if labels else pl.lit(None, pl.String)
-    return rows.select(pl.when(label.is_not_null()).then(label != "CPU").otherwise("marked").alias("device")).to_series()
+    return rows.select(pl.when(label.is_not_null()).then(label != HOST).otherwise("marked").alias("device")).to_series()
 
 
 def wait_rows(events: pl.LazyFrame) -> pl.LazyFrame:

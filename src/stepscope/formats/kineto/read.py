@@ -33,6 +33,8 @@ _READERS: dict[str, tuple[str, Rows]] = {
     "annotations": ("annotation", host.annotation_rows),
     "memory": ("memory", host.memory_rows),
     "strange": ("strange", device.strange_rows),
+    "either_tasks": ("either", device.strange_rows),
+    "either_calls": ("either", host.api_rows),
     "session": ("session", lambda events: events.select("start_ns", "end_ns")),
 }
 
@@ -55,6 +57,7 @@ def read(path: Path, *, most_bytes: int | None = None) -> Tables:
             future.result()
     labels = _labels(parts)
     categories = frozenset(pl.concat(parts.pop("categories", [pl.DataFrame({"cat": []}, {"cat": pl.String})]))["cat"].to_list())
+    _sort_either(parts, labels)
     _sort_strange(parts, labels, found)
     if not any(frames for name, frames in parts.items() if name in _READERS):
         raise CaptureError(
@@ -104,6 +107,19 @@ def _labels(parts: dict[str, list[pl.DataFrame]]) -> dict[int, str]:
     """What each process is, as far as the trace says it: CPU, GPU 0, MTIA 17."""
     chunks = parts.pop("labels", [])
     return dict(pl.concat(chunks).iter_rows()) if chunks else {}
+
+
+def _sort_either(parts: dict[str, list[pl.DataFrame]], labels: dict[int, str]) -> None:
+    """Spans of a category for host and device: on a process that ran operators, or is labelled so, they are calls of the host."""
+    tasks, calls = parts.pop("either_tasks", []), parts.pop("either_calls", [])
+    if not tasks:
+        return
+    rows, on_host = pl.concat(tasks), pl.concat(calls)
+    hosts = {pid for frame in parts["ops"] for pid in frame["pid"].unique().to_list()}
+    hosts |= {pid for pid, label in labels.items() if label == device.HOST}
+    flags = rows["pid"].is_in(list(hosts - {pid for pid, label in labels.items() if label != device.HOST}))
+    parts["tasks"].append(rows.filter(~flags).drop("pid", "cat", "marked"))
+    parts["api_calls"].append(on_host.filter(flags))
 
 
 def _sort_strange(parts: dict[str, list[pl.DataFrame]], labels: dict[int, str], found: Counter[tuple[Issue, str]]) -> None:

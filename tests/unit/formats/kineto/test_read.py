@@ -374,6 +374,22 @@ def test_categories_of_other_devices(tmp_path, category, kind, device):
     assert issues(tables) == {}
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_category_for_host_and_device_is_sorted_by_its_process(tmp_path, labelled):
+    """Habana's plug-in calls both hpu_op, and may name its processes only."""
+    events = [
+        event("hpu_op", "enqueue", 2, 1, pid=100, tid=100),
+        event("hpu_op", "gemm", 10, 4, pid=0, tid=3),
+        event("cpu_op", "aten::mm", 1, 3, pid=100, tid=100),
+        *([label(100, "CPU"), label(0, "HPU 0")] if labelled else []),
+    ]
+    tables = kineto.read(written(tmp_path, events)).check()
+    assert rows(tables.kernels, "device", "stream", "name", "kind") == [(0, 3, "gemm", "other")]
+    assert rows(tables.api_calls, "tid", "name", "level") == [(100, "enqueue", "hpu_op")]
+    assert tables.facts.device_kind == "hpu"
+    assert issues(tables) == {}
+
+
 def test_xpu(tmp_path):
     events = [
         event("xpu_sync", "Stream Sync", 8, 3, pid=0, tid=4, args={"device": 0, "stream": 4}),
