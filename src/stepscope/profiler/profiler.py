@@ -312,7 +312,8 @@ class profile(_KinetoProfile):
 
     def _end(self) -> None:
         self._step_mark.end(self.prof_if)
-        self._run(AT_STOP[self.current_action], warn=self._has_steps)
+        expected = isinstance(self._schedule, schedule) and self._schedule.to_the_end
+        self._run(AT_STOP[self.current_action], warn=self._has_steps and not expected)
         self._warn_if_nothing_recorded()
         if self._observer is not None:
             self._observer.stop()

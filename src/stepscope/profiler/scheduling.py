@@ -8,6 +8,8 @@ from typing import Any
 from stepscope.collect import messages
 from stepscope.profiler.constants import ProfilerAction
 
+TO_THE_END = 1_000_000  # active steps by which trainers say that recording ends with training
+
 
 class schedule:
     """Callable that returns the action of each step: `skip_first` idle ones, then cycles of wait, warmup and active.
@@ -56,6 +58,11 @@ class schedule:
         parts = {"skip_first": self.skip_first, "wait": 0 if self.skip_first_wait else self.wait, "warmup": self.warmup}
         terms = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
         return f"step {self.first_recorded}" + (f" ({terms})" if terms else "")
+
+    @property
+    def to_the_end(self) -> bool:
+        """Whether training is meant to end while its steps are recorded."""
+        return self.active >= TO_THE_END
 
     def exhausted(self, step: int) -> bool:
         """Whether no step from this one on is recorded."""

@@ -10,6 +10,7 @@ from profiler_doubles import NotingRecording
 
 from stepscope.collect import active
 from stepscope.profiler import ProfilerAction, _KinetoProfile, profile, schedule, tensorboard_trace_handler
+from stepscope.profiler.scheduling import TO_THE_END
 
 N, W, R, S = ProfilerAction
 
@@ -103,6 +104,15 @@ def test_stop(action, calls, noting_tier, capsys):
     prof.stop()
     assert prof.prof_if.primitives() == calls
     assert capsys.readouterr().err.count("WARNING") == 1
+
+
+def test_a_schedule_to_the_end_ends_with_training(noting_tier, capsys):
+    prof = noting(schedule=schedule(wait=0, active=TO_THE_END, repeat=1))
+    prof.start()
+    prof.step()
+    prof.stop()
+    assert prof.prof_if.primitives()[-len(END) :] == END
+    assert "WARNING" not in capsys.readouterr().err
 
 
 LATE = schedule(wait=2, warmup=1, active=1, skip_first=1)

@@ -13,10 +13,10 @@ from stepscope.collect import messages, metadata
 from stepscope.frameworks.mindspeed import sources
 from stepscope.frameworks.mindspeed.checking import ConfigCheck, flag, number, ranks, text, whole, word, words
 from stepscope.profiler import AiCMetrics, schedule
+from stepscope.profiler.scheduling import TO_THE_END
 
 LEVELS = {"level_none": "Level_none", "level0": "Level0", "level1": "Level1", "level2": "Level2"}
 METRICS = {name: value for name, value in vars(AiCMetrics).items() if not name.startswith("_")}
-_FOR_EVER = 1_000_000  # steps; how the trainers write "to the end"
 CONFIG_FILE = "profiler_config.json"
 
 _MAIN = (flag("enable", False), word("profile_type", "static", "static", "dynamic"), ranks("ranks", (-1,)))
@@ -80,7 +80,7 @@ class Window:
     warmup: int = 0
 
     def schedule(self) -> schedule:
-        return schedule(wait=0, warmup=self.warmup, active=self.count or _FOR_EVER, repeat=1, skip_first=self.first - self.warmup)
+        return schedule(wait=0, warmup=self.warmup, active=self.count or TO_THE_END, repeat=1, skip_first=self.first - self.warmup)
 
     def __str__(self) -> str:
         if self.count is None:
