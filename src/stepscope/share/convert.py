@@ -16,7 +16,7 @@ def convert(tables: Tables, form: str, folder: Path, name: str) -> Path:
     return FORMS[form](tables, folder, name)
 
 
-def _chrome(tables: Tables, folder: Path, name: str) -> Path:
+def _kineto(tables: Tables, folder: Path, name: str) -> Path:
     from stepscope.export.trace.kineto import write_kineto
 
     return write_kineto(tables, folder / f"{name}.pt.trace.json.gz")
@@ -56,7 +56,8 @@ def _collapsed(tables: Tables, folder: Path, name: str) -> Path:
 
 
 FORMS: dict[str, Callable[[Tables, Path, str], Path]] = {
-    "chrome": _chrome,
+    "chrome": _kineto,
+    "kineto": _kineto,
     "perfetto": _perfetto,
     "parquet": _parquet,
     "db": _database,

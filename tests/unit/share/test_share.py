@@ -227,7 +227,7 @@ def test_merge_joins_ranks_and_windows_that_follow_one_another(tmp_path: Path, c
 
 def test_each_form_is_opened_by_its_reader(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "out"
-    for form in ("chrome", "perfetto", "parquet", "db", "speedscope", "collapsed"):
+    for form in ("chrome", "kineto", "perfetto", "parquet", "db", "speedscope", "collapsed"):
         assert main(["convert", str(run), "--rank", "0", "--to", form, "--out", str(out)]) == 0
     assert open_capture(out / "rank_0.pt.trace.json.gz").ops.height == 3
     assert pl.read_parquet(out / "rank_0" / "ops.parquet").height == 3

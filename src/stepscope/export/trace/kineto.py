@@ -172,6 +172,8 @@ class _Trace:
         }
         kind = pl.col("kind").cast(pl.String)
         category = kind.replace_strict({"memcpy": "gpu_memcpy", "memset": "gpu_memset"}, default="kernel")
+        if self._tables.facts.source == "kineto":  # of other sources it is the device's word, not a category
+            category = pl.coalesce(pl.col("task_type").cast(pl.String), category)
         copies = kind.is_in(["memcpy", "memset"]).fill_null(False)
         known = {name: pl.when(copies).then(value) for name, value in copied.items()}
         known |= {name: pl.when(~copies).then(value) for name, value in {**shaped, **_COLLECTIVE_ARGS}.items()}

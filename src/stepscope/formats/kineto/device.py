@@ -15,6 +15,7 @@ _COPIES = {
     "HOST_TO_DEVICE": "host to device", "DEVICE_TO_HOST": "device to host", "DEVICE_TO_DEVICE": "device to device",
 }  # fmt: skip
 _MTIA_KINDS = {"dma_request": "memcpy", "event_wait": "event", "event_record": "event"}
+_PLAIN = ("kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset")
 HOST = "CPU"  # label of its process
 _WHOLE_CONTEXT = 2**32 - 1  # stream of a wait for all streams
 
@@ -61,6 +62,8 @@ def task_rows(events: pl.LazyFrame) -> pl.LazyFrame:
         device=pl.coalesce("args.device", "pid"),
         stream=pl.coalesce("args.stream", "tid"),
         kind=kind.cast(TEXT),
+        # The others say no more than the kind.
+        task_type=pl.when(~pl.col("cat").str.to_lowercase().is_in(_PLAIN)).then("cat").cast(TEXT),
         name=name.cast(TEXT),
         connection_id=pl.when(correlation > 0).then(correlation),
         external_id=external_id(),

@@ -89,6 +89,15 @@ def test_kineto_in_kineto_out(tmp_path):
     assert arrows == [("s", 77, 100, 11), ("f", 77, 0, 20)]
 
 
+@pytest.mark.parametrize("category", ["mtia_ccp_events", "cuda_profiler_range", "mlu_memcpy", "hpu_op", "collective_comm", "warp_events"])
+def test_tasks_keep_the_category_of_their_maker(tmp_path, category):
+    """Other tools count what is a `kernel`."""
+    source = [event(category, "x", 10, 4, pid=3, tid=1, args={"device": 3, "stream": 1}), kernel("gemm", 20, 2, 1, 1)]
+    path = write_kineto(link(kineto.read(written(tmp_path, source))), tmp_path / "out.json.gz")
+    spans = {item["name"]: item["cat"] for item in trace(path)["traceEvents"] if item["ph"] == "X"}
+    assert (spans["x"], spans["gemm"]) == (category, "kernel")
+
+
 def test_an_npu_takes_the_same_form(tmp_path):
     launch = {"connection_id": 9, "launch_ns": T + 10, "launch_tid": 1}
     linked = tables(
