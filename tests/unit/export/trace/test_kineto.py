@@ -89,7 +89,9 @@ def test_kineto_in_kineto_out(tmp_path):
     assert arrows == [("s", 77, 100, 11), ("f", 77, 0, 20)]
 
 
-@pytest.mark.parametrize("category", ["mtia_ccp_events", "cuda_profiler_range", "mlu_memcpy", "hpu_op", "collective_comm", "warp_events"])
+@pytest.mark.parametrize(
+    "category", ["mtia_ccp_events", "cuda_profiler_range", "mlu_memcpy", "hpu_op", "collective_comm", "warp_events"]
+)
 def test_tasks_keep_the_category_of_their_maker(tmp_path, category):
     """Other tools count what is a `kernel`."""
     source = [event(category, "x", 10, 4, pid=3, tid=1, args={"device": 3, "stream": 1}), kernel("gemm", 20, 2, 1, 1)]
