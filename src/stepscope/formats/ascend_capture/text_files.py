@@ -21,13 +21,12 @@ _TIMELINE = re.compile(r"trace_view\.json|msprof_(?:slice_)?\d.*\.json")
 
 def _claims(path: Path) -> CaptureFiles | None:
     if path.is_file():
-        known = path.name in _COMMUNICATION or csv_files.kind_of(path)
-        return CaptureFiles(path, file=path) if known else None
+        return CaptureFiles(path, file=path) if path.name in _COMMUNICATION or csv_files.kind_of(path) else None
     if path.name.endswith(_OUR_RESULTS):
         return None
     names = _names(path)
     # Files that were renamed are captures of their own: which of them belong together is not known.
-    known = any(csv_files.is_of_framework(name) or csv_files.is_of_msprof(name) for name in names) or names & {*_COMMUNICATION}
+    known = any(csv_files.is_of_framework(name) or csv_files.is_of_msprof(name) or name in _COMMUNICATION for name in names)
     return CaptureFiles(path, output=path) if known else None
 
 
