@@ -40,7 +40,7 @@ from stepscope.formats.cann import layouts
 from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.host.side import read_host
-from stepscope.formats.cann.layouts import LAYOUTS
+from stepscope.formats.cann.layouts import AICORE_SAMPLE, AICORE_SAMPLE_NEXT, LAYOUTS, SOC_PMU, SOC_PMU_NEXT
 from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.sampled.tables import read_sampled
 from stepscope.formats.cann.write.folder import ProfWriter
@@ -387,6 +387,25 @@ def _chip_folder(platform: int) -> Files:
     return {path: content for path, content in files.items() if not path.endswith(".done")}
 
 
+def _sample_folder(platform: int) -> Files:
+    """The same chip with its cores sampled, and the counters of its cache by task."""
+    sample, cache = (AICORE_SAMPLE_NEXT, SOC_PMU_NEXT) if platform == _CHIPS["950"] else (AICORE_SAMPLE, SOC_PMU)
+    rows, rates = np.zeros(2, sample.dtype), np.zeros(2, cache.dtype)
+    rows["counters"], rows["cycles"], rows["counter"] = 5, 100, [5_000_000_001_000, 5_000_000_002_000]
+    rates["data_type"], rates["stream"], rates["task"], rates["events"] = 1, 5, [1, 2], 7
+    settings = {
+        "ai_core_profiling_mode": "sample-based", "ai_core_metrics": "PipeUtilization",
+        "ai_core_profiling_events": "0x501,0x301,0x1" if sample is AICORE_SAMPLE_NEXT else "0x8,0xa,0x9",
+        "l2CacheTaskProfilingEvents": "0x00,0x81,0x82,0x83,0x74,0x75",
+    }  # fmt: skip
+    return _chip_folder(platform) | {
+        "device_0/sample.json": json.dumps(settings).encode(),
+        "device_0/data/aicore.data.0.slice_0": rows.tobytes(),
+        "device_0/data/aiVectorCore.data.0.slice_0": rows.tobytes(),
+        "device_0/data/socpmu.data.0.slice_0": rates.tobytes(),
+    }
+
+
 def _read_2020(folder: Path) -> object:
     return mindspore_2020.read(folder)
 
@@ -473,6 +492,10 @@ def targets() -> dict[str, Target]:
         Target("cann sides", prof, tuple(prof), _read_cann_sides, slow=True),
         Target("cann", prof, tuple(prof), _read_cann, slow=True),
         *(Target(f"chip {name}", folder, tuple(folder), _read_cann, slow=True) for name, folder in chips.items()),
+        *(
+            Target(f"samples {name}", files, _varied(files, ".slice_0", "sample.json"), _read_sampled, alone=True)
+            for name, files in ((name, _sample_folder(_CHIPS[name])) for name in ("910A", "950"))
+        ),
         Target("mindspore 2020", of_2020, tuple(of_2020), _read_2020, slow=True),
         Target("sampled", sampled, _varied(sampled, ".slice_0"), _read_sampled, alone=True),
         Target("kernel_details", *_one(text, "kernel_details.csv"), _csv(kernel_details.read)),

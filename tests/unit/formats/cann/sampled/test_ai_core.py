@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from cann_device_folder import device_part, filled, ns
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stepscope.formats import cann
 from stepscope.formats.cann.device.side import read_device
 from stepscope.formats.cann.folder import open_prof
 from stepscope.formats.cann.layouts import AICORE_SAMPLE, AICORE_SAMPLE_NEXT, SOC_PMU_NEXT, VECTOR_SAMPLE, Layout
+from stepscope.formats.cann.records import read_records
 from stepscope.formats.cann.sampled.tables import read_sampled
+from stepscope.tables import ALL_TABLES
 
 OLD = {"ai_core_profiling_mode": "sample-based", "ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9"}
 NEW = {**OLD, "ai_core_profiling_events": "0x501,0x301,0x1"}
@@ -62,3 +68,25 @@ def test_socpmu_of_the_950_has_wide_task_numbers(tmp_path: Path):
     device_part(tmp_path, (SOC_PMU_NEXT, filled(SOC_PMU_NEXT, records)), sample=sample, chip=15)
     rates = read_sampled(open_prof(tmp_path / "PROF_1"), wide=False).cache_rates
     assert rates.select("stream", "task_id", "other_rate").rows() == [(5, 70_000, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("chip", "layout", "sample"),
+    [(1, AICORE_SAMPLE, OLD), (4, VECTOR_SAMPLE, OLD), (15, AICORE_SAMPLE_NEXT, NEW), (15, SOC_PMU_NEXT, NEW)],
+)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_written_is_read(chip: int, layout: Layout, sample: dict[str, str], data: st.DataObject):
+    """Any bytes that a record has room for, several records after one another; reading them as samples never raises."""
+    written = np.frombuffer(data.draw(st.binary(min_size=2 * layout.size, max_size=2 * layout.size)), np.uint8).view(layout.dtype)
+    with tempfile.TemporaryDirectory() as folder:
+        part = device_part(Path(folder), (layout, written), sample=sample, chip=chip)
+        found = read_records(part, layout)
+        prof = open_prof(Path(folder) / "PROF_1")
+        tables = read_sampled(prof, wide=False)
+    assert [found.rows[name].tolist() for name in layout.dtype.names or ()] == [
+        written[name].tolist() for name in layout.dtype.names or ()
+    ]
+    assert found.lost == ()
+    for name in tables.filled():
+        ALL_TABLES[name].check(tables[name])
