@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import cache
 from pathlib import Path
 
 # Kind of the file, which is its name in msprof, and the names that frameworks and older versions give to the same content.
@@ -15,21 +16,6 @@ _NAMES = {
     "nic": (), "roce": (),
 }  # fmt: skip
 _KINDS = {name: kind for kind, others in _NAMES.items() for name in (kind, *others)}
-# Titles by which a file is known that somebody renamed. Those of nic and roce are the same, those of pcie and hccs could be
-# anybody's. The first that fits counts.
-TITLES: tuple[tuple[str, frozenset[str]], ...] = (
-    ("op_summary", frozenset({"Name", "Accelerator Core", "Start Time(us)", "Duration(us)"})),
-    ("op_summary", frozenset({"Op Name", "Task Start Time(us)", "Task Duration(us)"})),
-    ("task_time", frozenset({"kernel_name", "kernel_type", "task_time(us)", "task_start(us)"})),
-    ("operator_details", frozenset({"Name", "Host Self Duration(us)", "Device Self Duration(us)"})),
-    ("step_trace_time", frozenset({"Step", "Computing", "Communication(Not Overlapped)", "Free"})),
-    ("op_statistic", frozenset({"OP Type", "Core Type", "Count", "Total Time(us)"})),
-    ("api_statistic", frozenset({"API Name", "Time(us)", "Count"})),
-    ("operator_memory", frozenset({"Name", "Size(KB)", "Allocation Time(us)"})),
-    ("memory_record", frozenset({"Component", "Timestamp(us)", "Total Allocated(MB)"})),
-    ("npu_module_mem", frozenset({"Component", "Timestamp(us)", "Total Reserved(MB)"})),
-    ("l2_cache", frozenset({"Hit Rate", "Victim Rate"})),
-)
 # op_summary_20260522113006, op_summary_slice_0_20260522113006, op_summary_0_1
 _OF_MSPROF = re.compile(rf"({'|'.join(_KINDS)})_(?:slice_)?\d.*")
 _MOST_BYTES = 1 << 14  # of the first line
@@ -62,4 +48,30 @@ def _by_titles(path: Path) -> str | None:
         titles = {title.strip() for title in next(csv.reader([line.replace("\0", "")]), [])}
     except (OSError, csv.Error):
         return None
-    return next((kind for kind, needed in TITLES if needed <= titles), None)
+    return next((kind for kind, columns in signs() if all(titles & names for names in columns)), None)
+
+
+@cache
+def signs() -> tuple[tuple[str, tuple[frozenset[str], ...]], ...]:
+    """Kinds by the columns that tell them from other files, each with its titles; the first that fits counts.
+
+    Those of nic and roce are the same, those of pcie and hccs could be anybody's.
+    """
+    # For a file that somebody renamed: opening any other needs no declaration.
+    from stepscope.formats.ascend import hardware, kernel_details, memory, operator_details, statistics, step_trace_time, task_time
+
+    chosen = (
+        ("op_summary", kernel_details.COLUMNS, ("name", "core", "start_ns", "duration_ns")),
+        ("task_time", task_time.COLUMNS, ("name", "task_type", "duration_ns", "start_ns")),
+        ("operator_details", operator_details.COLUMNS, ("name", "host_self_ns", "device_self_ns")),
+        ("step_trace_time", step_trace_time.COLUMNS, ("step", "computing_ns", "not_overlapped_ns", "free_ns")),
+        ("op_statistic", statistics.OP, ("op_type", "core", "count", "total_ns")),
+        ("api_statistic", statistics.API, ("name", "total_ns", "count")),
+        ("operator_memory", memory.ALLOCATION, ("name", "bytes", "start_ns")),
+        ("memory_record", memory.RECORD, ("component", "time_ns", "total_allocated")),
+        ("npu_module_mem", memory.MODULE, ("name", "time_ns", "value")),
+        ("l2_cache", hardware.CACHE["l2"], ("hit_rate", "other_rate")),
+    )
+    return tuple(
+        (kind, tuple(frozenset(column.names) for column in columns if column.key in keys)) for kind, columns, keys in chosen
+    )

@@ -23,9 +23,18 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "titles"), csv_files.TITLES)
-def test_the_titles_are_those_of_the_reader(kind, titles):
-    assert titles <= {name for item in COLUMNS[kind] for name in item.names}
+@pytest.mark.parametrize("place", [0, -1], ids=["newest-titles", "oldest-titles"])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_renamed_file_is_known_by_its_titles(kind, place, tmp_path):
+    titles = [[*item.names][place] for item in COLUMNS[kind]]
+    (tmp_path / "renamed.csv").write_text(",".join(titles) + "\n")
+    assert csv_files.kind_of(tmp_path / "renamed.csv") == kind
+
+
+def test_a_column_less_is_another_file(tmp_path):
+    titles = [item.title for item in kernel_details.COLUMNS if item.key != "core"]
+    (tmp_path / "renamed.csv").write_text(",".join(titles) + "\n")
+    assert csv_files.kind_of(tmp_path / "renamed.csv") is None
 
 
 @pytest.mark.parametrize(
