@@ -109,6 +109,30 @@ def _has(module: object, name: str) -> bool:
     return True
 
 
+@pytest.mark.parametrize("ending", [".md", ".zh-CN.md"], ids=["en", "zh"])
+def test_the_first_examples_do_not_make_the_job_wait(ending: str):
+    pages = (ROOT / f"README{ending}", DOCS / f"usage{ending}")
+    handlers = [call for page in pages for call in re.findall(r"tensorboard_trace_handler\(.+\)", page.read_text(encoding="utf-8"))]
+    assert handlers
+    assert [call for call in handlers if "async_mode=True" not in call] == []
+
+
+# Questions that users had, with words that the paragraph with the answer has in both languages.
+ANSWERS = {
+    "two files differ": ("collecting", ("`step_trace_time.csv`", "`analysis.db`", "Free 900", "Stage 1000", "100")),
+    "a step takes a second": ("collecting", ("`tensorboard_trace_handler`", "`step()`", "`async_mode=True`")),
+    "nothing is recorded": ("dynamic-profile", ("`start_step`", "**0", "-1")),
+    "nothing is recorded by MindSpeed": ("mindspeed", ("`start_step`", " 0", "-1")),
+}
+
+
+@pytest.mark.parametrize("ending", [".md", ".zh-CN.md"], ids=["en", "zh"])
+@pytest.mark.parametrize(("page", "words"), ANSWERS.values(), ids=ANSWERS)
+def test_what_users_asked_is_answered(page: str, words: tuple[str, ...], ending: str):
+    paragraphs = (DOCS / f"{page}{ending}").read_text(encoding="utf-8").split("\n\n")
+    assert any(all(word in paragraph for word in words) for paragraph in paragraphs)
+
+
 @pytest.mark.parametrize("code", every_block("json"))
 def test_json_is_json(code: str):
     for part in code.split("\n\n"):
