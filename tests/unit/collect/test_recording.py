@@ -274,6 +274,14 @@ def test_a_capture_without_calls_says_why(attached, why, perf, noting_tier, monk
     assert why in capsys.readouterr().err
 
 
+def test_recording_begins_when_perf_is_attached(perf, noting_tier, monkeypatch):
+    perf("", "while :; do sleep 0.05; done")
+    looks = iter([False, False, True])
+    monkeypatch.setattr("stepscope.collect.sources.os_calls._has_event_buffer", lambda pid: next(looks))
+    with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])):
+        assert list(looks) == []
+
+
 @pytest.mark.slow  # perf starts and stops
 def test_the_shortest_capture_has_the_calls_of_its_own_time(noting_tier, capsys):
     if shutil.which("perf") is None:

@@ -35,9 +35,11 @@ def info(tmp_path):
         ("Level_none", ("CPU",), []),
     ],
 )
-def test_files_that_level_none_leaves_out_are_named(level, chosen, said, capsys):
+def test_files_that_level_none_leaves_out_are_named(level, chosen, said, noting_tier, monkeypatch, capsys):
+    activities = [ProfilerActivity[name] for name in chosen]
+    monkeypatch.setattr(arguments, "supported_activities", lambda: set(activities))
     config = _ExperimentalConfig(profiler_level=level, mstx=True, l2_cache=True)
-    arguments.warn_about_level_none(chosen, config, profile_memory=True)
+    profile(activities=activities, experimental_config=config, profile_memory=True)
     err = capsys.readouterr().err
     assert [name for name in ("l2_cache.csv", "npu_module_mem.csv") if name in err] == said
 

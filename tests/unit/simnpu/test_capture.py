@@ -450,6 +450,25 @@ def test_workspaces_with_task_queue_2(tmp_path):
 
 
 @on_npu
+def test_attributes_and_cache_rates_reach_the_files(tmp_path):
+    """Text is enough for op_attr: the database is written beside it."""
+    from stepscope.analyser import analyse
+
+    x = torch.randn(64, 64, device="npu")
+    torch.nn.functional.leaky_relu(x, 0.25)
+    config = {"l2_cache": True, "op_attr": True, "export_type": "text"}
+    capture = profiled(tmp_path, lambda prof: torch.nn.functional.leaky_relu(x, 0.5), config=config)
+    analyse(str(capture))
+    output = capture / "ASCEND_PROFILER_OUTPUT"
+    with (output / "l2_cache.csv").open(newline="") as file:
+        (rates,) = csv.DictReader(file)
+    assert 0 < float(rates["Hit Rate"]) <= 1
+    with sqlite3.connect(output / "ascend_pytorch_profiler.db") as database:
+        attributes = database.execute("SELECT value FROM COMPUTE_TASK_INFO JOIN STRING_IDS ON id = attrInfo").fetchall()
+    assert attributes == [("negative_slope:0.5",)]
+
+
+@on_npu
 def test_a_fault_of_ours_ends_the_device_part_only(tmp_path):
     from stepscope.simnpu.capture import DeviceCapture
 

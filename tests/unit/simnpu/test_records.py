@@ -227,6 +227,13 @@ def test_attributes_are_written_if_they_are_wanted(tmp_path, monkeypatch, wanted
     assert tables.kernels["attrs"].to_list() == [expected] * 2
 
 
+def test_the_cache_tells_hits(tmp_path):
+    rates = cann.read(written(tmp_path, Recorded(tasks_of(2)), l2_cache=True)).cache_rates
+    # Lines of 128 bytes: 64 are read and 32 written. Nine tenths of each were there, in whole lines 57 and 28; 4 had to go.
+    assert rates["hit_rate"].to_list() == pytest.approx([85 / 96] * 2)
+    assert rates["other_rate"].to_list() == pytest.approx([4 / 96] * 2)
+
+
 def test_traffic_is_sampled_where_it_flows(tmp_path: Path):
     tasks = tasks_of(2, every=25_000_000, kind=[COPY_H2D, 2], description=0, bytes=[20_000_000, 5_000_000])
     capture = DeviceCapture(tmp_path, CaptureSwitches(framework=False, links=True, ports=True), Recorded(tasks))
