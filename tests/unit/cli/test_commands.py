@@ -131,6 +131,16 @@ def test_top_of_nothing_says_so(tmp_path, capsys, by):
     assert "nothing to show" in err
 
 
+def test_waits_are_among_kernels_only_if_asked_for(tmp_path, capsys):
+    wait = event("cuda_sync", "Stream Sync", 30, 900, pid=0, tid=7, args={"device": 0, "stream": 7})
+    path = written(tmp_path, [event("cpu_op", "aten::mm", 1, 5), kernel("gemm", 20, 3, 1, 1), wait])
+    code, out, err = run(capsys, "top", path, "--by", "kernel")
+    assert (code, "gemm" in out, "Stream Sync" in out) == (0, True, False)
+    assert "1 waits and tasks inside communication operators are left out: --all-tasks" in err
+    _, out, _ = run(capsys, "top", path, "--by", "kernel", "--all-tasks", "--json")
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["Stream Sync", "gemm"]
+
+
 def test_top_as_json_lines(tmp_path, capsys):
     _, out, _ = run(capsys, "top", capture(tmp_path), "--json")
     assert [json.loads(line)["calls"] for line in out.splitlines()] == [1]

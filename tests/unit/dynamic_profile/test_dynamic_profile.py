@@ -17,7 +17,7 @@ from stepscope.dynamic_profile import capture as captures
 from stepscope.dynamic_profile.journal import LARGEST, Journal
 from stepscope.dynamic_profile.monitor import Monitor
 from stepscope.dynamic_profile.optimizer_steps import PATIENCE, Iterations
-from stepscope.dynamic_profile.session import Session, _process_start_ns, make_template
+from stepscope.dynamic_profile.session import Session, _common_step, _process_start_ns, make_template
 from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
 
@@ -421,6 +421,20 @@ class TestWatching:
         first.ask({"start_step": -1, "active": 3})
         first.turn()
         assert len(list((tmp_path / "status").glob("agreed_*"))) == 1
+
+    @pytest.mark.parametrize(
+        ("size", "asked"),
+        [pytest.param("1", {}, id="one-process"), pytest.param("8", {"is_rank": True, "rank_list": [0]}, id="one-rank-of-many")],
+    )
+    def test_one_rank_begins_at_the_step_after_the_look(self, size, asked, watched, tmp_path, monkeypatch):
+        """However fast steps are: no other rank has to be waited for."""
+        monkeypatch.setenv("WORLD_SIZE", size)
+        folder = watched(tmp_path, agree=lambda key, request: _common_step(tmp_path, key, "", request), who={"job": ""})
+        folder.ask({})
+        folder.turn(steps=400).turn(steps=400).turn(steps=0)
+        folder.ask({"start_step": -1, **asked})
+        folder.turn(steps=2)
+        assert spans(folder.job) == [(801, 1)]
 
     def test_a_file_in_two_halves(self, watched, tmp_path):
         folder = watched(tmp_path)

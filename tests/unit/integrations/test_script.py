@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import types
 
 import pytest
 
@@ -136,3 +138,24 @@ def test_outermost_calls_are_seen_and_torch_is_restored():
     net(torch.ones(1, 2))
     assert seen == ["begins", "Sequential", "begins", "begins", "Linear"]
     assert torch.nn.Module.__call__ is before
+
+
+@pytest.mark.parametrize(
+    ("cuda_began", "npu_bytes", "imported", "expected"),
+    [
+        pytest.param(False, 0, [], ["CPU"], id="cpu"),
+        pytest.param(True, 0, [], ["CPU", "CUDA"], id="gpu"),
+        pytest.param(False, 64, [], ["CPU", "NPU"], id="npu-holds-memory"),
+        pytest.param(False, 0, ["torch_npu"], ["CPU", "NPU"], id="torch_npu"),
+    ],
+)
+def test_only_devices_in_use_are_recorded(cuda_began, npu_bytes, imported, expected, monkeypatch):
+    """On a machine where all could be; the simulated NPU always can."""
+    monkeypatch.setattr(recorded_script, "supported_activities", lambda: set(ProfilerActivity))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: cuda_began)
+    npu = types.SimpleNamespace(device_count=lambda: 2, max_memory_allocated=lambda number: npu_bytes * number)
+    monkeypatch.setattr(torch, "npu", npu, raising=False)
+    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
+    for name in imported:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    assert [activity.name for activity in recorded_script._devices_in_use()] == expected
