@@ -198,6 +198,16 @@ def test_a_trainers_yaml_with_the_profiler_under_tools(read, mark, tmp_path, cap
     assert "static_param.levl (did you mean level?) is unknown and has no effect" in capsys.readouterr().err
 
 
+def test_yaml_without_its_package_names_an_extra_that_brings_it(tmp_path, monkeypatch):
+    tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    (tmp_path / "train.yaml").write_text(YAML)
+    with pytest.raises(CaptureError, match=r"pip install 'stepscope\[mindspeed\]'"):
+        from_mm_config(tmp_path / "train.yaml")
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    assert any(need.startswith("pyyaml") for need in project["optional-dependencies"]["mindspeed"])
+
+
 @pytest.mark.parametrize(
     "made", [lambda: from_mm_config({"data": {}, "training": {"lr": 1}}), lambda: from_fsdp2_config({"training": {"lr": 1}})]
 )

@@ -133,3 +133,16 @@ def test_marks_go_through_mindspores_own_functions(ascend, tmp_path):
     mstx.mark("after")
     assert ascend[0]["mstx"] is True
     assert told == [("start", "train", "a stream", "mine"), ("end", 7, "mine")]
+
+
+def test_settings_that_a_cpu_cannot_follow_are_said_once(ascend, tmp_path, monkeypatch, capsys):
+    del ascend
+    monkeypatch.setattr(sources, "device_target", lambda: "CPU")
+    monkeypatch.setattr(sources, "choose", lambda parameters, target: [])
+    for _ in range(2):
+        Profiler(output_path=str(tmp_path), l2_cache=True, parallel_strategy=True).stop()
+    said = capsys.readouterr().err
+    assert said.count("without an Ascend device these settings have no effect: l2_cache, parallel_strategy") == 1
+    # Each capture knows it, so that `info` does not list them.
+    infos = [json.loads(path.read_bytes()) for path in tmp_path.glob("*_ascend_ms/profiler_info_3.json")]
+    assert [info["collector"]["without_effect"] for info in infos] == [["l2_cache", "parallel_strategy"]] * 2
