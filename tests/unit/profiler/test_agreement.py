@@ -15,6 +15,7 @@ import stepscope
 from stepscope import profiler
 from stepscope.analysis.flows import forward_backward_links
 from stepscope.analysis.link.call_stacks import stacks
+from stepscope.capture import gc_paused
 
 torch = pytest.importorskip("torch", reason="collecting needs torch")
 
@@ -44,7 +45,8 @@ def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("agreement")
     training, trace = Training(), str(folder / "trace.json")
     plan = {"wait": 0, "warmup": 1, "active": STEPS, "repeat": 1}
-    with pytest.MonkeyPatch.context() as patch:
+    # A garbage collection in one of the two would be calls of whoever listens to it.
+    with pytest.MonkeyPatch.context() as patch, gc_paused():
         patch.setenv("STEPSCOPE_COLLECTOR", "native")
         patch.setenv("STEPSCOPE_MIN_FREE_BYTES", "0")
         patch.chdir(folder)
