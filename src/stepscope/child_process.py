@@ -141,8 +141,8 @@ class _Workers:
 
     def __init__(self, entry: str, variables: Mapping[str, str]):
         self._entry, self._variables = entry, variables
-        self._idle: list[_Worker] = []
-        self._all: list[_Worker] = []
+        self._idle: list[Worker] = []
+        self._all: list[Worker] = []
         self._lock = threading.Lock()
         self._interrupted = False
 
@@ -170,27 +170,40 @@ class _Workers:
             for worker in self._all:
                 worker.wait()
 
-    def _start(self) -> _Worker:
+    def _start(self) -> Worker:
         if self._interrupted:
             raise ProcessEnded("interrupted")
-        self._all.append(_Worker(self._entry, self._variables))
+        self._all.append(Worker(self._entry, self._variables))
         return self._all[-1]
 
 
-class _Worker:
-    def __init__(self, entry: str, variables: Mapping[str, str]):
+class Worker:
+    """A process that answers requests until its input ends."""
+
+    def __init__(self, entry: str, variables: Mapping[str, str] | None = None):
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.process = subprocess.Popen(
-            command(entry), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=variables
+            command(entry), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=variables or environment()
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin, self.process.stdout
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.send(request)
+        return self.receive()
+
+    def send(self, request: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has ended, and the end of its output says so
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()
+
+    def receive(self) -> dict[str, Any]:
+        """The answer to the first request that has none yet.
+
+        Raises:
+            ProcessEnded: before it answered.
+        """
         for line in self._output:
             answer = report(line)
             if answer:

@@ -15,7 +15,8 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.cluster.read import dask_engine, engine
+from stepscope.cluster import files
+from stepscope.cluster.read import dask_engine, engine, text_ahead
 from stepscope.cluster.read.dask_engine import _mapped, read_dask
 from stepscope.cluster.read.memory import estimate
 from stepscope.cluster.read.reading import Options, Outcome
@@ -49,6 +50,27 @@ def test_the_number_of_processes_changes_nothing(run_folder, capfd, tmp_path):
         written.append((text, {path.name: path.read_bytes() for path in (tmp_path / str(number)).iterdir()}))
     assert written[0] == written[1]
     assert '"ranks": [\n        5\n      ]' in written[0][0]
+
+
+def test_a_second_process_writes_the_same_files(tmp_path, capfd, monkeypatch):
+    write_captures(tmp_path / "run", record(Plan("megatron", tp=1, pp=2, dp=2, micro=2, layers=1), 2, 1), "text")
+    torn = next((tmp_path / "run").glob("*_1001_*")) / "ASCEND_PROFILER_OUTPUT" / "communication_matrix.json"
+    torn.write_bytes(torn.read_bytes()[:100])
+    monkeypatch.setattr(text_ahead, "MANY", 4)
+    read, written = files._read, []
+    for workers in (1, 8):
+        text = output(capfd, tmp_path / "run", "--workers", workers, "--out", tmp_path / str(workers))
+        folder = tmp_path / str(workers) / files.FOLDER
+        written.append((text, {path.name: path.read_bytes() for path in folder.iterdir()}))
+        monkeypatch.setattr(files, "_read", lambda *_: pytest.fail("this process has read them, too"))
+    assert written[0] == written[1]
+    assert len(written[0][1]) == 4
+    assert "not valid JSON" in written[0][0]
+    # When the other process is lost, this one does its work.
+    monkeypatch.setattr(files, "_read", read)
+    monkeypatch.setattr(text_ahead.TextAhead, "read", lambda self, paths: (self._worker.process.kill(), self._worker.send({})))
+    output(capfd, tmp_path / "run", "--out", tmp_path / "lost")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "lost" / files.FOLDER).iterdir()} == written[0][1]
 
 
 def test_what_needs_more_memory_than_a_worker_has_is_read_alone(run_folder, monkeypatch):

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -41,8 +43,9 @@ COMMANDS = {
 }
 _FOLDERS = dict.fromkeys(("convert", "merge", "pack", "publish", "slice", "unpack"), "share.")  # below cli/
 SHORT_COMMANDS = ("analyse", "diff", "info", "report", "top", "verdict", "whatif")
-_OPENS_STORES = (*SHORT_COMMANDS, "cluster", "convert", "mcp", "query", "view")
+_OPENS_STORES = (*SHORT_COMMANDS, "convert", "mcp", "query", "view")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
+atexit.register(gc.freeze)  # the interpreter's last search for garbage would look at all that is freed anyway
 _EXAMPLES = """\
 examples:
   stepscope run --profile steps=3:5 train.py     record three steps on simulated NPUs

@@ -7,13 +7,19 @@ Prints at most 25 lines; exits with 3 when --fail-on fires, with 2 when nothing 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepscope.cli.options import LANGUAGES, add_rank, numbers
 from stepscope.errors import CaptureError
+
+if TYPE_CHECKING:
+    from stepscope.cluster.read.text_ahead import TextAhead
 
 EXAMPLES = """\
   stepscope cluster runs/llama                             who is slow, why, and what it costs
@@ -90,10 +96,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    # First of all, so that the other process starts while this one loads the rest.
+    with _text_ahead(args) as ahead:
+        from stepscope.capture import gc_paused
+        from stepscope.tables.sealed_folder import keep_what_is_cut
+
+        keep_what_is_cut()
+        with gc_paused():
+            return _answer(args, ahead)
+
+
+@contextlib.contextmanager
+def _text_ahead(args: argparse.Namespace) -> Iterator[TextAhead | None]:
+    """A process that reads text files while digests are made, where files of many captures are written."""
+    from stepscope.cluster.read.text_ahead import MANY, TextAhead
+
+    if not args.out or args.recipes or args.format not in (None, "text") or args.workers == 1 or not _has_many(args.roots, MANY):
+        yield None
+        return
+    with TextAhead() as ahead:
+        yield ahead
+
+
+def _has_many(roots: Sequence[Path | str], many: int) -> bool:
+    """Whether that many captures may lie there; a folder of hosts has fewer entries, and is not looked into for this."""
+    count = 0
+    for root in roots:
+        with contextlib.suppress(OSError):
+            count += len(os.listdir(root))
+    return count >= many
+
+
+def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     import orjson
 
     from stepscope.capture import folder_of
-    from stepscope.cluster.archive import write_archive
     from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.dask_engine import read_dask
@@ -104,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
     from stepscope.verdict import words
 
     def engine(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
+        if ahead is not None:
+            ahead.read(paths)
         if args.scheduler:
             return read_dask(paths, options, args.scheduler, args.map, args.memory)
         return read_local(paths, options, args.workers, args.memory)
@@ -120,10 +159,14 @@ def run(args: argparse.Namespace) -> int:
         files = []
         if args.out:
             form, recipes = args.format or "", args.recipes
-            written, more = write_files(loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks)
+            written, more = write_files(
+                loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks, ahead=ahead
+            )
             analysis.problems += more
             files += sorted({f"{path.parent}/" for path in written})
         if args.perfetto:
+            from stepscope.cluster.archive import write_archive
+
             analysis.problems += write_archive(args.perfetto, loaded, analysis, unaligned=args.unaligned)
             files.append(str(args.perfetto))
     except CaptureError as problem:

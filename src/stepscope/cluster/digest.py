@@ -29,7 +29,7 @@ class Digests:
     """The digests of some ranks as frames by table name (see `tables/cluster.py`)."""
 
     def __init__(self, frames: Mapping[str, pl.DataFrame]):
-        self.frames = {name: frames.get(name, table.empty()) for name, table in CLUSTER_TABLES.items()}
+        self.frames = {name: frames[name] if name in frames else table.empty() for name, table in CLUSTER_TABLES.items()}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         return self.frames[name]
@@ -43,17 +43,38 @@ class Digests:
         chosen = pl.col("rank").is_in(list(ranks))
         return Digests({name: frame.filter(chosen) if "rank" in frame.columns else frame for name, frame in self.frames.items()})
 
-    def without_lists(self, known: set[int]) -> Digests:
-        """These digests but for the lists of members that are known already; what they have is known from now on."""
-        lists = self["cluster_members"]
-        fresh = lists.filter(~lists["listed"].is_in(list(known))) if known else lists
-        known.update(fresh["listed"].to_list())
-        return self if fresh.height == lists.height else Digests({**self.frames, "cluster_members": fresh})
-
     def check(self) -> Digests:
         for name, frame in self.frames.items():
             CLUSTER_TABLES[name].check(frame)
         return self
+
+
+class MemberLists:
+    """The lists of members of digests that arrive one by one, each kept once: ten thousand ranks share the list of all."""
+
+    def __init__(self) -> None:
+        self._parts: list[pl.DataFrame] = []
+        self._known: set[int] = set()
+        self._last: pl.DataFrame | None = None
+
+    def take(self, digests: Digests) -> Digests:
+        """The digests without their lists, which are kept here."""
+        lists = digests["cluster_members"]
+        if lists is not self._last:  # ranks that were read together have one frame
+            fresh = lists.filter(~lists["listed"].is_in(list(self._known))) if self._known else lists
+            if fresh.height:
+                self._parts.append(fresh)
+                self._known.update(fresh["listed"].to_list())
+            self._last = lists
+        return Digests({name: frame for name, frame in digests.frames.items() if name != "cluster_members"})
+
+    def give(self, digests: Digests) -> Digests:
+        """The digests with the lists that their groups have."""
+        if not self._parts:
+            return digests
+        lists = pl.concat(self._parts)
+        wanted = digests["cluster_groups"]["listed"].drop_nulls().unique().implode()
+        return Digests({**digests.frames, "cluster_members": lists.filter(lists["listed"].is_in(wanted)).sort("listed")})
 
 
 def union_digests(parts: Sequence[Digests]) -> Digests:

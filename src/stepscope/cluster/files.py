@@ -13,6 +13,8 @@ from stepscope.cluster.analyse import Analysis
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read.rank_files import form_of, read_rank_files
 from stepscope.cluster.read.recipe_rows import read_recipe_rows
+from stepscope.cluster.read.text_ahead import TextAhead
+from stepscope.cluster.read.text_files import joined
 from stepscope.cluster.run import Loaded
 from stepscope.errors import CaptureError
 from stepscope.export.cluster.database import table, write_database
@@ -35,7 +37,14 @@ _MATCHES = table("StepscopeMatches", "rankId:I step:I callIndex:I call:I groupRa
 
 
 def write_files(
-    loaded: Loaded, analysis: Analysis, out: Path, form: str = "", *, recipes: Sequence[str] = (), assume_ranks: bool = False
+    loaded: Loaded,
+    analysis: Analysis,
+    out: Path,
+    form: str = "",
+    *,
+    recipes: Sequence[str] = (),
+    assume_ranks: bool = False,
+    ahead: TextAhead | None = None,
 ) -> tuple[list[Path], list[Problem]]:
     """Write the files below a folder; also what could not be used for them.
 
@@ -43,25 +52,28 @@ def write_files(
         form: text, db or both; empty for text when all captures are text, else db.
         recipes: names of further tables; they are in the database, whatever the form.
         assume_ranks: also for captures that do not say their rank.
+        ahead: a process that has read the text files of the captures.
 
     Raises:
         CaptureError: nothing can be written.
     """
     _refuse_without_ranks(loaded, assume_ranks)
     paths = {rank: [Path(one) for one in several] for rank, several in sorted(loaded.captures.items())}
+    forms = {form_of(path) for several in paths.values() for path in several}
     if not form:
-        forms = {form_of(path) for several in paths.values() for path in several}
         form = TEXT if forms == {TEXT} else DB
     if recipes and form == TEXT:
         form = BOTH
+    if ahead is not None and form == TEXT and forms == {TEXT}:
+        done = ahead.write(dict(sorted(loaded.captures.items())), make_output_folder(out / FOLDER))
+        if done is not None:
+            files, problems, any_rank = done
+            if not any_rank:
+                raise _nothing(paths, problems)
+            return files, problems
     ranks, problems = _read(paths, TEXT if form == TEXT else "")
     if not ranks:
-        raise CaptureError(
-            "no rank has files for cluster_analysis_output",
-            where=", ".join(str(path) for several in list(paths.values())[:3] for path in several),
-            cause="; ".join(str(problem.params["error"]) for problem in problems[:3]),
-            fix="see the errors of the single captures",
-        )
+        raise _nothing(paths, problems)
     folder = make_output_folder(out / FOLDER)
     written = []
     if form in (TEXT, BOTH):
@@ -74,6 +86,15 @@ def write_files(
             more |= recipe_tables(rows, recipes)
         written += write_database(ranks, folder, more)
     return written, problems
+
+
+def _nothing(paths: dict[int, list[Path]], problems: Sequence[Problem]) -> CaptureError:
+    return CaptureError(
+        "no rank has files for cluster_analysis_output",
+        where=", ".join(str(path) for several in list(paths.values())[:3] for path in several),
+        cause="; ".join(str(problem.params["error"]) for problem in problems[:3]),
+        fix="see the errors of the single captures",
+    )
 
 
 def _refuse_without_ranks(loaded: Loaded, assume_ranks: bool) -> None:
@@ -108,27 +129,8 @@ def _read(paths: dict[int, list[Path]], wanted: str) -> tuple[list[RankFiles], l
             except CaptureError as problem:
                 problems.append(Problem("files", {"path": path.name, "error": " ".join(str(problem).split())}, rank))
         if parts:
-            ranks.append(_merged(parts))
+            ranks.append(joined(parts))
     return ranks, problems
-
-
-def _merged(parts: Sequence[RankFiles]) -> RankFiles:
-    """Captures of one rank one after the other; a step that is in both counts where it comes first."""
-    first, *rest = parts
-    for part in rest:
-        known = {step for step, _ in first.steps}
-        first.steps += [(step, figures) for step, figures in part.steps if step not in known]
-        if first.form == part.form == DB:
-            for name, frame in part.rows.items():
-                own = first.rows.get(name)
-                first.rows[name] = (
-                    frame if own is None else pl.concat([own, frame.filter(~pl.col("step").is_in(own["step"].implode()))])
-                )
-        else:
-            first.communication = {**part.communication_document(), **first.communication_document()}
-            first.matrix = {**part.matrix_document(), **first.matrix_document()}
-            first.form = TEXT
-    return first
 
 
 def _own_tables(analysis: Analysis) -> dict[DbTable, pl.DataFrame]:

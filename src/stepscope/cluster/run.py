@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.cluster.analyse import Analysis, analyse
-from stepscope.cluster.digest import Digests, union_digests
+from stepscope.cluster.digest import Digests, MemberLists, union_digests
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read import store
 from stepscope.cluster.read.discover import GAP_NS, Read, discover, runs_of, settle_ranks
@@ -90,7 +90,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     """
     choice, problems = choice or Choice(), list(problems)
     read: list[Read] = []
-    lists: set[int] = set()
+    lists = MemberLists()
     shallow = 0
     for outcome in sorted(outcomes, key=lambda one: one.path):
         digests = store.from_bytes(outcome.data) if isinstance(outcome.data, bytes) else outcome.data
@@ -101,7 +101,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         else:
             if outcome.old:
                 problems.append(Problem("old_digest", {"path": shown}))
-            read.append(Read(shown, _located(digests.without_lists(lists), shown), outcome.rank, outcome.path))
+            read.append(Read(shown, lists.take(digests), outcome.rank, outcome.path))
     if not read:
         raise CaptureError(
             "none of the captures can be read",
@@ -119,7 +119,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         sizes = ", ".join(f"{place}: {len(run)} captures" for place, run in enumerate(runs, 1))
         problems.append(Problem("several_runs", {"count": len(runs), "runs": sizes, "chosen": number}))
     settled = settle_ranks(runs[number - 1])
-    digests = union_digests(settled.digests)
+    digests = _located(lists.give(union_digests(settled.digests)), settled.shown)
     return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented), choice)
 
 
@@ -141,13 +141,18 @@ _HOST_IN_NAME = re.compile(r"(?P<host>[^/]+?)_\d+[._]\d{9,}[^/]*(?:\.pt\.trace\.
 _HOST_FOLDER = re.compile(r"(?i)(?:host|node|server|machine)[-_.]?\d+")
 
 
-def _located(digests: Digests, path: str) -> Digests:
-    """The digests with where the capture is, and its host by that if it does not say."""
-    ranks = digests["cluster_ranks"].with_columns(path=pl.lit(path, pl.String))
+def _located(digests: Digests, paths: Mapping[int, str]) -> Digests:
+    """The digests with where the capture of each rank is, and its host by that if it does not say."""
+    ranks = digests["cluster_ranks"]
+    shown = [paths[rank] for rank in ranks["rank"].to_list()]
+    hosts = pl.Series("host", map(_host, shown), dtype=pl.String)
+    ranks = ranks.with_columns(pl.Series("path", shown, dtype=pl.String), pl.col("host").fill_null(hosts))
+    return Digests({**digests.frames, "cluster_ranks": ranks})
+
+
+def _host(path: str) -> str | None:
     named = _HOST_IN_NAME.fullmatch(os.path.basename(path))
-    folder = next((part for part in path.split(os.sep)[:-1] if _HOST_FOLDER.fullmatch(part)), None)
-    host = named["host"] if named else folder
-    return Digests({**digests.frames, "cluster_ranks": ranks.with_columns(pl.col("host").fill_null(pl.lit(host, pl.String)))})
+    return named["host"] if named else next((part for part in path.split(os.sep)[:-1] if _HOST_FOLDER.fullmatch(part)), None)
 
 
 def _chosen(loaded: Loaded, choice: Choice) -> Loaded:

@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
-
-import polars as pl
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from stepscope.errors import CaptureError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o750
@@ -78,6 +79,8 @@ def write_rows(handle: ByteSink, lines: pl.Series) -> None:
 
 def row_bytes(lines: pl.Series) -> memoryview:
     """The text of a String column end to end."""
+    import polars as pl  # not every process that writes files has columns
+
     array = lines.to_arrow(compat_level=pl.CompatLevel.oldest())
     if not len(array):
         return memoryview(b"")

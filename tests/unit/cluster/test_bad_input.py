@@ -86,12 +86,13 @@ def test_a_stray_capture_of_a_gpu_is_another_run(root, recording, tmp_path, caps
 
 def test_of_two_runs_the_newest_is_shown(root, tmp_path, capsys):
     for capture in sorted(root.iterdir())[:3]:
-        later = root / "again" / capture.name
+        later = root / "later" / capture.name
         shutil.copytree(capture, later)
         _rewrite(later, lambda name, text: text.replace("1764246", "1764256"))
     found = analysed(capsys, root)
     assert found["run"]["ranks"] == [0, 1, 2]
     assert kinds(found)["several_runs"]["chosen"] == 2
+    assert kinds(found)["partial_calls"]["count"] > 0  # its groups have the members that the other run's have
     assert analysed(capsys, root, "--run", 1)["run"]["ranks"] == [0, 1, 2, 3]
     assert main(["cluster", str(root), "--run", "3"]) == 2
     assert "choose a run from 1 to 2" in capsys.readouterr().err

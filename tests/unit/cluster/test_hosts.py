@@ -29,8 +29,8 @@ def ranks(*devices, host=None):
     ],
 )
 def test_host_by_path(path, host):
-    assert _located(ranks(0), path)["cluster_ranks"]["host"].to_list() == [host]
-    assert _located(ranks(0, host="said"), path)["cluster_ranks"]["host"].to_list() == ["said"]
+    assert _located(ranks(0), {0: path})["cluster_ranks"]["host"].to_list() == [host]
+    assert _located(ranks(0, host="said"), {0: path})["cluster_ranks"]["host"].to_list() == ["said"]
 
 
 @pytest.mark.parametrize(

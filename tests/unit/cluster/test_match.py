@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.cluster.digest import Digests, member_lists, union_digests
+from stepscope.cluster.digest import Digests, MemberLists, member_lists, union_digests
 from stepscope.cluster.match import match
 from stepscope.cluster.simulate import Plan, digests_of, record
 from stepscope.tables.cluster import CLUSTER_TABLES
@@ -86,10 +86,10 @@ def test_a_whole_simulated_cluster_matches():
 
 def test_a_list_of_members_is_kept_once_however_many_ranks_have_it():
     parts = [digests_of(record(Plan("ddp", dp=8, micro=1, layers=1), 1, 1)).filter([rank]) for rank in range(8)]
-    known: set[int] = set()
-    thin = [part.without_lists(known) for part in parts]
-    assert [part["cluster_members"].height for part in thin] == [1] + [0] * 7
-    whole = union_digests(thin)
+    lists = MemberLists()
+    thin = [lists.take(part) for part in parts]
+    assert [part["cluster_members"].height for part in thin] == [0] * 8
+    whole = lists.give(union_digests(thin))
     assert whole["cluster_members"]["members"].to_list() == [list(range(8))]
     assert [group.members for group in match(whole.filter([3, 5])).groups] == [tuple(range(8))]
     assert match(whole).rows.equals(match(union_digests(parts)).rows)

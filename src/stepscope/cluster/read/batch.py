@@ -90,7 +90,8 @@ def digests_of_batch(batch: Batch) -> list[Digests | None]:
     rows = call_rows(calls, clock.windows, compute, {})
     if rows.residual_ns:
         return [None] * len(batch.ranks)
-    members = [_members(metadata) for metadata in batch.metadata]
+    known: dict[str, list[int]] = {}
+    members = [_members(metadata, known) for metadata in batch.metadata]
     listed = _with_peers(batch, listed, members)
     of_compute = np.clip(start[~is_call], clock.start[place[~is_call]], clock.end[place[~is_call]] - 1)
     kernels = np.bincount(np.searchsorted(clock.windows, of_compute, side="right") - 1, minlength=len(clock.place))
@@ -117,9 +118,7 @@ def _apart(batch: Batch, frames: Mapping[str, pl.DataFrame], lists: pl.DataFrame
         first = np.searchsorted(order, np.arange(len(batch.ranks) + 1))
         for place, part in enumerate(parts):
             part[name] = whole.slice(int(first[place]), int(first[place + 1] - first[place]))
-    for part in parts:
-        part["cluster_members"] = lists.filter(lists["listed"].is_in(part["cluster_groups"]["listed"].drop_nulls().to_list()))
-    return [Digests(part) for part in parts]
+    return [Digests({**part, "cluster_members": lists}) for part in parts]
 
 
 def _clock(batch: Batch) -> _Clock:
@@ -176,13 +175,24 @@ def _hash(text: str) -> str:
     return str(text_hash(text))
 
 
-def _members(metadata: Mapping[str, Any]) -> Members:
-    """By key of a group: its ranks, what the program calls it, its full text."""
+def _members(metadata: Mapping[str, Any], known: dict[str, list[int]]) -> Members:
+    """By key of a group: its ranks, what the program calls it, its full text.
+
+    Args:
+        known: lists of ranks of other captures by key: one object for equal ones, which are looked at once.
+    """
     listed = metadata.get("parallel_group_info")
     found: Members = {}
     for key, entry in listed.items() if isinstance(listed, dict) else ():
-        if isinstance(entry, dict) and is_ranks(entry.get("global_ranks")):
-            found[key] = found[_hash(key)] = (entry["global_ranks"], str(entry.get("group_name") or ""), key)
+        ranks: Any = entry.get("global_ranks") if isinstance(entry, dict) else None
+        before = known.get(key)
+        if before is not None and ranks == before:
+            ranks = before
+        elif is_ranks(ranks):
+            known[key] = ranks
+        else:
+            continue
+        found[key] = found[_hash(key)] = (ranks, str(entry.get("group_name") or ""), key)
     return found
 
 

@@ -141,18 +141,10 @@ class Read:
     rank: int | None
     source: str = ""
 
-    @property
-    def start_ns(self) -> int:
-        return int(self.digests["cluster_ranks"]["start_ns"][0] or 0)
-
-    @property
-    def end_ns(self) -> int:
-        return int(self.digests["cluster_ranks"]["end_ns"][0] or 0)
-
-    @property
-    def family(self) -> str:
-        source = str(self.digests["cluster_ranks"]["source"][0] or "")
-        return "gpu" if source in ("kineto", "nsys", "rocprof") else "npu"
+    def __post_init__(self) -> None:
+        ranks = self.digests["cluster_ranks"]
+        self.start_ns, self.end_ns, self.device = (int(ranks[name][0] or 0) for name in ("start_ns", "end_ns", "device"))
+        self.family = "gpu" if ranks["source"][0] in ("kineto", "nsys", "rocprof") else "npu"
 
 
 def runs_of(read: Sequence[Read]) -> list[list[Read]]:
@@ -174,11 +166,14 @@ class Settled:
     """One digest per rank, and the captures that it is of.
 
     Attributes:
+        captures: where they lie.
+        shown: path of the first one below the root.
         invented: ranks whose numbers the captures do not say.
     """
 
     digests: list[Digests]
     captures: dict[int, list[str]]
+    shown: dict[int, str]
     invented: list[int]
     problems: list[Problem]
 
@@ -187,11 +182,12 @@ def settle_ranks(run: Sequence[Read]) -> Settled:
     """One digest per rank: numbers for captures without one, and a choice between captures of one rank at one time."""
     problems: list[Problem] = []
     captures: dict[int, list[str]] = {}
+    shown: dict[int, str] = {}
     nameless = [one for one in run if one.rank is None]
     taken = {one.rank for one in run if one.rank is not None}
     free = (number for number in range(len(run) + len(taken) + 1) if number not in taken)
     numbered = [(one.rank, one) for one in run if one.rank is not None]
-    order = sorted(nameless, key=lambda one: (one.digests["cluster_ranks"]["device"][0] or 0, one.path))
+    order = sorted(nameless, key=lambda one: (one.device, one.path))
     invented = [(next(free), one) for one in order]
     numbered += invented
     if nameless:
@@ -213,8 +209,8 @@ def settle_ranks(run: Sequence[Read]) -> Settled:
         if len(chosen) > 1:
             problems.append(Problem("two_spans", {}, rank))
         kept.append(_joined(rank, chosen))
-        captures[rank] = [one.source for one in chosen]
-    return Settled(kept, captures, [rank for rank, _ in invented], problems)
+        captures[rank], shown[rank] = [one.source for one in chosen], chosen[0].path
+    return Settled(kept, captures, shown, [rank for rank, _ in invented], problems)
 
 
 def _joined(rank: int, parts: Sequence[Read]) -> Digests:

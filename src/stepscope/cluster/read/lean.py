@@ -26,7 +26,8 @@ from stepscope.formats.ascend.cells import to_duration_ns, to_ns
 from stepscope.formats.ascend.communication import keys
 from stepscope.render.csv_file import NOT_KNOWN
 
-BATCH = 64  # ranks per query
+BATCH = 256  # ranks per query
+BATCH_BYTES = 32 << 20  # of their kernel_details.csv
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 TIMELINE = "trace_view.json"
 MOST_BYTES = 64 << 20  # of kernel_details.csv: with larger ones a batch is not small
@@ -68,13 +69,16 @@ def read_lean(paths: Sequence[str], *, deep: bool = False) -> dict[str, LeanDige
     """
     found: dict[str, LeanDigest] = {}
     batch: list[_Files] = []
+    size = 0
     for path in paths:
         files = _files(path, deep)
-        if files is not None:
-            batch.append(files)
-        if len(batch) == BATCH:
+        if files is None:
+            continue
+        batch.append(files)
+        size += len(files.kernels)
+        if len(batch) == BATCH or size > BATCH_BYTES:
             found.update(_digests(batch))
-            batch = []
+            batch, size = [], 0
     found.update(_digests(batch))
     return found
 

@@ -1,49 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of one rank say, the same whether they are text or databases."""
+"""What the files of one rank say, the same whether they are text or databases.
+
+Text alone needs no columnar engine: a process that joins the text files of many ranks does not load it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from stepscope.formats.ascend import step_trace_time
-from stepscope.formats.ascend.communication import keys
-from stepscope.formats.ascend.db.schema import ANALYSIS_DB
-from stepscope.render.sqlite_table import DbTable
+if TYPE_CHECKING:
+    import polars as pl
 
 TEXT, DB = "text", "db"
-FIGURES = tuple(item.title for item in step_trace_time.VALUES)
 
 Document = dict[str, Any]
-
-_TYPES: dict[str, Any] = {"T": pl.String, "N": pl.Float64, "R": pl.Float64, "K": pl.Int64, "I": pl.Int64}
-_TIME_KEYS = {
-    "start_timestamp": keys.START["start_us"],
-    "elapse_time": keys.TIMES["elapse_ms"],
-    "transit_time": keys.TIMES["transit_ms"],
-    "wait_time": keys.TIMES["wait_ms"],
-    "synchronization_time": keys.TIMES["sync_ms"],
-    "idle_time": keys.TIMES["idle_ms"],
-}
-_BAND_KEYS = {
-    "transit_size": keys.PACKETS["transit_mb"],
-    "transit_time": keys.PACKETS["transit_ms"],
-    "bandwidth": keys.PACKETS["bandwidth"],
-    "large_packet_ratio": keys.PACKETS["large_packet_ratio"],
-}
-_LINK_KEYS = {
-    "transport_type": keys.TRANSPORT,
-    "transit_size": keys.LINK["transit_mb"],
-    "transit_time": keys.LINK["transit_ms"],
-    "bandwidth": keys.LINK["bandwidth"],
-    "op_name": keys.OP_NAME,
-}
-
-
-def schema_of(table: DbTable) -> dict[str, Any]:
-    return {column.name: _TYPES[column.kind] for column in table.columns}
 
 
 @dataclass
@@ -67,7 +38,7 @@ class RankFiles:
     rank: int
     path: str
     form: str
-    headers: tuple[str, ...] = FIGURES
+    headers: tuple[str, ...] = ()
     steps: list[tuple[str, list[float]]] = field(default_factory=list)
     communication: Document = field(default_factory=dict)
     matrix: Document = field(default_factory=dict)
@@ -78,87 +49,21 @@ class RankFiles:
     devices: list[tuple[int, int]] = field(default_factory=list)
 
     def communication_document(self) -> Document:
-        return self.communication if self.form == TEXT else _communication_of(self.rows)
+        if self.form == TEXT:
+            return self.communication
+        from stepscope.export.cluster.rank_tables import communication_of
+
+        return communication_of(self.rows)
 
     def matrix_document(self) -> Document:
-        return self.matrix if self.form == TEXT else _matrix_of(self.rows)
+        if self.form == TEXT:
+            return self.matrix
+        from stepscope.export.cluster.rank_tables import matrix_of
+
+        return matrix_of(self.rows)
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of analysis.db, whichever form the capture has."""
-        if self.form == DB:
-            return self.rows.get(name, pl.DataFrame(schema=schema_of(ANALYSIS_DB[name])))
-        return _TABLES[name](self)
+        from stepscope.export.cluster.rank_tables import table_of
 
-
-def _operators(document: Document) -> list[tuple[str, str, str, str, Any]]:
-    """Step, kind, operator and group of every entry of a document but the sums."""
-    found = []
-    for step, kinds in document.items():
-        for kind, operators in kinds.items() if isinstance(kinds, dict) else ():
-            for name, entry in operators.items() if isinstance(operators, dict) else ():
-                if not name.startswith("Total"):
-                    operator, _, group = name.partition("@")
-                    found.append((step, kind, operator, group, entry))
-    return found
-
-
-def _times(files: RankFiles) -> pl.DataFrame:
-    rows = []
-    for step, kind, operator, group, entry in _operators(files.communication):
-        times = entry.get(keys.TIME_INFO, {})
-        rows.append((operator, group, *(times.get(key, 0) for key in _TIME_KEYS.values()), step, kind))
-    return pl.DataFrame(rows, schema=schema_of(ANALYSIS_DB["CommAnalyzerTime"]), orient="row", strict=False)
-
-
-def _bandwidths(files: RankFiles) -> pl.DataFrame:
-    rows = []
-    for step, kind, operator, group, entry in _operators(files.communication):
-        for transport, figures in entry.get(keys.BANDWIDTH_INFO, {}).items():
-            own = [figures.get(key, 0) for key in _BAND_KEYS.values()]
-            for size, (count, lasted) in figures.get(keys.SIZES, {}).items():
-                rows.append((operator, group, transport, *own, float(size), count, lasted, step, kind))
-    return pl.DataFrame(rows, schema=schema_of(ANALYSIS_DB["CommAnalyzerBandwidth"]), orient="row", strict=False)
-
-
-def _links(files: RankFiles) -> pl.DataFrame:
-    rows = []
-    for step, kind, operator, group, entry in _operators(files.matrix):
-        for pair, figures in entry.items():
-            source, _, target = pair.partition("-")
-            transport, size, lasted, speed, name = (figures.get(key) for key in _LINK_KEYS.values())
-            rows.append((operator, group, source, target, transport, size, lasted, speed, step, kind, name))
-    return pl.DataFrame(rows, schema=schema_of(ANALYSIS_DB["CommAnalyzerMatrix"]), orient="row", strict=False)
-
-
-_TABLES = {"CommAnalyzerTime": _times, "CommAnalyzerBandwidth": _bandwidths, "CommAnalyzerMatrix": _links}
-
-
-def _communication_of(rows: dict[str, pl.DataFrame]) -> Document:
-    """communication.json of the tables of a database; the ratios are not in them."""
-    document: Document = {}
-    bands: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows["CommAnalyzerBandwidth"].iter_rows(named=True) if "CommAnalyzerBandwidth" in rows else ():
-        of_call = bands.setdefault((row["step"], row["type"], row["hccl_op_name"], row["group_name"]), {})
-        figures = of_call.setdefault(
-            row["transport_type"], {**{key: row[name] for name, key in _BAND_KEYS.items()}, keys.SIZES: {}}
-        )
-        figures[keys.SIZES][str(row["package_size"])] = [row["count"], row["total_duration"]]
-    for row in rows["CommAnalyzerTime"].iter_rows(named=True) if "CommAnalyzerTime" in rows else ():
-        key = (row["step"], row["type"], row["hccl_op_name"], row["group_name"])
-        document.setdefault(row["step"], {}).setdefault(row["type"], {})[f"{row['hccl_op_name']}@{row['group_name']}"] = {
-            keys.TIME_INFO: {shown: row[name] for name, shown in _TIME_KEYS.items()},
-            keys.BANDWIDTH_INFO: bands.get(key, {}),
-        }
-    return document
-
-
-def _matrix_of(rows: dict[str, pl.DataFrame]) -> Document:
-    document: Document = {}
-    for row in rows["CommAnalyzerMatrix"].iter_rows(named=True) if "CommAnalyzerMatrix" in rows else ():
-        links = document.setdefault(row["step"], {}).setdefault(row["type"], {})
-        pairs = links.setdefault(f"{row['hccl_op_name']}@{row['group_name']}", {})
-        pairs.setdefault(
-            f"{row['src_rank']}-{row['dst_rank']}",
-            {shown: row[name] for name, shown in _LINK_KEYS.items() if row[name] is not None},
-        )
-    return document
+        return table_of(self, name)

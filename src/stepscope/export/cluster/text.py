@@ -23,6 +23,7 @@ INDICES = ("DP Index", "PP Index", "TP Index")
 COLLECTIVE, P2P = "collective", "p2p"
 _SIZE, _TIME = keys.LINK["transit_mb"], keys.LINK["transit_ms"]
 _BANDWIDTH = keys.LINK["bandwidth"]
+_TRANSPORT, _OP_NAME = keys.TRANSPORT, keys.OP_NAME
 _NO_SUM = (*keys.RATIOS.values(), *keys.START.values())
 
 Row = list[Any]
@@ -237,12 +238,13 @@ def _links(by_rank: Document, places: dict[str, str]) -> Document:
     sums: dict[str, Document] = {}
     for links in by_rank.values():
         for pair, figures in links.items():
-            if "-" in pair:
-                _add_link(sums, pair, figures)
+            _add_link(sums, pair, figures)
     found = {}
     for pair, figures in sums.items():
-        source, target = pair.split("-")[:2]
-        if source in places and target in places:
+        source, dash, target = pair.partition("-")
+        if dash and "-" in target:
+            target = target[: target.index("-")]
+        if dash and source in places and target in places:
             figures[_BANDWIDTH] = ratio(figures[_SIZE], figures[_TIME])
             found[f"{places[source]}-{places[target]}"] = figures
     return found
@@ -265,10 +267,13 @@ def _link_totals(operators: Document) -> Document:
 
 
 def _add_link(sums: dict[str, Document], pair: str, figures: Document) -> None:
-    link = sums.get(pair)
+    link, get = sums.get(pair), figures.get
     if link is None:
-        link = sums[pair] = {keys.TRANSPORT: "", _TIME: 0, _SIZE: 0, keys.OP_NAME: ""}
-    link[keys.TRANSPORT] = figures.get(keys.TRANSPORT)
-    link[keys.OP_NAME] = figures.get(keys.OP_NAME, "")
-    link[_TIME] += figures.get(_TIME, 0)
-    link[_SIZE] += figures.get(_SIZE, 0)
+        sums[pair] = {
+            _TRANSPORT: get(_TRANSPORT), _TIME: get(_TIME, 0), _SIZE: get(_SIZE, 0), _OP_NAME: get(_OP_NAME, ""),
+        }  # fmt: skip
+        return
+    link[_TRANSPORT] = get(_TRANSPORT)
+    link[_OP_NAME] = get(_OP_NAME, "")
+    link[_TIME] += get(_TIME, 0)
+    link[_SIZE] += get(_SIZE, 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stepscope.formats import NONE32
+from stepscope.formats import NONE32, bytes_read
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, Kind
 from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.tables import TEXT, issues, lost
@@ -131,6 +131,7 @@ def _read_file(path: Path, columns: Sequence[Column], further: Further | None, q
         raw = None
     if raw is None or raw.height != max(lines, 0):
         raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
+    bytes_read.note(path)
     return _shape(path.name, raw, chosen, columns, quality)
 
 
