@@ -8,7 +8,7 @@ from html import escape
 
 from stepscope.diff import words
 from stepscope.diff.result import Diff, Row
-from stepscope.diff.text import COLUMNS, MARKS, shown
+from stepscope.diff.text import COLUMNS, MARKS, named_first, shown
 
 STYLE = """
 .sd{font:14px/1.45 system-ui,sans-serif;color:#1c2330;background:#fff;max-width:1000px;padding:16px}
@@ -47,6 +47,7 @@ def _parts(found: Diff, lang: str, top: int) -> Iterator[str]:
 
 
 def _table(found: Diff, rows: Sequence[Row], title: str, lang: str, top: int) -> str:
+    rows = named_first(rows, top)
     table = shown(found, rows, lang, top)
     heads = [title, *(words.line(name, lang) for name in COLUMNS), words.line("status", lang)]
     changed = {place for place, row in enumerate(rows[:top]) if row.real}

@@ -42,8 +42,19 @@ class Shown:
         return [self.figure(value, sign=place > 1) for place, value in enumerate(units)]
 
 
+def named_first(rows: Sequence[Row], top: int) -> list[Row]:
+    """The rows in their order, those that have a line of their own first: changes, then the largest.
+
+    What is folded into the last line is then smaller than what has a line, also where rows stand by how sure they are.
+    """
+    order = sorted(range(len(rows)), key=lambda place: (not rows[place].real, -abs(rows[place].delta_ns), place))
+    named = set(order[:top])
+    return [rows[place] for place in sorted(range(len(rows)), key=lambda place: (place not in named, place))]
+
+
 def shown(found: Diff, rows: Sequence[Row], lang: str, top: int) -> Shown:
     """Round rows so that they sum to the rounded whole (largest remainder); change and price follow from the others."""
+    rows = named_first(rows, top)
     digits = words.digits(found)
     unit = Fraction(1_000_000, 10**digits)
     base, new = (_rounded([getattr(row, name) / unit for row in rows]) for name in ("base_ns", "new_ns"))

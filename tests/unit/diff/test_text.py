@@ -19,7 +19,7 @@ from stepscope.diff.engine import diff
 from stepscope.diff.gate import Budget, Limit, gate
 from stepscope.diff.html import page
 from stepscope.diff.noise import Noise
-from stepscope.diff.text import lines, markdown, shown
+from stepscope.diff.text import lines, markdown, named_first, shown
 
 SCHEMA = orjson.loads((Path(stepscope.diff.__file__).parent / "schema.json").read_bytes())
 BASE = Loop(seed=1).run().tables()
@@ -141,3 +141,16 @@ def test_names_of_a_capture_stay_text(found):
     assert "<img" not in told.replace("\\<img", "")
     assert "@everyone" not in told.replace("\\@everyone", "")
     assert "](http" not in told.replace("\\](http", "")
+
+
+def test_what_has_no_line_of_its_own_is_smaller_than_what_has(found):
+    """Rows stand by how sure they are; the line that folds the rest must not hide the largest of them."""
+    one = found.rows[0]
+
+    def row(place: int, us: int):
+        return replace(one, op=f"op{place}", base_ns=Fraction(0), new_ns=Fraction(us * 1000), noise=Noise("cannot tell"))
+
+    rows = [row(place, us) for place, us in enumerate([1, 2, 1, 900, 3, -700])]
+    assert [float(one.delta_ns) for one in named_first(rows, 3)] == [900_000.0, 3000.0, -700_000.0, 1000.0, 2000.0, 1000.0]
+    assert named_first(named_first(rows, 3), 3) == named_first(rows, 3)
+    assert sorted(named_first(found.rows, 5), key=id) == sorted(found.rows, key=id), "none is lost"

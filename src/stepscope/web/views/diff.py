@@ -18,7 +18,7 @@ from stepscope.diff.gate import Budget, gate
 from stepscope.diff.noise import FLOOR, WITHIN_NOISE
 from stepscope.diff.operators import operators
 from stepscope.diff.phases import phases as phases_below
-from stepscope.diff.text import MARKS, markdown, shown, status_of
+from stepscope.diff.text import MARKS, markdown, named_first, shown, status_of
 from stepscope.verdict.engine import conclude
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, page
@@ -90,12 +90,13 @@ def _texts(text: Callable[[str], str]) -> dict[str, str]:
 
 def waterfall(found: Diff) -> dict[str, Any]:
     """Rows from the step of the base to that of the new side, in units of the last digit shown: they sum as shown."""
-    by_language = {lang: shown(found, found.rows, lang, MOST_BARS) for lang in words.LANGUAGES}
+    rows = named_first(found.rows, MOST_BARS)
+    by_language = {lang: shown(found, rows, lang, MOST_BARS) for lang in words.LANGUAGES}
     table = by_language["en"]
     floor = FLOOR * float(found.base_ns)
     bars = []
     for place, line in enumerate(table.lines):
-        row = found.rows[place] if place < MOST_BARS else None
+        row = rows[place] if place < MOST_BARS else None
         labels = {lang: by_language[lang].lines[place].name for lang in words.LANGUAGES}
         bars.append(
             {
