@@ -79,7 +79,9 @@ class App:
         try:
             response = self._answer(request)
         except Problem as problem:
-            response = _json(problem.body(number), problem.status)
+            # A page that asks again until it is there would fill the browser's log with errors (RFC 7240).
+            patient = problem.code == "loading" and "respond-async" in request.headers.get("Prefer", "")
+            response = _json(problem.body(number), 202 if patient else problem.status)
         except RequestEntityTooLarge:
             response = _json(Problem(413, "too_large", f"the body is larger than {MOST_BODY:,} bytes").body(number), 413)
         except MethodNotAllowed as problem:

@@ -42,6 +42,8 @@ class Entry:
     version: str
     stage: str = ""
     progress: float = 0.0
+    read_bytes: int = 0
+    total_bytes: int = 0  # 0 where nothing is read: opened from a store, or on another stage
     future: Future[LoadedCapture] | None = None
     cancelled: bool = False
     changing: bool = False  # its files changed while they were read: what was read has no version
@@ -78,11 +80,12 @@ class Entry:
             self._error = error_body(self, problem)
         return self._error
 
-    def report(self, stage: str, progress: float) -> None:
+    def report(self, stage: str, progress: float, read: int = 0, total: int = 0) -> None:
         """Note how far loading is. Called between its stages, which is where a cancelled one ends."""
         if self.cancelled:
             raise CaptureError("reading was cancelled", where=str(self.location.files.root), fix="press Try again")
         self.stage, self.progress = self.private(stage), progress
+        self.read_bytes, self.total_bytes = read, total
 
     def private(self, text: str) -> str:
         """Text without the place of the folder that was given."""
@@ -232,6 +235,8 @@ class Catalogue:
                 hint="ask again",
                 progress=entry.progress,
                 stage=entry.stage,
+                read_bytes=entry.read_bytes,
+                total_bytes=entry.total_bytes,
             ) from None
         if problem is not None:
             raise load_problem(entry.error or {})
@@ -280,6 +285,8 @@ class Catalogue:
             "state": entry.state,
             "progress": entry.progress,
             "stage": entry.stage,
+            "read_bytes": entry.read_bytes,
+            "total_bytes": entry.total_bytes,
             "version": entry.version,
             "views": self._views(entry),
             "device": ready.kind if ready else None,

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from stepscope.capture import Capture
+from stepscope.formats import bytes_read
 from stepscope.formats.reader import CaptureFiles
 from stepscope.tables import Facts, Tables
 from stepscope.tables.store import store_folder
@@ -18,9 +19,10 @@ from stepscope.web.timeline import index as trace_index
 from stepscope.web.timeline.index import TraceIndex
 
 Value = TypeVar("Value")
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]  # stage, share of one, and bytes read and in all while files are read
 
-_STAGES = (("opening", 0.6), ("reading", 0.1), ("linking", 0.5), ("writing", 0.7))
+_READING, _READ = 0.05, 0.5  # where the share begins and ends while files are read
+_STAGES = (("opening", 0.6), ("reading", _READING), ("linking", _READ), ("writing", 0.7))
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,15 @@ def trace_folder(capture: Path) -> Path:
 def _tables(files: CaptureFiles, progress: Progress) -> tuple[Tables, list[Path]]:
     capture = Capture(files)
     sources = capture.source_files()
-    size = f" · {_size(sources) / 1e6:,.1f} MB"
 
     def report(stage: str) -> None:
-        progress(f"{stage}{size}" if stage.startswith("reading") else stage, _fraction(stage))
+        progress(stage, _fraction(stage))
 
-    return capture.load(report), sources
+    def advanced(name: str, read: int, total: int) -> None:
+        progress(f"reading {name}", _READING + (_READ - _READING) * read / max(total, 1), read, total)
 
-
-def _size(files: list[Path]) -> int:
-    return sum(file.stat().st_size for file in files if file.exists())
+    with bytes_read.watched(sources, advanced):
+        return capture.load(report), sources
 
 
 def _fraction(stage: str) -> float:

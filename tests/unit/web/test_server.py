@@ -17,6 +17,8 @@ from werkzeug.test import Client
 from stepscope.cli import main
 from stepscope.errors import CaptureError
 from stepscope.web import routes
+from stepscope.web.app import App
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.request import Settings
 from stepscope.web.server import Address, Server, names_of
 
@@ -213,3 +215,27 @@ def test_the_schema_of_queries_names_tables_views_and_examples(samples):
     assert relations["ops"]["columns"][:2] == ["id", "rank"]
     assert "kernels" not in relations  # no rows
     assert {one["name"] for one in schema["examples"]} == {name for name, one in relations.items() if one["kind"] == "view"}
+
+
+def test_data_on_their_way_are_no_error_for_those_who_say_so(samples):
+    """A page that asks again would fill the browser's log; others get the conflict. Both hear how many bytes are read."""
+    go_on = threading.Event()
+
+    def slow(files, root, version, progress):
+        progress("reading w.pt.trace.json", 0.2, 40, 100)
+        go_on.wait(10)
+        raise CaptureError("enough")
+
+    catalogue = Catalogue([samples], loader=slow)
+    client = Client(App(catalogue, Settings()))
+    try:
+        for headers, status in (({}, 409), ({"Prefer": "respond-async"}, 202)):
+            answer = client.get("/api/v1/operators", headers=headers)
+            told = answer.json["error"]
+            assert (answer.status_code, told["code"]) == (status, "loading")
+        assert (told["stage"], told["read_bytes"], told["total_bytes"]) == ("reading w.pt.trace.json", 40, 100)
+        entry = client.get("/api/v1/runs").json["runs"][0]["workers"][0]["spans"][0]
+        assert (entry["read_bytes"], entry["total_bytes"]) == (40, 100)
+    finally:
+        go_on.set()
+        catalogue.close()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.formats import bytes_read
 from stepscope.formats.cann.folder import Part, Slices
 from stepscope.formats.cann.layouts import LEVELS, Layout
 from stepscope.tables import issues, lost
@@ -66,6 +67,7 @@ def _pieces(slices: Slices) -> tuple[list[npt.NDArray[np.uint8]], list[pl.DataFr
     pieces: list[npt.NDArray[np.uint8]] = []
     losses = [lost(issues.MISSING_SLICES, slices.name, slices.missing)] if slices.missing else []
     for path in slices.paths:
+        bytes_read.note(path)
         try:
             if path.stat().st_size:
                 pieces.append(np.memmap(path, np.uint8, "r"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepscope.errors import CaptureError
+from stepscope.formats import bytes_read
 from stepscope.tables import issues
 from stepscope.tables.issues import Issue
 
@@ -37,6 +38,7 @@ def blocks(path: Path, size: int, note: Note, most_bytes: int | None = None) -> 
         else:
             while block := file.read(size):
                 yield block
+                bytes_read.note(path, file.tell())
 
 
 def _refuse_bomb(path: Path, total: int, packed: int, most_bytes: int | None) -> None:
@@ -79,8 +81,10 @@ def _inflate(file: BinaryIO, path: Path, size: int, note: Note, most_bytes: int 
         _refuse_bomb(path, total, file.tell() - len(waiting), most_bytes)
         if amount >= size:
             yield b"".join(ready)
+            bytes_read.note(path, file.tell() - len(waiting))
             ready, amount = [], 0
     else:
         note(issues.TRUNCATED_FILE, int(not fresh), "inside its gzip stream")
     if amount:
         yield b"".join(ready)
+    bytes_read.note(path)

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stepscope.formats import bytes_read
 from stepscope.formats.framework import tlv
 from stepscope.formats.framework.layouts import HEADER, KINDS, Layout, RecordKind, detect
 from stepscope.formats.framework.text_views import text_column
@@ -65,6 +66,7 @@ def _files(folder: Path, kind: RecordKind) -> list[Path]:
 
 
 def _map_file(path: Path) -> tlv.Bytes:
+    bytes_read.note(path)
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, np.uint8)

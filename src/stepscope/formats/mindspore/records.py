@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.formats import bytes_read
 from stepscope.formats.framework import tlv
 from stepscope.formats.framework.layouts import HEADER
 from stepscope.formats.framework.text_views import text_column
@@ -97,6 +98,7 @@ def read_layout(path: Path, layout: Layout, quality: list[pl.DataFrame]) -> pl.D
 
 
 def _map_file(path: Path) -> tlv.Bytes:
+    bytes_read.note(path)
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, np.uint8)

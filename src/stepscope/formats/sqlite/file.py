@@ -21,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from stepscope.errors import CaptureError
+from stepscope.formats import bytes_read
 from stepscope.formats.sqlite.texts import decoded, nulls
 from stepscope.render.sqlite_table import DbColumn
 from stepscope.tables import TEXT, issues, lost
@@ -59,6 +60,8 @@ class SqliteFile:
             self._remove_copy()
             raise _unreadable(path, error) from error
         self.columns = self._columns()
+        self._fetched: set[str] = set()
+        self._size = path.stat().st_size
         self._strings: _Strings | None = None
 
     def __enter__(self) -> SqliteFile:
@@ -169,6 +172,9 @@ class SqliteFile:
     def _fetch(self, table: str, columns: Sequence[DbColumn]) -> pl.DataFrame | None:
         chosen = ", ".join(f'CAST("{column.name}" AS {_CAST[column.kind]}) AS "{column.name}"' for column in columns)
         query = f'SELECT {chosen} FROM "{table}"'
+        # How far that is in the file is not known; its tables count alike.
+        self._fetched.add(table)
+        bytes_read.note(self.path, self._size * len(self._fetched) // max(len(self.columns), 1))
         try:
             return self._query(query, self._most_rows(table, len(columns)))
         except (adbc_driver_manager.Error, OSError) as error:
