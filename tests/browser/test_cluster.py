@@ -101,3 +101,52 @@ def test_ten_thousand_ranks_are_drawn_as_a_heat_map(page: Page) -> None:
         """
     )
     assert found == pytest.approx(0.7777, abs=0.01)
+
+
+def test_matrix_and_pipeline_open_in_full_size(page: Page) -> None:
+    page.open("cluster")
+    page.click("[data-testid=open-matrix]")
+    page.until("return document.querySelector('[data-testid=large-matrix] canvas')?.width > 200", "the matrix")
+    page.choose("select-measure", "bytes")
+    page.until("return document.querySelector('[data-testid=large-matrix] thead').innerText.includes('Transit Size')", "bytes")
+    # Where a pair talks the cell is coloured; the diagonal is empty.
+    picture = page.driver.execute_script(
+        "const canvas = document.querySelector('[data-testid=large-matrix] canvas'), pen = canvas.getContext('2d');"
+        "const cell = (canvas.width - 30) / 8, middle = (place) => 30 + (place + 0.5) * cell;"
+        "const at = (x, y) => [...pen.getImageData(middle(x), middle(y), 1, 1).data];"
+        "const pair = document.querySelector('[data-testid=large-matrix] tbody td').innerText;"
+        "const first = pair.split(' → ').map((one) => parseInt(one));"
+        "return [at(0, 0), at(first[1], first[0])]"
+    )
+    assert picture[0] != picture[1]
+    page.click("[data-testid=open-pipeline]")
+    page.until("return document.querySelector('[data-testid=large-pipeline] canvas')?.width > 400", "the pipeline")
+    assert not page.text("[data-testid=large-matrix]")
+    assert "ideal" in page.text("[data-testid=large-pipeline]")
+    assert page.driver.execute_script("return location.hash.includes('large=pipeline')"), "a link opens it again"
+    page.click("[data-testid=btn-close-large]")
+    page.until("return !document.querySelector('[data-testid=large-pipeline]')", "closed")
+
+
+def test_the_slow_rank_is_compared_with_one_that_does_the_same_work(page: Page) -> None:
+    page.open("cluster")
+    page.click("[data-testid=cluster-gone]")
+    page.until("return document.querySelector('[data-testid=cluster-then] b')?.innerText", "the step without the fault")
+    page.click("[data-testid=cluster-compare]")
+    page.ready("diff")
+    chosen = page.driver.execute_script(
+        "return ['a', 'b'].map((side) => document.querySelector(`[data-testid=select-workers-${side}]`).value)"
+    )
+    assert chosen[1] == f"rank-{SLOW}"
+    assert chosen[0] != chosen[1]
+
+
+def test_the_first_screen_of_a_large_run_tells_what_all_its_ranks_say(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepscope.web.views import verdict
+
+    monkeypatch.setattr(verdict, "MOST_RANKS", 4)
+    page.open("verdict", worker="rank-0")
+    page.until("return document.querySelector('[data-testid=verdict-ranks]')?.innerText.includes('lost')", "all ranks")
+    assert f"rank {SLOW}" in page.text("[data-testid=verdict-ranks]")
+    page.click("[data-testid=verdict-ranks] .link")
+    page.ready("cluster")

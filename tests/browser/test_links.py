@@ -127,3 +127,19 @@ def test_free_time_says_why(sample_page: Page) -> None:
     page.browser.execute_script("arguments[0].click()", ended[0])
     page.until(lambda: not page.all("[data-testid=cause]"))
     Landing(sample_page).lands()
+
+
+def test_idle_time_has_the_colour_of_its_cause(sample_page: Page) -> None:
+    page = Timeline(sample_page, NPU, height=900)
+    page.until(lambda: "%" in page.find(".trace-head-path .trace-busy").text)
+    page.settle()
+    lane = next(one for one in page.stats["lanes"] if one["kind"] == "slices" and one["label"] == "Free")
+    colours = page.browser.execute_script(
+        "const canvas = document.querySelector('[data-testid=trace-canvas]'), pen = canvas.getContext('2d');"
+        "const data = pen.getImageData(0, Math.round(arguments[0]), canvas.width, 1).data, found = {};"
+        "for (let x = 0; x < canvas.width; x++) {"
+        "  const key = data.slice(4 * x, 4 * x + 3).join(); found[key] = (found[key] ?? 0) + 1; }"
+        "return found",
+        lane["y"] + 9,
+    )
+    assert colours.get("227,177,34", 0) > 20, "the host was issuing operators, and it is the colour of the host"

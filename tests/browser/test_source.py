@@ -126,3 +126,12 @@ def test_presets_choose_columns(sample_page: Page) -> None:
     assert counters != before
     assert any("Duration" in name for name in counters)
     assert not any("Shapes" in name for name in counters)
+
+
+def test_what_to_do_about_the_peak(sample_page: Page) -> None:
+    sample_page.open("memory", run="npu_level2", worker="0")
+    sample_page.until("return !!document.querySelector('[data-testid=memory-next] b')", "the next step")
+    told = sample_page.text("[data-testid=memory-next]")
+    assert "MiB without main.py(" in told
+    assert "Next peak" in told
+    assert "Leaks" in told, "what it cannot tell"

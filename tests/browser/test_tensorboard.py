@@ -121,3 +121,45 @@ def test_a_kernel_row_leads_to_its_slice_here_too(driver: Any, tensorboard: str)
     page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
     driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
     Landing(page).lands()
+
+
+@pytest.mark.usefixtures("back", "size")
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["1280x720", "1920x1080"], indirect=True)
+def test_a_finding_leads_to_its_evidence_and_the_link_opens_again_here_too(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/verdict?run=npu_level2&worker=0", "verdict")
+    page.click("[data-rule=peer-wait] [data-testid=evidence]")
+    landing = Landing(page)
+    landing.lands()
+    hash_of = "return window.parent.location.hash"
+    here = "t%3D" + "_".join(str(round(end)) for end in landing.stats["window"])
+    landing.until(lambda: "slice%3D" in driver.execute_script(hash_of) and here in driver.execute_script(hash_of))
+    stats, link = landing.stats, driver.execute_script("return window.parent.location.href")
+    driver.switch_to.default_content()
+    driver.get("about:blank")
+    driver.get(link)
+    page.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
+    driver.switch_to.frame(driver.find_element("css selector", "iframe"))
+    page.until(READY.replace("{view}", "trace"), "view trace", 60)
+    again = Landing(page)
+    again.lands()
+    assert again.stats["selected"] == stats["selected"]
+    assert again.stats["window"] == pytest.approx(stats["window"], abs=1)
+    assert again.stats["canvas"]["scroll"] == pytest.approx(stats["canvas"]["scroll"], abs=1)
+
+
+@pytest.mark.usefixtures("back")
+def test_all_findings_land_here_too(driver: Any, tensorboard: str) -> None:
+    page = opened(driver, tensorboard, "/findings?run=npu_level2&worker=0", "findings")
+    count = driver.execute_script("return document.querySelectorAll('.finding').length")
+    landed = 0
+    for at in range(count):
+        if at:
+            page.choose("select-views", "findings")
+            page.until(READY.replace("{view}", "findings"), "findings")
+        driver.execute_script(
+            "document.querySelectorAll('.finding')[arguments[0]].querySelector('[data-testid=evidence], button.link').click()", at
+        )
+        if "trace%3F" in driver.execute_script("return window.parent.location.hash"):
+            Landing(page).lands()
+            landed += 1
+    assert landed

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -260,3 +262,51 @@ def test_flame_finds_names_and_shows_both_sides_of_one(tiny_page: Page) -> None:
     for side in ("callers", "callees"):
         told = tiny_page.text(f"[data-testid=chart-{side}] [role=status]")
         assert float(told.split()[0].replace(",", "")) == whole
+
+
+def test_reading_is_told_in_bytes_and_moves(driver: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk: the file comes in pieces, and the page says how many of its bytes are read."""
+    from stepscope.formats.chrome import events
+
+    write_trace(tmp_path / "run" / "worker0.pt.trace.json")
+    real = events.blocks
+
+    def slowly(path, size, note, most_bytes=None):
+        for block in real(path, 400, note, most_bytes):
+            time.sleep(0.25)
+            yield block
+
+    monkeypatch.setattr(events, "blocks", slowly)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.leave()
+        page.driver.get(f"{address}#/operator?theme=light")
+        seen: list[str] = []
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            text = page.text(".skeleton p")
+            if " of " in text and text not in seen:
+                seen.append(text)
+                ground = page.driver.execute_script(
+                    "return getComputedStyle(document.querySelector('.skeleton-bars i')).backgroundColor"
+                )
+                assert min(int(part) for part in re.findall(r"\d+", ground)[:3]) > 200, "light, as the theme"
+            if len({one.split(" · ")[1] for one in seen}) > 2:
+                break
+        assert len({one.split(" · ")[1] for one in seen}) > 2, seen
+        assert all(re.match(r"Reading worker0\.pt\.trace\.json · [\d.]+ of [\d.]+ KB", one) for one in seen), seen
+        page.ready("operator")
+        assert page.errors() == []
+
+
+def test_the_folded_panel_keeps_the_views(tiny_page: Page) -> None:
+    tiny_page.open("operator")
+    tiny_page.click("[aria-label='Hide panel']")
+    tiny_page.until("return !!document.querySelector('.rail')", "the rail")
+    assert tiny_page.driver.execute_script("return document.querySelector('.rail').getBoundingClientRect().width") == 48
+    tiny_page.click("[data-testid=rail-trace]")
+    tiny_page.ready("trace")
+    assert tiny_page.driver.execute_script("return document.querySelector('.rail [aria-current=page]').title") == "Trace"
+    tiny_page.click("[data-testid=btn-unfold]")
+    tiny_page.until("return !!document.querySelector('[data-testid=select-views]')", "the panel")

@@ -12,10 +12,12 @@ export interface CaptureRef {
   readonly version: string | null;
 }
 
-/** How far the server is with reading a capture: a share of one and the name of the stage. */
+/** How far the server is with reading a capture: a share of one, the name of the stage, and bytes while files are read. */
 export interface Progress {
   readonly progress: number;
   readonly stage: string;
+  readonly read_bytes?: number;
+  readonly total_bytes?: number;
 }
 
 export interface CallOptions {
@@ -45,6 +47,8 @@ interface ErrorBody {
   id?: string | null;
   progress?: number;
   stage?: string;
+  read_bytes?: number;
+  total_bytes?: number;
   version?: string;
 }
 
@@ -66,13 +70,15 @@ export class ApiError extends Error {
     this.file = body.file ?? "";
     this.hint = body.hint ?? "";
     this.id = body.id ?? "";
-    this.progress = body.progress === undefined ? null : { progress: body.progress, stage: body.stage ?? "" };
+    this.progress = body.progress === undefined ? null : { progress: body.progress, stage: body.stage ?? "", read_bytes: body.read_bytes ?? 0, total_bytes: body.total_bytes ?? 0 };
   }
 }
 
 // Built files lie in static/, the API beside it; so this holds below any prefix, proxy or plugin path.
 const ROOT = new URL(/* @vite-ignore */ "../api/v1/", import.meta.url);
 const POLL_MS = 250;
+const ON_ITS_WAY = 202;
+const CONFLICT = 409;
 
 export function address(route: string, query: Query = {}): string {
   const url = new URL(route, ROOT);
@@ -87,7 +93,8 @@ export function address(route: string, query: Query = {}): string {
 async function answer(url: string, init: RequestInit): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(url, { credentials: "same-origin", ...init });
+    // Data that are on their way are no error (RFC 7240).
+    response = await fetch(url, { credentials: "same-origin", ...init, headers: { Prefer: "respond-async", ...init.headers } });
   } catch (problem) {
     if (problem instanceof DOMException && problem.name === "AbortError") throw problem;
     throw new ApiError(0, {
@@ -96,14 +103,14 @@ async function answer(url: string, init: RequestInit): Promise<Response> {
       hint: "Is the process that serves this page still running? Start it again and reload.",
     });
   }
-  if (response.ok) return response;
+  if (response.ok && response.status !== ON_ITS_WAY) return response;
   let body: { error?: ErrorBody } = {};
   try {
     body = (await response.json()) as { error?: ErrorBody };
   } catch {
     // Not our server's words (a proxy, say): the status has to do.
   }
-  throw new ApiError(response.status, body.error ?? {});
+  throw new ApiError(response.status === ON_ITS_WAY ? CONFLICT : response.status, body.error ?? {});
 }
 
 /** One call without a capture. */
@@ -142,7 +149,7 @@ export function captureApi(capture: CaptureRef, onChanged: () => void, ready: (o
       try {
         return await ask(url);
       } catch (problem) {
-        if (!(problem instanceof ApiError) || problem.status !== 409) throw problem;
+        if (!(problem instanceof ApiError) || problem.status !== CONFLICT) throw problem;
         if (problem.code === "changed") {
           versioned = false;
           onChanged();

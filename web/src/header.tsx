@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { helpOpen } from "./help";
-import { dark, language, panelOpen, theme, units } from "./settings";
+import { dark, language, theme, units } from "./settings";
 import { linkHere, news, place, runs, selection, setParams, view, views } from "./state";
 import { copyText, IconButton, say } from "./ui/controls";
 import { Icon } from "./ui/icons";
@@ -37,7 +37,6 @@ export function Header(): JSX.Element {
   const many = (runs.value?.runs.length ?? 0) > 0;
   return (
     <header class="top">
-      {!panelOpen.value && <IconButton icon="panel" label={t("Show panel")} onClick={() => { panelOpen.value = true; }} />}
       <h1>{title}</h1>
       {many && slug !== "diff" && run && (
         <span class="crumbs">

@@ -6,21 +6,43 @@ import { address } from "./api";
 import { panelOpen, panelWidth } from "./settings";
 import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, type SpanEntry, view, views } from "./state";
 import { IconButton, Select } from "./ui/controls";
-import { Icon } from "./ui/icons";
+import { Icon, VIEW_ICONS } from "./ui/icons";
+import { stageText } from "./ui/messages";
 import { inLanguage, t } from "./words";
 
 const named = (all: readonly { name: string }[]): { value: string; label: string }[] => all.map((one) => ({ value: one.name, label: one.name }));
+
+function Brand(): JSX.Element {
+  return (
+    <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <rect width="32" height="32" rx="7" fill="#1f4fd8" />
+      <path d="M6 22h6v-6h6v-6h8" fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round" stroke-linejoin="round" />
+      <circle cx="26" cy="10" r="2.6" fill="#ffb454" />
+    </svg>
+  );
+}
+
+/** The folded panel: the views as icons, so that a wide picture costs no way to the others. */
+export function Rail(): JSX.Element {
+  return (
+    <aside class="rail" aria-label="Control panel">
+      <Brand />
+      <IconButton icon="right" label={t("Show panel")} testid="btn-unfold" onClick={() => { panelOpen.value = true; }} />
+      <nav class="rail-views" aria-label="Views">
+        {views.value.map((one) => (
+          <IconButton key={one.slug} icon={VIEW_ICONS[one.slug] ?? "menu"} label={one.name} testid={`rail-${one.slug}`} current={one.slug === view.value} onClick={() => openView(one.slug)} />
+        ))}
+      </nav>
+    </aside>
+  );
+}
 
 export function Panel(): JSX.Element {
   const diff = view.value === "diff";
   return (
     <aside class="panel" aria-label="Control panel">
       <div class="brand">
-        <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
-          <rect width="32" height="32" rx="7" fill="#1f4fd8" />
-          <path d="M6 22h6v-6h6v-6h8" fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round" stroke-linejoin="round" />
-          <circle cx="26" cy="10" r="2.6" fill="#ffb454" />
-        </svg>
+        <Brand />
         <strong>stepscope</strong>
         <span class="spring" />
         <IconButton icon="refresh" label={t("Rescan")} testid="btn-rescan" onClick={() => void refresh(true)} />
@@ -69,7 +91,7 @@ function NormalBoxes(): JSX.Element {
 
 function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
   const percent = Math.round(span.progress * 100);
-  const text = span.state === "loading" ? `${t("reading")} ${percent} %` : span.changing ? t("still being written") : t(span.state === "found" ? "not read yet" : span.state.replace("_", " "));
+  const text = span.state === "loading" ? stageText(span) : span.changing ? t("still being written") : t(span.state === "found" ? "not read yet" : span.state.replace("_", " "));
   return (
     <div class="capture-state" data-state={span.state}>
       <p>
@@ -79,7 +101,6 @@ function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
         {span.rank !== null && <span class="tag">rank {span.rank}</span>}
       </p>
       {span.state === "loading" && <progress max={100} value={percent} aria-label={t("Reading the capture")} />}
-      {span.state === "loading" && span.stage && <p class="hint">{span.stage}</p>}
       {span.quality && span.quality.headline.en !== "" && <p class="table-note block" role="note" data-testid="headline">{inLanguage(span.quality.headline)}</p>}
       {span.quality && span.quality.warnings > 0 && (
         <button type="button" class="button quiet warn" data-testid="quality" onClick={() => openView("files")}>

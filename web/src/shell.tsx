@@ -6,7 +6,7 @@ import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call } from "./api";
 import { Header } from "./header";
 import { Help, helpOpen } from "./help";
-import { Panel } from "./panel";
+import { Panel, Rail } from "./panel";
 import { panelOpen, panelWidth } from "./settings";
 import { api, linkHere, openView, refresh, runs, runsProblem, selection, setParams, type SpanEntry, view, views } from "./state";
 import { copyText, Notices, say, Snippet } from "./ui/controls";
@@ -37,6 +37,8 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   diff: () => import("./views/diff"),
 };
 
+const RAIL = 48; // px of the folded panel
+
 export function Shell(): JSX.Element {
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -44,9 +46,9 @@ export function Shell(): JSX.Element {
   }, []);
   const open = panelOpen.value;
   return (
-    <div class={`shell${open ? "" : " folded"}`} style={{ gridTemplateColumns: open ? `${panelWidth.value}px minmax(0, 1fr)` : "0 minmax(0, 1fr)" }}>
+    <div class={`shell${open ? "" : " folded"}`} style={{ gridTemplateColumns: open ? `${panelWidth.value}px minmax(0, 1fr)` : `${RAIL}px minmax(0, 1fr)` }}>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>{t("Skip to the view")}</a>
-      <Panel />
+      {open ? <Panel /> : <Rail />}
       <div class="stage">
         <Header />
         <main id="main" tabIndex={-1} class="main" data-view={view.value}>

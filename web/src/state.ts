@@ -12,6 +12,8 @@ export interface SpanEntry {
   name: string;
   state: "found" | "loading" | "ready" | "failed" | "not_analysed";
   progress: number;
+  read_bytes?: number;
+  total_bytes?: number;
   stage: string;
   version: string | null;
   views: string[];
@@ -271,7 +273,7 @@ async function whenReady([run, worker, span]: Name, options: CallOptions): Promi
       throw new ApiError(415, { code: "unreadable", title: "This capture cannot be read", ...(entry.error ?? {}) });
     }
     if (entry.state === "ready") return refresh();
-    options.onProgress?.({ progress: entry.progress, stage: entry.stage });
+    options.onProgress?.(entry);
     await pause(READ_AGAIN_MS[Math.min(round, READ_AGAIN_MS.length - 1)]!, options.signal);
   }
 }

@@ -72,3 +72,20 @@ def test_memory_components(npu, golden, level, rank):
     assert shown.keys() == peaks.keys()
     for name, (value, time) in peaks.items():
         assert shown[name] == (pytest.approx(value), pytest.approx(time))
+
+
+def test_the_next_peak_without_the_largest_owner(npu, golden):
+    """Against the blocks one by one: at every sample, what is left without the blocks of that line."""
+    answer = npu.get("memory/peak", **where("level2", 0))
+    without = answer["without"]
+    named = [one for one in answer["owners"] if one["owner"] not in ("held before the capture", "(no owner recorded)")]
+    assert without["owner"] == named[0]["owner"]
+    assert without["bytes"] + without["saved"] == answer["bytes"]
+    assert 0 < without["saved"] <= named[0]["bytes"]
+    at = next(
+        one for one in npu.get("memory/curve", group="operator", **where("level2", 0))["series"] if "Allocated" in one["name"]
+    )
+    level = max(
+        y for x, y in zip(at["x_ms"], at["y"], strict=True) if x <= without["at"] / 1e6 + 1e-6 and x >= without["at"] / 1e6 - 1e-6
+    )
+    assert without["bytes"] <= level * 2**20 * 1.0001

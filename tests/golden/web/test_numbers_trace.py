@@ -10,6 +10,7 @@ import pytest
 from viewer.numbers import Viewer, each_capture, first_event, folder, ns, timeline, where
 
 from stepscope.web.timeline.binary_columns import decode
+from stepscope.web.views.verdict import FAMILIES, family_of
 
 
 @each_capture
@@ -175,3 +176,21 @@ def test_search_counts_slices(npu, golden):
     starts = [hit["start_ns"] for hit in answer["hits"]]
     assert starts == sorted(starts)
     assert npu.get("trace/search", q="CONV", case=1, **where("level2", 0))["count"] == 0
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_idle_time_has_the_cause_that_the_panel_tells(npu, rank):
+    gaps = npu.get("trace/path", **where("level2", rank))["gaps"]
+    assert gaps["start"] == sorted(gaps["start"])
+    free = npu.get("trace/search", q="^Free$", mode="regex", limit=1000, **where("level2", rank))["hits"]
+    longest = sorted(zip(*gaps.values(), strict=True), key=lambda gap: gap[0] - gap[1])[:5]
+    told = 0
+    for start, end, kind in longest:
+        own = [one for one in free if one["start_ns"] <= start and end <= one["start_ns"] + one["duration_ns"]]
+        for one in own:
+            parts = npu.get("trace/slice", id=one["id"], **where("level2", rank))["cause"]["parts"]
+            assert family_of(parts[0]["part"]) == kind
+            told += 1
+    assert told > 2
+    assert "dispatch" in gaps["kind"]
+    assert set(gaps["kind"]) <= {*FAMILIES, "unknown"}

@@ -4,6 +4,7 @@
 import { type Api, ApiError } from "../api";
 import { apiFor, linkHere } from "../state";
 import { copyText } from "../ui/controls";
+import { stageText } from "../ui/messages";
 import type { TraceState } from "../trace_state";
 import { type Address, readAddress, writeAddress } from "./address";
 import { Bar } from "./controls/bar";
@@ -218,9 +219,8 @@ export class TraceView {
     return Source.open(number, api, label, {
       onTiles: () => this.timeline.draw(),
       onProblem: (problem) => this.notice(problem instanceof ApiError ? problem.message : String(problem)),
-      onProgress: ({ progress, stage }) => {
-        const share = stage.startsWith("reading") ? "" : ` ${Math.round(progress * 100)} %`;
-        this.message.textContent = `${stage || t("Reading the capture")}${share}`;
+      onProgress: (progress) => {
+        this.message.textContent = stageText(progress);
       },
       signal: this.stop.signal,
     });

@@ -14,6 +14,7 @@ export function IconButton(props: {
   testid?: string;
   pressed?: boolean;
   small?: boolean;
+  current?: boolean;
 }): JSX.Element {
   return (
     <button
@@ -22,6 +23,7 @@ export function IconButton(props: {
       title={props.label}
       aria-label={props.label}
       aria-pressed={props.pressed}
+      aria-current={props.current ? "page" : undefined}
       data-testid={props.testid}
       onClick={props.onClick}
     >
@@ -56,7 +58,7 @@ export function Select(props: {
         <select
           class={props.size ? "listbox" : ""}
           size={props.size}
-          style={props.size ? { height: `${props.size * 25 + 12}px` } : undefined}
+          style={props.size ? { height: `${props.size * 24 + 10}px` } : undefined}
           data-testid={props.testid}
           value={props.value}
           onChange={(event) => props.onChange(event.currentTarget.value)}

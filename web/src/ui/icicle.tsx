@@ -8,6 +8,7 @@ import { auto, percent } from "../format";
 import { dark } from "../settings";
 import { t } from "../words";
 import { useWidth } from "./bars";
+import { themeColour } from "./picture";
 
 export interface Tree {
   readonly names: readonly string[];
@@ -64,7 +65,7 @@ function shortName(name: string): string {
   return match ? `${match[2]} · ${match[1]}` : name;
 }
 
-export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string; find?: string; plain?: ReadonlySet<string>; onPick?: (name: string) => void }): JSX.Element {
+export function Icicle(props: { tree: Tree; unit: string; label: string; root?: number; onRoot?: (node: number) => void; testid: string; find?: string; plain?: ReadonlySet<string>; dotted?: string; onPick?: (name: string) => void }): JSX.Element {
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [ownRoot, setOwnRoot] = useState(0);
@@ -80,6 +81,8 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
     return list;
   }, [props.tree, root]);
 
+  const total = props.tree.weight[0] || 1;
+  const weightText = (node: number): string => (props.unit === "us" ? auto(props.tree.weight[node]!, "us") : `${props.tree.weight[node]!.toLocaleString("en-US")} ${props.unit}`);
   const wanted = (props.find ?? "").trim().toLowerCase();
   useEffect(() => {
     const element = canvas.current;
@@ -105,11 +108,22 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
       pen.fillStyle = change !== undefined ? (Math.abs(change) < 1e-4 ? "#98a2b0" : change > 0 ? MORE : LESS) : one.node === 0 || props.plain?.has(name) ? "#98a2b0" : colourOf(name.replace(/_\d+$/, ""));
       pen.fillRect(x, one.depth * ROW, Math.max(0.6, w - 1), ROW - 1);
       pen.globalAlpha = 1;
+      if (name === props.dotted) {
+        // Not known: dots, as everywhere.
+        pen.fillStyle = themeColour("unknown-dot");
+        for (let dot = x + 3; dot < x + w - 2; dot += 5) for (let y = one.depth * ROW + 3; y < (one.depth + 1) * ROW - 2; y += 5) pen.fillRect(dot, y, 1.2, 1.2);
+      }
       if (w > 34) {
         pen.fillStyle = isDark ? "#f2f5fa" : "#10161f";
-        let text = shortName(name);
+        let text = name === props.dotted ? `${name} · ${weightText(one.node)} · ${percent(props.tree.weight[one.node]! / total)}` : shortName(name);
         const room = Math.floor((w - 8) / 6.6);
         if (text.length > room) text = `${text.slice(0, Math.max(1, room - 1))}…`;
+        if (name === props.dotted) {
+          const wide = pen.measureText(text).width;
+          pen.fillStyle = themeColour("surface");
+          pen.fillRect(x + 3, one.depth * ROW + 3, wide + 6, ROW - 7);
+          pen.fillStyle = isDark ? "#f2f5fa" : "#10161f";
+        }
         pen.fillText(text, x + 5, one.depth * ROW + ROW / 2);
       }
     }
@@ -120,8 +134,6 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
     const row = Math.floor(event.offsetY / ROW);
     return boxes.find((one) => one.depth === row && x >= one.x && x < one.x + one.width) ?? null;
   };
-  const total = props.tree.weight[0] || 1;
-  const weightText = (node: number): string => (props.unit === "us" ? auto(props.tree.weight[node]!, "us") : `${props.tree.weight[node]!.toLocaleString("en-US")} ${props.unit}`);
   const changeText = (node: number): string => {
     const change = props.tree.change?.[node];
     return change === undefined ? "" : ` · ${change >= 0 ? "+" : "−"}${(100 * Math.abs(change)).toFixed(2)} % ${t("of the whole")}`;

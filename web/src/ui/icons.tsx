@@ -25,10 +25,29 @@ const PATHS = {
   panel: "M2.5 3h11v10h-11zM6.5 3v10",
   search: "M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10zM10.6 10.6L14 14",
   swap: "M4 6h8.5M10 3.5L12.5 6 10 8.5M12 10.5H3.5M6 8L3.5 10.5 6 13",
+  verdict: "M3 8.5l3.2 3.2L13 4.5",
+  ranks: "M2.5 3.5h11M2.5 8h11M2.5 12.5h11M5 2v3M10 6.5v3M7 11v3",
+  overview: "M2.5 2.5h4.7v4.7H2.5zM8.8 2.5h4.7v4.7H8.8zM2.5 8.8h4.7v4.7H2.5zM8.8 8.8h4.7v4.7H8.8z",
+  operator: "M3 4.5h10M3 8h10M3 11.5h6",
+  chip: "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
+  memory: "M2 12V8h3V5h3V3h3v4h3v5z",
+  spread: "M8 3.5v3M8 6.5L4 10M8 6.5l4 3.5M8 2a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3zM4 10a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3zM12 10a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z",
+  matrix: "M2.5 2.5h11v11h-11zM2.5 6.2h11M2.5 9.8h11M6.2 2.5v11M9.8 2.5v11",
+  module: "M8 1.8l5.5 3v6.4L8 14.2l-5.5-3V4.8zM2.5 4.8L8 8l5.5-3.2M8 8v6.2",
+  flame: "M2 13h12M2 9.8h9M2 6.6h5.5M2 3.4h3",
+  code: "M5.5 4.5L2 8l3.5 3.5M10.5 4.5L14 8l-3.5 3.5",
+  roof: "M2 13L7.5 5H14M2 2v12h12",
+  bulb: "M5.5 10.5a4 4 0 1 1 5 0V12h-5zM6.5 14h3",
+  file: "M4 2h5.5L12.5 5v9H4zM9.5 2v3h3",
   alert: "M8 2.5l6 11H2zM8 6.5v3.2M8 11.7h.01",
 } as const;
 
 export type IconName = keyof typeof PATHS;
+
+export const VIEW_ICONS: Readonly<Record<string, IconName>> = {
+  verdict: "verdict", cluster: "ranks", overview: "overview", operator: "operator", kernel: "chip", trace: "trace", memory: "memory", distributed: "spread", communication: "matrix",
+  module: "module", flame: "flame", source: "code", roofline: "roof", findings: "bulb", files: "file",
+};
 
 export function Icon({ name }: { name: IconName }): JSX.Element {
   return (

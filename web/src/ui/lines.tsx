@@ -107,7 +107,12 @@ export function Lines(props: LinesProps): JSX.Element {
                 pen.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
                 pen.fillStyle = themeColour("text");
                 pen.textAlign = left ? "right" : "left";
-                pen.fillText(text, left ? x - gap : x + gap, self.bbox.top + 12 * devicePixelRatio);
+                const wide = pen.measureText(text).width + gap;
+                const top = self.bbox.top + self.bbox.height - 20 * devicePixelRatio; // below the curves, which are near the top at a peak
+                pen.fillStyle = themeColour("surface");
+                pen.fillRect(left ? x - gap / 2 - wide : x + gap / 2, top, wide, 16 * devicePixelRatio);
+                pen.fillStyle = themeColour("text");
+                pen.fillText(text, left ? x - gap : x + gap, top + 12 * devicePixelRatio);
               }
               pen.restore();
             });

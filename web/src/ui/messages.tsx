@@ -3,7 +3,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ApiError } from "../api";
+import type { ApiError, Progress } from "../api";
 import { t } from "../words";
 import { cancelReading, selection } from "../state";
 import { Snippet } from "./controls";
@@ -119,10 +119,18 @@ function useSeconds(): number {
   return seconds;
 }
 
+/** Which file, how many of the bytes of all files; or the stage after reading. */
+export function stageText({ progress, stage, read_bytes = 0, total_bytes = 0 }: Progress): string {
+  const file = /^reading (.*)$/.exec(stage)?.[1];
+  if (file === undefined) return `${t(stage || "Reading the capture")} · ${Math.round(progress * 100)} %`;
+  const [unit, name] = total_bytes < 1e6 ? [1e3, "KB"] : [1e6, "MB"];
+  const digits = total_bytes < 10 * unit ? 1 : 0;
+  const amount = (bytes: number): string => (bytes / unit).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${t("Reading")} ${file.split("/").at(-1)}${total_bytes ? ` · ${amount(read_bytes)} ${t("of")} ${amount(total_bytes)} ${name}` : ""}`;
+}
+
 export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progress"]; tall?: boolean }): JSX.Element {
-  // How much of a file is parsed is not known before its end: its size and the seconds say more than a number that stands still.
-  const reading = progress?.stage.startsWith("reading") ?? false;
-  const share = progress && !reading ? Math.round(progress.progress * 100) : null;
+  const share = progress ? Math.round(progress.progress * 100) : null;
   const seconds = useSeconds();
   return (
     <div class={`skeleton${tall ? " tall" : ""}`} role="status">
@@ -133,10 +141,10 @@ export function Skeleton({ progress, tall }: { progress?: Loaded<unknown>["progr
         <i />
       </div>
       <p>
-        {progress ? `${t("Reading the capture")}: ${share === null ? "" : `${share} %`}${progress.stage ? `${share === null ? "" : " · "}${progress.stage}` : ""}` : `${t("Loading")} …`}
+        {progress ? stageText(progress) : `${t("Loading")} …`}
         {seconds > 0 && ` · ${seconds} s`}
       </p>
-      {progress && <progress max={100} {...(share === null ? {} : { value: share })} aria-label={t("Reading the capture")} />}
+      {share !== null && <progress max={100} value={share} aria-label={t("Reading the capture")} />}
       {progress && <button type="button" class="button" data-testid="btn-cancel" onClick={() => void cancelReading()}>{t("Cancel")}</button>}
     </div>
   );

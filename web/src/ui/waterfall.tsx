@@ -78,13 +78,13 @@ export function WaterfallTable({ data }: { data: Waterfall }): JSX.Element {
   const [from, to] = axisOf([...levels, ...bands]);
   const at = (ms: number): number => (100 * (ms - from)) / (to - from);
   const cut = from > 0;
-  const hint = data.band_ms ? t("95 % band") : t("no band: too few samples");
+  const hint = data.band_ms ? t("95 % band") : t("no band");
   return (
     <table class="plain waterfall" data-testid="waterfall" style={{ backgroundSize: `${100 / TICKS}% 100%` }}>
       <thead>
         <tr>
           <th scope="col">{t("Row")}</th><th scope="col" class="number">ms/{t("step")}</th><th scope="col" class="number">{t("by calls")}</th><th scope="col" class="number">{t("by price")}</th>
-          <th scope="col" class="waterfall-axis">{cut ? `${t("axis from")} ${from.toLocaleString("en-US", { maximumFractionDigits: 2 })} ms` : t("axis from 0")} · {data.band_ms && "⊢⊣ "}{hint}</th>
+          <th scope="col" class="waterfall-axis" title={data.band_ms ? hint : t("no band: too few samples")}>{cut ? `${t("from")} ${from.toLocaleString("en-US", { maximumFractionDigits: 2 })} ms` : t("from 0")} · {data.band_ms && "⊢⊣ "}{hint}</th>
           <th scope="col">{t("Real?")}</th>
         </tr>
       </thead>
@@ -114,7 +114,7 @@ export function WaterfallTable({ data }: { data: Waterfall }): JSX.Element {
             <i class={`waterfall-bar whole${cut ? " cut" : ""}`} style={{ left: 0, width: `${at(data.whole.new / scale)}%` }} />
             {data.band_ms && <i class="waterfall-band" style={{ left: `${at(levels[0]! + data.band_ms[0])}%`, width: `${at(levels[0]! + data.band_ms[1]) - at(levels[0]! + data.band_ms[0])}%` }} />}
           </td>
-          <td>{figure(data.whole.delta, true)} {t("exactly")}</td>
+          <td>{figure(data.whole.delta, true)} ms</td>
         </tr>
       </tbody>
     </table>
@@ -182,7 +182,8 @@ export function StepsCard({ samples }: { samples: Samples }): JSX.Element | null
   const margin = (high - low || high * 0.02 || 1) * 0.08;
   const [from, to] = [low - margin, high + margin];
   const digits = to - from < 0.1 ? 3 : to - from < 1 ? 2 : 1;
-  const ticks = [0, 1, 2, 3].map((one) => from + ((to - from) * one) / 3);
+  const count = digits > 1 ? 2 : 3;
+  const ticks = Array.from({ length: count }, (_, one) => from + ((to - from) * one) / (count - 1));
   const row = (name: string, values: readonly number[], look: string): JSX.Element => (
     <div class="dots-row">
       <span>{name}</span>

@@ -6,11 +6,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { dark } from "../settings";
 import { openView, param, selection, setParams, type Texts } from "../state";
-import { Card, Select } from "../ui/controls";
+import { Card, IconButton, Select } from "../ui/controls";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { inLanguage, t } from "../words";
-import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, type Pipeline } from "./cluster_picture";
+import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, matrixCell, type Pipeline } from "./cluster_picture";
 import { Frame, type ViewProps } from "./view";
 
 interface Found {
@@ -43,6 +43,7 @@ interface WhatIf {
   readonly then_ms: number;
 }
 
+const STEP = { en: "Step", zh: "单步" }; // its length, not its number
 const PATIENT = { wait: 20 }; // s: all ranks are read for the first answer
 const MOST_ROWS = 64;
 const NAMES = 108; // px for the names of ranks
@@ -64,6 +65,7 @@ export function View({ api }: ViewProps): JSX.Element {
           <div class="verdict cluster">
             <Answer data={data} />
             <Findings data={data} />
+            <Large api={api} data={data} />
             <div class="cluster-columns">
               <Ranks api={api} data={data} onDrawn={() => setDrawn((n) => n + 1)} />
               <div class="verdict-side">
@@ -94,7 +96,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
     <section class="card verdict-answer" aria-label={t("Answer")} data-testid="cluster-answer">
       <div>
         <h2>
-          {t("Step")} {ms(data.step_ms.median)} ms{t(": ")}
+          {inLanguage(STEP)} {ms(data.step_ms.median)} ms{t(": ")}
           {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : t("no rank, host or link holds the others up.")}
         </h2>
         {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
@@ -113,7 +115,8 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
   return (
     <div class="cluster-findings">
       {data.findings.slice(0, 3).map((one, at) => {
-        const own = worker(one.ranks[0]);
+        const own = worker(one.ranks[0] ?? one.link[0]);
+        const peer = peerOf(data, one);
         return (
           <section key={at} class="card cluster-finding" data-testid="cluster-finding" data-kind={one.kind}>
             <p><b>{inLanguage(one.who)}</b><strong>{ms(one.cost_ms)} ms</strong></p>
@@ -125,12 +128,29 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
                   rank {own.rank} · {t("Show in Trace")} ↗
                 </button>
               )}
+              {one.link.length > 1 && data.has.links && <button type="button" class="link" data-testid="cluster-show-link" onClick={() => setParams({ large: "matrix" })}>{t("Show in Matrix")} ↗</button>}
+              {own?.worker && peer?.worker && (
+                <button type="button" class="link" data-testid="cluster-compare" onClick={() => openView("diff", { arun: selection.peek().run!.name, aworker: peer.worker!, brun: selection.peek().run!.name, bworker: own.worker! })}>
+                  {t("Compare with")} {peer.rank}
+                </button>
+              )}
+              {own && <button type="button" class="link" data-testid="cluster-gone" onClick={() => setParams({ fix: String(at) })}>{t("What if gone")}</button>}
             </p>
           </section>
         );
       })}
     </div>
   );
+}
+
+/** A rank that does the same work and is named by no finding: of its stage, the nearest. */
+function peerOf(data: Run, finding: Found): Run["ranks"][number] | undefined {
+  const own = data.ranks.find((one) => one.rank === finding.ranks[0]);
+  const named = new Set(data.findings.flatMap((one) => [...one.ranks, ...one.link]));
+  if (!own) return undefined;
+  return data.ranks
+    .filter((one) => one.worker !== null && one.stage === own.stage && !named.has(one.rank))
+    .sort((a, b) => Math.abs(a.rank - own.rank) - Math.abs(b.rank - own.rank) || a.rank - b.rank)[0];
 }
 
 /** The ranks that have a row: all, or those that findings name and others evenly between them. */
@@ -290,7 +310,7 @@ function Matrix({ api }: { api: Api }): JSX.Element | null {
   const slow = load.data.links.filter((link) => link.slow);
   const first = slow[0];
   return (
-    <Card title={t("Links")} note="GB/s" testid="cluster-matrix" tools={<button type="button" class="link" onClick={() => openView("communication")}>{t("Communication")}</button>}>
+    <Card title={t("Links")} note="GB/s" testid="cluster-matrix" tools={<button type="button" class="link" data-testid="open-matrix" onClick={() => setParams({ large: "matrix" })}>{t("open")}</button>}>
       <div class="cluster-small">
         <canvas ref={canvas} role="img" aria-label={t("Bandwidth of each pair of ranks")} />
         <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s, ${t("slower than like links")}` : t("no link is slower than its like")}</p>
@@ -310,11 +330,123 @@ function Pipe({ api }: { api: Api }): JSX.Element | null {
   if (!load.data?.stages.length) return null;
   const share = (one: number | null): string => (one === null ? "?" : `${(100 * one).toFixed(0)} %`);
   return (
-    <Card title={t("Pipeline")} note={`${load.data.stages.length} ${t("stages")}`} testid="cluster-pipeline">
+    <Card title={t("Pipeline")} note={`${load.data.stages.length} ${t("stages")}`} testid="cluster-pipeline" tools={<button type="button" class="link" data-testid="open-pipeline" onClick={() => setParams({ large: "pipeline" })}>{t("open")}</button>}>
       <div class="cluster-small">
         <canvas ref={canvas} role="img" aria-label={t("Forward, backward and waiting of each stage")} />
         <p>{t("not computing")} {share(load.data.bubble)}{load.data.ideal_bubble !== null && `, ${t("ideal")} ${share(load.data.ideal_bubble)}`}</p>
       </div>
+    </Card>
+  );
+}
+
+/** The matrix or the pipeline in full size, in the place above the ranks; which one stands in the address. */
+function Large({ api, data }: { api: Api; data: Run }): JSX.Element | null {
+  const which = param("large");
+  if (which === "matrix" && data.has.links) return <LargeMatrix api={api} />;
+  return which === "pipeline" ? <LargePipeline api={api} data={data} /> : null;
+}
+
+const close = <IconButton small icon="close" label="Close" testid="btn-close-large" onClick={() => setParams({ large: null, measure: null, transport: null, size: null })} />;
+const MEASURES: Readonly<Record<string, readonly [name: string, unit: string]>> = { bandwidth: ["Bandwidth", "GB/s"], bytes: ["Transit Size", "MB"], time_ms: ["Transit Time", "ms"] };
+const LARGE_MATRIX = 520;
+
+interface Matrix extends Links {
+  readonly transports: readonly string[];
+  readonly sizes: readonly (string | { readonly class: number; readonly from_bytes: number })[];
+}
+
+function LargeMatrix({ api }: { api: Api }): JSX.Element {
+  const transport = param("transport", "all");
+  const size = param("size", "all");
+  const measure = param("measure", "bandwidth");
+  const load = useLoad(JSON.stringify([api.capture.run, "large", transport, size]), (options) => api.get<Matrix>("cluster/matrix", { transport, size }, options));
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [over, setOver] = useState<Links["links"][number] | null>(null);
+  const theme = dark.value;
+  const side = Math.max(240, Math.min(LARGE_MATRIX, window.innerHeight - 260));
+  useEffect(() => {
+    if (load.data && canvas.current) drawLinks(canvas.current, load.data, side, measure as "bandwidth", true);
+  }, [load.data, theme, measure]);
+  const data = load.data;
+  const value = (one: Links["links"][number]): string => {
+    const [, unit] = MEASURES[measure]!;
+    const number = measure === "bytes" ? (one.bytes ?? 0) / 1e6 : measure === "time_ms" ? (one.time_ms ?? 0) : (one.bandwidth ?? 0);
+    return `${number.toLocaleString("en-US", { maximumFractionDigits: 2 })} ${unit}`;
+  };
+  const find = (event: MouseEvent): void => {
+    const place = matrixCell(data!, side, event.offsetX, event.offsetY);
+    setOver(place ? (data!.links.find((one) => one.src === place[0] && one.dst === place[1]) ?? null) : null);
+  };
+  const named = data ? [...data.links.filter((one) => one.slow), ...data.links.filter((one) => !one.slow)].slice(0, 12) : [];
+  return (
+    <Card
+      title={t("Matrix")} note={t("Src Rank ↓ · Dst Rank →")} testid="large-matrix"
+      tools={
+        <>
+          <Select label={t("Value")} testid="select-measure" value={measure} options={Object.entries(MEASURES).map(([key, [name, unit]]) => ({ value: key, label: `${name} (${unit})` }))} onChange={(next) => setParams({ measure: next })} />
+          <Select label={t("Transport")} testid="select-transport" value={transport} options={(data?.transports ?? [transport]).map((one) => ({ value: one, label: one }))} onChange={(next) => setParams({ transport: next })} />
+          <Select label={t("Size class")} testid="select-size" value={size} options={(data?.sizes ?? [size]).map((one) => (typeof one === "string" ? { value: one, label: one } : { value: String(one.class), label: `${t("from")} ${(one.from_bytes / 1024).toLocaleString("en-US")} KB` }))} onChange={(next) => setParams({ size: next })} />
+          {close}
+        </>
+      }
+    >
+      <Await load={load}>
+        {() => (
+          <div class="cluster-large">
+            <canvas ref={canvas} role="img" aria-label={t("Bandwidth of each pair of ranks")} onMouseMove={find} onMouseLeave={() => setOver(null)} />
+            <div>
+              <p role="status" class="muted">{over ? `${over.src} → ${over.dst} · ${over.transport} · ${value(over)}${over.slow ? ` · ${t("slower than its like")}` : ""}` : `${data!.links.length} ${t("Links")}`}</p>
+              <table class="plain">
+                <thead><tr><th scope="col">src → dst</th><th scope="col">{t("Transport")}</th><th scope="col" class="number">{MEASURES[measure]![0]} ({MEASURES[measure]![1]})</th></tr></thead>
+                <tbody>{named.map((one) => <tr key={`${one.src} ${one.dst}`} class={one.slow ? "strong" : ""}><td>{one.src} → {one.dst}{one.slow && ` · ${t("slower than its like")}`}</td><td>{one.transport}</td><td class="number">{value(one).replace(/ .*/, "")}</td></tr>)}</tbody>
+              </table>
+            </div>
+          </div>
+        )}
+      </Await>
+    </Card>
+  );
+}
+
+function LargePipeline({ api, data }: { api: Api; data: Run }): JSX.Element {
+  const step = param("cstep");
+  const load = useLoad(JSON.stringify([api.capture.run, "large pipeline", step]), (options) => api.get<Pipeline>("cluster/pipeline", step ? { step } : {}, options));
+  const box = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(800);
+  const theme = dark.value;
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry!.contentRect.width)));
+    if (box.current) watch.observe(box.current);
+    return () => watch.disconnect();
+  }, [load.data !== null]);
+  const tall = 34;
+  useEffect(() => {
+    if (load.data && canvas.current) drawPipeline(canvas.current, load.data, width, tall);
+  }, [load.data, theme, width]);
+  const share = (one: number | null): string => (one === null ? "?" : `${(100 * one).toFixed(0)} %`);
+  return (
+    <Card title={t("Pipeline")} note={load.data ? `${t("Step")} ${step || load.data.step}, ${ms(load.data.length_ns / 1e6)} ms · ${t("not computing")}: ${t("measured")} ${share(load.data.bubble)}, ${t("ideal")} ${share(load.data.ideal_bubble)}` : ""} testid="large-pipeline" tools={close}>
+      <Await load={load}>
+        {(pipeline) => (
+          <div class="cluster-pipe">
+            <ul>{pipeline.stages.map((stage) => {
+              const own = data.ranks.find((one) => one.rank === stage.rank);
+              return <li key={stage.stage} style={{ height: `${tall}px` }}>{t("Stage")} {stage.stage} {own?.worker ? <button type="button" class="link" onClick={() => openView("trace", { worker: own.worker!, ...(own.span ? { span: own.span } : {}) })}>rank {stage.rank}</button> : <small>rank {stage.rank}</small>}</li>;
+            })}</ul>
+            <div ref={box}>
+              <canvas ref={canvas} role="img" aria-label={t("Forward, backward and waiting of each stage")} />
+              <Ticks wide={width} texts={timeTicks(pipeline.length_ns)} />
+              <ul class="families">
+                <li><i class="part computing" aria-hidden="true" /> {t("forward")}</li>
+                <li><i class="part computing low" aria-hidden="true" /> {t("backward")}</li>
+                <li><i class="part communication" aria-hidden="true" /> {t("sends or receives")}</li>
+                <li><i class="part" style={{ background: "var(--comm-pale)" }} aria-hidden="true" /> {t("bubble")}</li>
+              </ul>
+            </div>
+          </div>
+        )}
+      </Await>
     </Card>
   );
 }

@@ -34,10 +34,11 @@ export interface Clocked {
 
 export interface Links {
   readonly ranks: readonly number[];
-  readonly links: readonly { readonly src: number; readonly dst: number; readonly transport: string; readonly bandwidth: number | null; readonly slow: boolean }[];
+  readonly links: readonly { readonly src: number; readonly dst: number; readonly transport: string; readonly bandwidth: number | null; readonly bytes?: number; readonly time_ms?: number; readonly slow: boolean }[];
 }
 
 export interface Pipeline {
+  readonly step: number;
   readonly length_ns: number;
   readonly bubble: number | null;
   readonly ideal_bubble: number | null;
@@ -147,22 +148,46 @@ export function drawRanks(canvas: HTMLCanvasElement, data: Clocked, order: reado
   });
 }
 
-export function drawLinks(canvas: HTMLCanvasElement, data: Links, side: number): void {
+const SCALE = 30; // px for the numbers of ranks beside a large matrix
+
+/** Links as cells; a large one has the numbers of ranks at its edges. */
+export function drawLinks(canvas: HTMLCanvasElement, data: Links, side: number, measure: "bandwidth" | "bytes" | "time_ms" = "bandwidth", numbered = false): void {
+  const edge = numbered ? SCALE : 0;
   const context = sheet(canvas, side, side);
   const ink = inkOf(canvas);
+  const room = side - edge;
   context.fillStyle = ink("--sunken");
-  context.fillRect(0, 0, side, side);
+  context.fillRect(edge, edge, room, room);
   const place = new Map(data.ranks.map((rank, at) => [rank, at]));
-  const cell = side / Math.max(1, data.ranks.length);
-  const fastest = Math.max(...data.links.map((link) => link.bandwidth ?? 0), 1e-9);
+  const cell = room / Math.max(1, data.ranks.length);
+  const at = (rank: number): number => edge + (place.get(rank) ?? 0) * cell;
+  const most = Math.max(...data.links.map((link) => link[measure] ?? 0), 1e-9);
   for (const link of data.links) {
-    const [column, line] = [place.get(link.dst) ?? 0, place.get(link.src) ?? 0];
-    context.fillStyle = ink(`--heat-${Math.min(TONES - 1, 1 + Math.floor(((link.bandwidth ?? 0) / fastest) * (TONES - 1)))}`);
-    context.fillRect(column * cell, line * cell, Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
+    context.fillStyle = ink(`--heat-${Math.min(TONES - 1, 1 + Math.floor(((link[measure] ?? 0) / most) * (TONES - 1)))}`);
+    context.fillRect(at(link.dst), at(link.src), Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
   }
   context.strokeStyle = ink("--comm");
   context.lineWidth = 2;
-  for (const link of data.links.filter((one) => one.slow)) context.strokeRect((place.get(link.dst) ?? 0) * cell - 2, (place.get(link.src) ?? 0) * cell - 2, cell + 4, cell + 4);
+  for (const link of data.links.filter((one) => one.slow)) context.strokeRect(at(link.dst) - 2, at(link.src) - 2, cell + 4, cell + 4);
+  if (!numbered) return;
+  const every = Math.max(1, Math.ceil(22 / cell));
+  context.fillStyle = ink("--muted");
+  context.font = "10.5px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  data.ranks.forEach((rank, line) => {
+    if (line % every) return;
+    context.textAlign = "right";
+    context.fillText(String(rank), edge - 5, edge + (line + 0.5) * cell);
+    context.textAlign = "center";
+    context.fillText(String(rank), edge + (line + 0.5) * cell, edge - 9);
+  });
+}
+
+/** Source and destination of the cell at a place of a large matrix. */
+export function matrixCell(data: Links, side: number, x: number, y: number): readonly [src: number, dst: number] | null {
+  const cell = (side - SCALE) / Math.max(1, data.ranks.length);
+  const [src, dst] = [data.ranks[Math.floor((y - SCALE) / cell)], data.ranks[Math.floor((x - SCALE) / cell)]];
+  return x < SCALE || y < SCALE || src === undefined || dst === undefined ? null : [src, dst];
 }
 
 export function drawPipeline(canvas: HTMLCanvasElement, data: Pipeline, width: number, tall: number): void {

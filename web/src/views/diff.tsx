@@ -86,7 +86,7 @@ export function View(_: ViewProps): JSX.Element {
             <div class="diff-columns">
               <Card
                 title={t("Why the step changed")}
-                note={t("rows sum exactly to the difference")}
+                note={t("rows sum to the difference")}
                 testid="diff-waterfall"
                 tools={
                   <span class="segments" role="group" aria-label={t("Rows")} data-testid="select-level">

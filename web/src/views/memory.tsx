@@ -63,6 +63,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   const component = group === "component";
   const events = remote(api, "memory/events", { device: shownDevice, from, to, held: held ? 1 : null, ...(Object.keys(sizes).length ? { filter: JSON.stringify(sizes) } : {}) });
   const peak = useLoad(data?.blocks ? JSON.stringify([api.capture, shownDevice, param("by", "line"), "peak"]) : null, (options) => api.get<PeakAnswer>("memory/peak", { device: shownDevice, by: param("by", "line") }, options));
+  const kept = useLoad(data?.blocks ? JSON.stringify([api.capture, shownDevice, "kept"]) : null, (options) => api.get<KeptAnswer>("memory/kept", { device: shownDevice }, options));
   const peakAt = peak.data ? peak.data.at / 1e6 : null;
   /** Around the peak, and its owners in view. */
   const showPeak = (): void => {
@@ -90,8 +91,8 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
           />
         )}
       </Await>
-      {data?.blocks && <Peak load={peak} />}
-      {data?.blocks && <KeptCard api={api} device={shownDevice} />}
+      {data?.blocks && <Peak load={peak} steps={kept.data} />}
+      {kept.data && <KeptCard data={kept.data} />}
       <Toolbar>
         <Select label="Group By" testid="select-group-by" value={component ? "component" : "operator"} options={(data?.groups ?? ["operator"]).map((one) => ({ value: one, label: LABELS[one] ?? one }))} onChange={(value) => { setReady(false); setParams({ group: value, t: null, q: null }); }} />
         <Search label={t("Search by Name")} testid="search-name" value={q} onChange={(value) => setParams({ q: value || null })} />
@@ -236,6 +237,8 @@ interface PeakAnswer {
   readonly tree: Tree;
   readonly owners: readonly { readonly owner: string; readonly operators: readonly string[]; readonly bytes: number; readonly share: number; readonly count: number; readonly held_ns: number | null }[];
   readonly count: number;
+  /** The next peak, had the largest owner that is named held nothing. */
+  readonly without: { readonly owner: string; readonly bytes: number; readonly saved: number; readonly at: number } | null;
 }
 
 /** Names of the server that are words, not names. */
@@ -262,7 +265,7 @@ function PeakLine({ data }: { data: PeakAnswer }): JSX.Element {
 }
 
 /** Who owns the peak: lines or modules, then operators; what was held before the capture is one part of its own. */
-function Peak({ load }: { load: Loaded<PeakAnswer> }): JSX.Element {
+function Peak({ load, steps }: { load: Loaded<PeakAnswer>; steps: KeptAnswer | null }): JSX.Element {
   const by = param("by", "line");
   return (
     <Card
@@ -278,7 +281,8 @@ function Peak({ load }: { load: Loaded<PeakAnswer> }): JSX.Element {
       <Await load={load}>
         {(data) => (
           <div class="memory-peak">
-            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 1024)) }} unit="KB" label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
+            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 104857.6) / 10) }} unit="MiB" dotted={t(BEFORE)} label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
+            <div class="memory-below">
             <table class="plain" data-testid="table-owners">
               <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">%</th><th scope="col" class="number">{t("held after")}</th></tr></thead>
               <tbody>
@@ -294,10 +298,37 @@ function Peak({ load }: { load: Loaded<PeakAnswer> }): JSX.Element {
                 {data.count > 12 && <tr><td colSpan={5} class="muted">{data.count - 12} {t("more")}</td></tr>}
               </tbody>
             </table>
+            <Next data={data} steps={steps} />
+            </div>
           </div>
         )}
       </Await>
     </Card>
+  );
+}
+
+/** What to do about the peak, and what the capture cannot tell about it. */
+function Next({ data, steps }: { data: PeakAnswer; steps: KeptAnswer | null }): JSX.Element {
+  const { without } = data;
+  return (
+    <aside class="memory-next" data-testid="memory-next">
+      <h3>{t("Next")}</h3>
+      {without === null ? <p>{t("Nobody can be named: record stacks or modules.")}</p> : (
+        <p>
+          <b>−{mib(without.saved)}</b> {t("without")} {ownerText(without.owner)}{t("; ")}
+          {t("Next peak")} {mib(without.bytes)}, {three(without.at / 1e6)} ms
+        </p>
+      )}
+      {(data.before > 0 || (steps !== null && steps.steps.length < steps.least)) && (
+        <>
+          <h3>{t("Cannot tell")}</h3>
+          <ul class="cannot">
+            {steps !== null && steps.steps.length < steps.least && <li data-testid="memory-kept"><i aria-hidden="true">?</i> <b>{t("Leaks")}</b>{t(": ")}{t("the leak view needs")} {steps.least} {t("steps")}, {steps.steps.length} {t("recorded")}</li>}
+            {data.before > 0 && <li><i aria-hidden="true">?</i> <b>{t("Owners before the start")}</b>{t(": ")}{t("record from the first step")}</li>}
+          </ul>
+        </>
+      )}
+    </aside>
   );
 }
 
@@ -311,13 +342,8 @@ interface KeptAnswer {
 }
 
 /** Leaks: what steps leave behind, and the least that is held in each of them. */
-function KeptCard({ api, device }: { api: Api; device: string | null }): JSX.Element | null {
-  const load = useLoad(JSON.stringify([api.capture, device, "kept"]), (options) => api.get<KeptAnswer>("memory/kept", { device }, options));
-  const data = load.data;
-  if (!data) return null;
-  if (data.steps.length < data.least) {
-    return <p class="table-note block" data-testid="memory-kept">{t("Leaks cannot be told: too few steps are recorded.")} {t("Steps")}{t(": ")}{data.steps.length}, {t("needed")}{t(": ")}{data.least}</p>;
-  }
+function KeptCard({ data }: { data: KeptAnswer }): JSX.Element | null {
+  if (data.steps.length < data.least) return null; // said beside the peak
   const lows = data.lows_mb.filter((one): one is number => one !== null);
   const rise = lows.length > 1 ? lows.at(-1)! - lows[0]! : 0;
   return (

@@ -3,6 +3,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Api } from "../api";
 import { auto } from "../format";
 import { apiFor, openView, param, selection, setParams, type Texts, views } from "../state";
 import { Card } from "../ui/controls";
@@ -114,6 +115,7 @@ export function View({ api }: ViewProps): JSX.Element {
         {(data) => (
           <div class="verdict">
             <Answer data={data} />
+            <AllRanks api={api} asked={data.ranks.length} />
             <Steps data={data} />
             <div class="verdict-columns">
               <Findings findings={data.findings} error={data.replay_error} />
@@ -144,6 +146,39 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
         <div><dd>{data.ranks.length} × {steps}</dd><dt>{t("ranks × steps")}</dt></div>
       </dl>
     </section>
+  );
+}
+
+interface Run {
+  readonly run: { readonly ranks: readonly number[] };
+  readonly step_ms: { readonly median: number };
+  readonly lost_ms: number | null;
+  readonly findings: readonly { readonly who: Texts; readonly why: Texts }[];
+}
+
+const READ_BY_ITSELF = 128; // ranks; of more, the reader says when they are read
+
+/** A run of more ranks than the verdict asks together: what all of them say, in a line that leads to Cluster. */
+function AllRanks({ api, asked }: { api: Api; asked: number }): JSX.Element | null {
+  const { run } = selection.value;
+  const count = run?.workers.length ?? 0;
+  const wanted = count > asked && views.value.some((one) => one.slug === "cluster");
+  const load = useLoad(wanted && count <= READ_BY_ITSELF ? JSON.stringify([run?.name, count, "all ranks"]) : null, (options) => api.get<Run>("cluster", { wait: 20 }, options));
+  if (!wanted || load.problem) return null;
+  const found = load.data;
+  const lost = found?.lost_ms ?? 0;
+  const share = found && found.step_ms.median > 0 ? Math.round((100 * lost) / found.step_ms.median) : 0;
+  const first = found?.findings[0];
+  return (
+    <p class="card verdict-ranks" data-testid="verdict-ranks">
+      <b>{count} {t("ranks")}{t(": ")}</b>
+      <span>
+        {found === null
+          ? (count <= READ_BY_ITSELF ? `${t("Loading")} …` : "")
+          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : t("no rank, host or link holds the others up.")}
+      </span>
+      <button type="button" class="link" onClick={() => openView("cluster")}>{t("Which rank waits for which")} · Cluster ↗</button>
+    </p>
   );
 }
 

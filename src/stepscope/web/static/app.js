@@ -1,1 +1,1 @@
-export{t as render}from"./app-BYQsFo-b.js";
+export{t as render}from"./app-CLwEoKfF.js";

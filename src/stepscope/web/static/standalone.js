@@ -1,1 +1,1 @@
-import{t as e}from"./app-BYQsFo-b.js";e();
+import{t as e}from"./app-CLwEoKfF.js";e();

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.analysis.memory.blocks import record_rows
 from stepscope.analysis.memory.kept import kept_over_steps
-from stepscope.analysis.memory.owners import UNKNOWN, owners, tree, with_operators
+from stepscope.analysis.memory.owners import BEFORE, UNKNOWN, owners, tree, with_operators
 from stepscope.analysis.memory.usage import component_peaks, held_at, operator_changes, shown_blocks, touched_between
 from stepscope.analysis.source_lines import lines_with_backward, operator_places
 from stepscope.export.memory_csv import app_samples
@@ -287,7 +287,34 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
             for row in rows.to_dicts()
         ],
         "count": parts["owner"].n_unique(),
+        "without": _without_first(capture, device, by, rows["owner"].to_list(), whole),
     }  # fmt: skip
+
+
+def _without_first(capture: LoadedCapture, device: str, by: str, ranked: list[str], whole: int) -> dict[str, Any] | None:
+    """The next peak, had the largest owner that can be named held nothing; None where nobody is named."""
+    owner = next((name for name in ranked if name not in (BEFORE, UNKNOWN)), None)
+    totals = _totals(capture, device)
+    if owner is None or not totals.height:
+        return None
+    own = with_operators(blocks(capture).filter(pl.col("tag") == device), capture.tables.ops)
+    known = _places(capture).with_row_index("op").select(pl.col("op").cast(pl.Int64), owner=pl.col(by).cast(pl.String))
+    rows = own.select(pl.col("op").cast(pl.Int64), pl.col("bytes").abs(), "start_ns", "release_ns").join(known, on="op", how="left")
+    rows = rows.filter(pl.col("owner") == owner)
+    time = totals["time_ns"].to_numpy()
+    held = np.zeros(time.size, np.float64)
+    for edge, sign in (("start_ns", 1), ("release_ns", -1)):
+        moves = rows.drop_nulls(edge).sort(edge)
+        sums = np.concatenate(([0], moves["bytes"].cast(pl.Int64).to_numpy().cumsum()))
+        held += sign * sums[np.searchsorted(moves[edge].to_numpy(), time, side="right")]
+    left = totals["allocated"].to_numpy() * MB - held
+    at = int(left.argmax())
+    return {
+        "owner": owner,
+        "bytes": round(float(left[at])),
+        "saved": whole - round(float(left[at])),
+        "at": int(time[at]) - capture.base_ns,
+    }
 
 
 def _places(capture: LoadedCapture) -> pl.DataFrame:

@@ -115,6 +115,43 @@ export function drawPath(context: Context, path: Path, box: { readonly y: number
   }
 }
 
+const STRIPE = 7; // px from one stripe to the next
+
+/** Idle time in the colour of its cause. Waiting is striped and what is not known is dotted, as in the Verdict view. */
+export function drawIdle(context: Context, gaps: NonNullable<Path["gaps"]>, box: { readonly y: number; readonly height: number; readonly width: number }, xOf: (time: number) => number, theme: Theme): void {
+  let painted = -Infinity;
+  for (let i = 0; i < gaps.start.length; i++) {
+    const a = Math.max(-2, xOf(gaps.start[i]!), painted);
+    const b = Math.min(box.width + 2, xOf(gaps.end[i]!));
+    if (b < 0 || a > box.width || b <= painted) continue;
+    const kind = gaps.kind[i]!;
+    const [ground, ink] = theme.idle[kind] ?? theme.idle["unknown"]!;
+    const wide = Math.max(1, b - a);
+    context.fillStyle = css(ground);
+    context.fillRect(a, box.y, wide - (wide > 3 ? 0.75 : 0), box.height);
+    painted = b;
+    if (wide < 6 || box.height < 6) continue;
+    context.save();
+    context.beginPath();
+    context.rect(a, box.y, wide - 0.75, box.height);
+    context.clip();
+    context.strokeStyle = context.fillStyle = css(ink);
+    context.lineWidth = 1.2;
+    if (kind === "sync" || kind === "wait" || kind === "preparing") {
+      const lean = kind === "sync" ? box.height : kind === "wait" ? -box.height : 0;
+      context.beginPath();
+      for (let x = Math.floor(a / STRIPE) * STRIPE - box.height; x < b + box.height; x += STRIPE) {
+        context.moveTo(x, box.y);
+        context.lineTo(x + lean, box.y + box.height);
+      }
+      context.stroke();
+    } else if (kind === "unknown") {
+      for (let x = Math.ceil(a / 5) * 5; x < b; x += 5) for (let y = box.y + 3; y < box.y + box.height; y += 5) context.fillRect(x, y, 1.2, 1.2);
+    }
+    context.restore();
+  }
+}
+
 export interface RulerPicture {
   readonly window: Window;
   readonly width: number;

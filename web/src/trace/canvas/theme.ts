@@ -14,17 +14,25 @@ export interface Theme {
   readonly font: string;
   /** Of the critical path, by kind of piece; the colours of the Verdict view. */
   readonly path: Readonly<Record<string, Rgb>>;
+  /** Of idle time, by the family of its cause: the ground, and what is drawn on it. */
+  readonly idle: Readonly<Record<string, readonly [ground: Rgb, ink: Rgb]>>;
 }
 
 const NAMES = ["lane", "group", "line", "ink", "faint", "accent", "density"] as const;
 
 const PATH = { computing: "--compute", communication: "--comm", copy: "--copy", host: "--host", wait: "--unknown" };
 
+const IDLE: Readonly<Record<string, readonly [string, string]>> = {
+  dispatch: ["--host", "--host"], python: ["--python", "--host"], sync: ["--host-pale", "--host"], preparing: ["--host-pale", "--host"],
+  wait: ["--comm-pale", "--comm"], communication: ["--comm", "--comm"], copy: ["--copy", "--copy"], computing: ["--compute", "--compute"], unknown: ["--unknown", "--unknown-dot"],
+};
+
 export function readTheme(root: HTMLElement): Theme {
   const style = getComputedStyle(root);
   const colours = Object.fromEntries(NAMES.map((name) => [name, rgb(style.getPropertyValue(`--trace-${name}`))]));
   const path = Object.fromEntries(Object.entries(PATH).map(([kind, name]) => [kind, rgb(style.getPropertyValue(name))]));
-  return { ...(colours as Record<(typeof NAMES)[number], Rgb>), font: style.fontFamily || "sans-serif", path };
+  const idle = Object.fromEntries(Object.entries(IDLE).map(([family, pair]) => [family, pair.map((name) => rgb(style.getPropertyValue(name)))])) as unknown as Theme["idle"];
+  return { idle, ...(colours as Record<(typeof NAMES)[number], Rgb>), font: style.fontFamily || "sans-serif", path };
 }
 
 let probe: CanvasRenderingContext2D | null = null;

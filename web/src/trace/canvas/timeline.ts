@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture: lanes and time window in, canvases out; one draw per animation frame and only when something changed.
 
-import { type Arrow, drawArrows, drawLabels, drawOverview, drawPath, drawRuler, type Mark } from "./draw";
+import { type Arrow, drawArrows, drawLabels, drawIdle, drawOverview, drawPath, drawRuler, type Mark } from "./draw";
 import { arrange, type Choice, type Lane, lanesBetween, type Layout, trackKey } from "./layout";
 import { length, rawUs } from "../numbers";
 import { addBusy, Painter, type Window } from "./paint";
@@ -68,6 +68,9 @@ export interface Surfaces {
   readonly body: HTMLCanvasElement;
   readonly top: HTMLCanvasElement;
 }
+
+/** The track of the time in which the device had nothing to run. */
+const IDLE = "Free";
 
 export class Timeline {
   readonly view = new Viewport();
@@ -345,13 +348,16 @@ export class Timeline {
   private overlayPath(lanes: readonly Lane[]): void {
     const context = this.body;
     for (const lane of lanes) {
-      if (lane.kind !== "path" || !lane.source.path) continue;
+      const known = lane.source.path;
+      const idle = lane.kind === "slices" && lane.label === IDLE && !lane.folded;
+      if (!known || (lane.kind !== "path" && !idle)) continue;
       context.save();
       context.beginPath();
-      context.rect(0, this.layout.pinnedHeight, this.width, this.height);
+      context.rect(0, lane.pinned ? 0 : this.layout.pinnedHeight, this.width, this.height);
       context.clip();
-      const box = { y: this.laneTop(lane) + 3, height: lane.rowHeight, width: this.width };
-      drawPath(context, lane.source.path, box, (time) => this.xOf(time + lane.source.place), this.scene.theme, t);
+      const xOf = (time: number): number => this.xOf(time + lane.source.place);
+      if (!idle) drawPath(context, known, { y: this.laneTop(lane) + 3, height: lane.rowHeight, width: this.width }, xOf, this.scene.theme, t);
+      else if (known.gaps) drawIdle(context, known.gaps, { y: this.laneTop(lane) + 2, height: lane.rowHeight - 1, width: this.width }, xOf, this.scene.theme);
       context.restore();
     }
   }

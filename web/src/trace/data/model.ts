@@ -53,6 +53,8 @@ export interface Busy {
 export interface Path {
   readonly pieces: { readonly start: readonly number[]; readonly end: readonly number[]; readonly kind: readonly string[]; readonly id: readonly (number | null)[] } | null;
   readonly shares: Readonly<Record<string, number>>;
+  /** Idle time of the device with the family of its cause. */
+  readonly gaps?: { readonly start: readonly number[]; readonly end: readonly number[]; readonly kind: readonly string[] } | null;
 }
 
 export interface Meta {
