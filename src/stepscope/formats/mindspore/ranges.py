@@ -52,7 +52,7 @@ def read(folder: Path, clock: TickClock, *, version: str, pid: int | None, quali
 def tables(ranges: Ranges) -> Tables:
     """Operators, Python calls, steps, pipeline stages and arrows."""
     rows = ranges.rows.with_columns(pid=pl.lit(ranges.pid, pl.Int64)).with_row_index("recorded")
-    begins = (pl.col("name") == FLOW) & (pl.col("start_ns") != pl.col("end_ns"))
+    begins = (pl.col("name") == FLOW) & ~pl.col("is_instant")
     shown = rows.filter(~begins).sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
     ops = shown.filter(~pl.col("is_stack"))
     frames = {
@@ -60,7 +60,7 @@ def tables(ranges: Ranges) -> Tables:
         "python_calls": _python_calls(shown.filter("is_stack")),
         "steps": _steps(ops),
         "data_stages": _data_stages(ops),
-        "flows": arrows(rows.filter(begins), rows.filter(~begins & (pl.col("start_ns") != pl.col("end_ns")))),
+        "flows": arrows(rows.filter(begins), rows.filter(~begins & ~pl.col("is_instant"))),
     }
     return Tables({name: frame for name, frame in frames.items() if frame.height})
 
@@ -84,6 +84,7 @@ def _with_names(raw: pl.DataFrame, clock: TickClock, version: str, source: str, 
         pl.when(pl.col("flow") != NO_FLOW).then(pl.col("flow").reinterpret(signed=True)).alias("flow"),
         pl.col("step").cast(pl.Int64, strict=False),
         "is_stack",
+        (pl.col("start") == pl.col("end")).alias("is_instant"),  # by ticks: several are one nanosecond
         pl.when("is_graph").then("module_text").alias("module"),
         pl.when("is_graph").then("event_text").alias("operator"),
         pl.when("is_graph").then("name").alias("stage"),
@@ -137,6 +138,7 @@ def _from_old(raw: pl.DataFrame) -> pl.DataFrame:
         pl.when((pl.col("flow") != NO_FLOW) & (pl.col("flow") != 0)).then(pl.col("flow").reinterpret(signed=True)).alias("flow"),
         pl.col("step").cast(pl.Int64, strict=False),
         pl.lit(False).alias("is_stack"),
+        (pl.col("start") == pl.col("end")).alias("is_instant"),
         *(pl.lit(None, TEXT).alias(name) for name in ("module", "operator", "stage")),
         pl.col("info").cast(TEXT),
         semicolons("shapes"),
@@ -148,7 +150,7 @@ def _from_old(raw: pl.DataFrame) -> pl.DataFrame:
 def _empty() -> pl.DataFrame:
     numbers = dict.fromkeys(("tid", "start_ns", "end_ns"), pl.Int64()) | {"name": TEXT, "flow": pl.Int64(), "step": pl.Int64()}
     texts = dict.fromkeys(("module", "operator", "stage", "info", "shapes", "dtypes", "stack"), TEXT)
-    return pl.DataFrame(schema={**numbers, "is_stack": pl.Boolean(), **texts})
+    return pl.DataFrame(schema={**numbers, **dict.fromkeys(("is_stack", "is_instant"), pl.Boolean()), **texts})
 
 
 def _python_calls(rows: pl.DataFrame) -> pl.DataFrame:

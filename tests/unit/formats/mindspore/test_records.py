@@ -210,3 +210,12 @@ def test_settings_that_the_machine_could_not_follow_are_off():
 
 def test_the_rank_of_a_capture():
     assert settings.rank({"ms_profiler_info": {"rank_id": "3"}}) == "3"
+
+
+def test_the_begin_of_an_arrow_that_lasts_less_than_a_nanosecond_is_not_an_operator(tmp_path):
+    """Ticks of 0.4 ns: two that differ may be the same nanosecond."""
+    rows = [record(10, 11, name="flow", full_name="flow", flow=3), record(25, 50, module=4, event=4, full_name="Add", flow=3)]
+    (tmp_path / "mindspore.op_range").write_bytes(encode(OP_RANGE, rows))
+    tables = ranges.tables(ranges.read(tmp_path, TickClock(2500.0), version="2.10.0", pid=7, quality=[]))
+    assert tables.ops["name"].to_list() == ["Kernel::KernelLaunch::Add"]
+    assert tables.flows.select("from_ns", "to_ns").rows() == [(4, 10)]
