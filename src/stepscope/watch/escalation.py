@@ -21,7 +21,7 @@ from stepscope.collect import messages, paths
 from stepscope.control import requests
 from stepscope.errors import CaptureError
 from stepscope.formats.ring.layout import PHASES
-from stepscope.watch.rule import COOLDOWN_STEPS, WORSE
+from stepscope.watch.rule import COOLDOWN_STEPS, KNOWN_STEPS, is_like
 from stepscope.watch.settings import Settings
 
 REGISTER, CAPTURES, MARK = "escalations", "captures", ".stepscope-watch"
@@ -40,6 +40,7 @@ class Outlier:
     median_ns: int
     phases: tuple[int, int, int, int]
     rank: int = 0
+    lasting: bool = False
 
     def reason(self) -> str:
         """What made it slow, as far as the watch can see."""
@@ -117,8 +118,8 @@ class Escalation:
             )
             return None
         for _, entry in entries:
-            near = entry["time"] >= self._since and abs(outlier.step - entry["step"]) < COOLDOWN_STEPS
-            if near and outlier.ns < WORSE * entry["ns"]:
+            near = abs(outlier.step - entry["step"]) < (COOLDOWN_STEPS if outlier.lasting else KNOWN_STEPS)
+            if near and entry["time"] >= self._since and is_like(outlier.ns, entry["ns"]):
                 return None
         number = max((number for number, _ in entries), default=0) + 1
         content = json.dumps({"time": now, "step": outlier.step, "ns": outlier.ns, "rank": outlier.rank}).encode()

@@ -12,11 +12,9 @@ SIGMAS = 8.0
 NORMAL_IQR = 1.35  # quartiles of a normal distribution are this many standard deviations apart
 
 COOLDOWN_STEPS = 500
-WORSE = 2.0  # a step so many times as slow as the last that fired fires during the cooldown too
-SAME_GAPS = 3
-LEAST_GAP = 4  # slow steps closer together are one slow phase, not something periodic
-LAPSE = 10  # periods without an outlier after which a period is forgotten
-REMEMBERED = 64
+WORSE = 2.0  # a step so many times as slow as those that are known fires in any case
+KNOWN_STEPS = 100_000  # so long a slow step tells of others like it
+LASTING = 12  # so many slow steps in a row are a slowdown, whatever single ones came before
 
 
 class Limit:
@@ -52,37 +50,38 @@ class Limit:
 
 
 class Alarms:
-    """Which outliers fire; told about all of them, so that those which come at regular intervals are known."""
+    """Which outliers fire; told about all of them.
+
+    A slow step like one before it fires no more: evaluations, longer batches and the tail of noise come again and again, at
+    regular intervals or not, and another capture of the steps that follow would show nothing new. One that is twice as slow, and
+    a row of slow steps, are news.
+    """
+
+    __slots__ = ("_fired_step", "_known", "_last", "_row", "lasting")
 
     def __init__(self) -> None:
-        self._steps: deque[int] = deque(maxlen=REMEMBERED)
-        self._fired_step: int | None = None
-        self._fired_ns = 0
-        self._period = (0, 0)  # steps between periodic outliers, and the last of them
+        self._known: list[tuple[int, int]] = []  # outliers and their times; each is slower than all that came after it
+        self._last = self._fired_step = -COOLDOWN_STEPS
+        self._row = 0  # outliers that followed each other without a normal step in between
+        self.lasting = False  # whether the last one ended a long row
 
     def fires(self, step: int, ns: int) -> bool:
         """Whether the outlier `step` deserves a capture."""
-        periodic = self._is_periodic(step)
-        self._steps.append(step)
-        cooling = self._fired_step is not None and step - self._fired_step < COOLDOWN_STEPS
-        if periodic or (cooling and ns < WORSE * self._fired_ns):
+        known = self._known
+        self._row = self._row + 1 if step == self._last + 1 else 1
+        self._last, self.lasting = step, self._row >= LASTING
+        while known and step - known[0][0] >= KNOWN_STEPS:
+            del known[0]
+        is_known = bool(known) and is_like(ns, known[0][1])
+        while known and known[-1][1] <= ns:
+            known.pop()
+        known.append((step, ns))
+        if is_known and (not self.lasting or step - self._fired_step < COOLDOWN_STEPS):
             return False
-        self._fired_step, self._fired_ns = step, ns
+        self._fired_step = step
         return True
 
-    def _is_periodic(self, step: int) -> bool:
-        """Whether outliers come at regular intervals, and this is one of them: an evaluation, or another part of the loop.
 
-        Some of them may have been fast enough to stay below the limit, so gaps may be missing in between.
-        """
-        gap, seen = self._period
-        if gap and (step - seen) % gap == 0 and step - seen <= LAPSE * gap:
-            self._period = gap, step
-            return True
-        earlier = set(self._steps)
-        for other in sorted(earlier, reverse=True):
-            gap = step - other
-            if gap >= LEAST_GAP and sum(step - times * gap in earlier for times in range(1, 2 * SAME_GAPS + 1)) >= SAME_GAPS:
-                self._period = gap, step
-                return True
-        return False
+def is_like(ns: int, known_ns: float) -> bool:
+    """Whether a slow step is nothing new after one that took `known_ns`."""
+    return ns < WORSE * known_ns

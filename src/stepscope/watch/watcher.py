@@ -192,7 +192,7 @@ class Watcher:
             kept.count("total_outliers")
             if self._alarms.fires(step, ns):
                 phases = (cells[at + 3], cells[at + 4], cells[at + 5], cells[at + 6])
-                self._outliers.append(Outlier(step, ns, limit.median_ns, phases, self._rank))
+                self._outliers.append(Outlier(step, ns, limit.median_ns, phases, self._rank, self._alarms.lasting))
         if not flags:
             limit.add(ns)
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -59,12 +60,13 @@ def test_one_request_for_all_ranks_and_few_in_an_hour(tmp_path, monkeypatch):
     job, clock = Requests(monkeypatch), Time()
     ranks = [Escalation(Settings(record=2, captures=3), tmp_path / "control", tmp_path, since=500, clock=clock) for _ in range(3)]
     assert [rank.run(outlier(100 + number, rank=number)) for number, rank in enumerate(ranks)] == ["step", None, None]
-    assert ranks[1].run(outlier(400, ms=99)) is None  # within the cooldown, not twice as slow
+    assert ranks[1].run(outlier(400, ms=99)) is None  # not twice as slow
     assert ranks[1].run(outlier(400, ms=100)) == "step"
-    assert ranks[2].run(outlier(1200)) == "step"
+    assert ranks[2].run(outlier(1200)) is None  # known, of another rank
+    assert ranks[2].run(replace(outlier(1200), lasting=True)) == "step"
     assert ranks[0].run(outlier(5000)) is None  # the fourth in an hour
     clock.now += 3600
-    assert ranks[0].run(outlier(9000)) == "step"
+    assert ranks[0].run(outlier(9000, ms=200)) == "step"
     assert job.asked == [(2, None, 100), (2, None, 400), (2, None, 1200), (2, None, 9000)]
     later = Escalation(Settings(), tmp_path / "control", tmp_path, since=clock.now + 1, clock=clock)
     assert later.run(outlier(9001)) == "step"  # another job in the same folder
