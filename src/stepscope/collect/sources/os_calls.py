@@ -21,8 +21,10 @@ FILE, ANCHORS = "x.os_calls.txt", "x.os_call_anchors.csv"
 _ANCHORS = 5
 _PATIENCE_SECONDS = 5
 _ATTACH_SECONDS = 5.0  # perf needs a tenth of a second, more on a busy machine
-_SWITCH_ON_SECONDS, _UNSEEN_SECONDS = 0.02, 0.5
-_PERF_LOOKS_SECONDS = 0.25  # perf polls ten times a second and loses what it has not seen when stopped
+_STEP_SECONDS, _UNSEEN_SECONDS = 0.02, 0.5
+# perf looks for calls whenever there are some, ten times a second at least, and loses what it has not seen when stopped.
+# A busy machine may not let it look for a while: neither when it begins nor at the end is a fixed time enough.
+_LOOKS = 3
 
 
 class OsCalls:
@@ -52,7 +54,7 @@ class OsCalls:
                 return
             if perf.poll() is None and self._attached:
                 self._write_anchors()
-                time.sleep(_PERF_LOOKS_SECONDS)
+                _wait_until_it_looks(perf, time.monotonic() + _PATIENCE_SECONDS)
             perf.send_signal(signal.SIGINT)
             try:
                 code = perf.wait(_PATIENCE_SECONDS)
@@ -82,19 +84,40 @@ def _wait_until_attached(perf: subprocess.Popen[bytes]) -> bool:
     deadline = time.monotonic() + _ATTACH_SECONDS
     while time.monotonic() < deadline and perf.poll() is None:
         try:
-            attached = _has_event_buffer(perf.pid)
+            mapped = _has_event_buffer(perf.pid)
         except OSError:  # it has just ended, or has rights that we lack: then it is given the time it usually needs
             time.sleep(_UNSEEN_SECONDS)
             return perf.poll() is None
-        time.sleep(_SWITCH_ON_SECONDS)
-        if attached:
-            return True
+        if mapped:
+            return _wait_until_it_looks(perf, deadline)
+        time.sleep(_STEP_SECONDS)
     return False
 
 
 def _has_event_buffer(pid: int) -> bool:
     """perf maps the buffer of its events right before it switches them on."""
     return "[perf_event]" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def _wait_until_it_looks(perf: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Whether perf has looked for calls since now: it does so from when it records, and sleeps between two looks."""
+    before = _sleeps(perf.pid)
+    while perf.poll() is None:
+        if _sleeps(perf.pid) >= before + _LOOKS:
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_STEP_SECONDS)
+    return False
+
+
+def _sleeps(pid: int) -> int:
+    """How often a process went to sleep by itself."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it has just ended
+        return 0
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0])
 
 
 def _leave_out(why: str) -> None:
