@@ -93,3 +93,21 @@ def test_a_single_pause(ms, recorded, named):
     found = [one for one in proof.analyse(digests).findings if one.kind == "slow_rank"]
     assert [one.ranks for one in found] == ([named] if named else [])
     assert all(one.pattern == "one_off" for one in found)
+
+
+@pytest.mark.parametrize("form", ["digests", "db"])
+def test_a_slow_group_beside_one_that_lacks_a_rank(form):
+    """A call without one of its members still bounds the transfer, so that the group which is whole is not its own measure."""
+    plan = proof.Plan("moe", dp=16, micro=2, layers=1)
+    fault = proof.Fault("group", 13, 5.0, link=("ep", tuple(range(8, 16))))
+    score = proof.judge(proof.Case(plan, fault, 3, 4, 20.0, missing=(6,)), form)
+    assert (score.first, score.cause, score.others) == (True, True, False), score.text
+    assert abs(score.error) < 0.25, score.text
+
+
+def test_a_slow_host_that_is_a_stage_with_shapes_of_its_own():
+    """No kernel of it runs elsewhere; that its cores have a lower frequency tells it from a stage with more to do."""
+    plan = proof.Plan("megatron", tp=1, pp=2, dp=8, micro=2, layers=1, stage_weight=(1.25, 1.3))
+    score = proof.judge(proof.Case(plan, proof.Fault("host", 15, 1.25), 3, 4, 20.0), "db")
+    assert (score.first, score.cause, score.others) == (True, True, False), score.text
+    assert abs(score.error) < 0.25, score.text

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.cluster.causes import explain, is_mere_pause
+from stepscope.cluster.causes import explain, frequencies, is_mere_pause
 from stepscope.cluster.clocks import Clocks, align
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Finding, Problem
@@ -107,7 +107,8 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
         problems.append(Problem("cycle", {"ranks": stuck}))
         return analysis
     hosts = _hosts(digests, graph)
-    ideal = ideal_of(graph, pace_of(digests["cluster_kernels"], graph.ranks), hosts, matches.groups)
+    pace = pace_of(digests["cluster_kernels"], graph.ranks, frequencies(digests))
+    ideal = ideal_of(graph, pace, hosts, matches.groups)
     scenarios = analysis.scenarios = Scenarios(graph, ideal)
     count = len(graph.order)
     replayed, measured = float(scenarios.actual_spans.mean()) / count, float(graph.rank_ns.mean()) / count

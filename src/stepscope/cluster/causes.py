@@ -68,7 +68,7 @@ def _computing(suspect: Suspect, scenarios: Scenarios, digests: Digests) -> tupl
     if scenarios.ideal.pace[suspect.places].min() > 1:
         pace = float(np.median(scenarios.ideal.pace[suspect.places]))
         evidence: list[dict[str, Any]] = [{"what": "all kernels", "times_slower": round(pace, 4)}]
-        clock = _frequencies(digests)
+        clock = frequencies(digests)
         own, usual = clock.get(rank), _middle([value for other, value in clock.items() if other != rank])
         if own is not None and usual is not None and own < _SLOWER_CLOCK * usual:
             evidence.append({"what": "frequency", "mhz": round(own, 1), "peers_mhz": round(usual, 1)})
@@ -124,7 +124,8 @@ def _computing(suspect: Suspect, scenarios: Scenarios, digests: Digests) -> tupl
     return "compute", evidence
 
 
-def _frequencies(digests: Digests) -> dict[int, float]:
+def frequencies(digests: Digests) -> dict[int, float]:
+    """Of the cores of each rank of which it is known, MHz."""
     known = digests["cluster_steps"].drop_nulls("frequency_mhz").group_by("rank").agg(pl.col("frequency_mhz").mean())
     return dict(known.sort("rank").iter_rows())
 

@@ -9,7 +9,7 @@ group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -161,11 +161,14 @@ def _transfers(variant: Variant, ranks: Sequence[int], hosts: Sequence[str | Non
     owner = np.array([names.setdefault(pair or int(gid), len(names)) for pair, gid in zip(variant.pairs, variant.gid, strict=True)])
     usual = np.median(variant.transfer, axis=0)
     frame = pl.DataFrame({"kind": kind, "owner": owner, "usual": usual, "whole": variant.complete})
-    # The middle of the groups, not of the calls; of two groups the faster one. Where no call of a kind has all its members, some
-    # of what looks like transfer is waiting for the missing one: the shortest is the measure.
-    known = pl.col("whole").any().over("kind")
-    frame = frame.with_columns(usual=pl.when(known).then("usual").otherwise(pl.col("usual").min().over("kind")))
-    by_group = frame.filter(pl.col("whole") | ~known).group_by("kind", "owner").agg(pl.col("usual").median())
+    # The middle of the groups, not of the calls; of two groups the faster one. A transfer takes no longer than a call that lacks a
+    # member, so that a group of which some is missing may be the faster one. Where no call of a kind has all its members, some of
+    # what looks like transfer is waiting for the missing one: the shortest is the measure.
+    frame = frame.with_columns(known=pl.col("whole").any().over("kind"))
+    frame = frame.with_columns(usual=pl.when("known").then("usual").otherwise(pl.col("usual").min().over("kind")))
+    by_group = frame.group_by("kind", "owner").agg(pl.col("usual").median(), (pl.col("whole") | ~pl.col("known")).any())
+    slowest = pl.col("usual").filter("whole").max().over("kind")
+    by_group = by_group.filter(pl.col("whole") | (pl.col("usual") < slowest))
     middle = by_group.group_by("kind").agg(pl.col("usual").quantile(0.5, "lower")).sort("kind")
     ideal[:] = middle["usual"].to_numpy()[kind] if calls else 0.0
     return ideal, kind
@@ -195,8 +198,12 @@ def _group_shape(members: Sequence[int], host_of: dict[int, str | None], name: s
     return len(members), (strides.pop() if len(strides) == 1 else -1), spans, name
 
 
-def pace_of(kernels: pl.DataFrame, ranks: Sequence[int]) -> Floats:
-    """Per rank: by how much all kernels of the same name and shapes are slower than on other ranks, when they agree on it."""
+def pace_of(kernels: pl.DataFrame, ranks: Sequence[int], frequency: Mapping[int, float]) -> Floats:
+    """Per rank: by how much all kernels of the same name and shapes are slower than on other ranks, when they agree on it.
+
+    Args:
+        frequency: of the cores, by rank. It decides where ranks with a lower one have no kernel in common with the others.
+    """
     pace = np.ones(len(ranks))
     if not kernels.height:
         return pace
@@ -216,4 +223,14 @@ def pace_of(kernels: pl.DataFrame, ranks: Sequence[int]) -> Floats:
     for rank, low, middle, high, count in found.iter_rows():
         if rank in place and count >= 3 and middle > 1.02 and high - low < 0.25 * (middle - 1):
             pace[place[rank]] = middle
+    if len(frequency) < len(ranks):
+        return pace
+    usual_clock = float(np.quantile([frequency[rank] for rank in ranks], 1 - HEALTHY))
+    low = [rank for rank in ranks if usual_clock > SLOW_PACE * frequency[rank] > 0]
+    elsewhere = usual.select("name", "shapes").join(
+        kernels.filter(~pl.col("rank").is_in(low)).select("name", "shapes"), on=["name", "shapes"], how="semi", nulls_equal=True
+    )
+    shared = mean.filter(pl.col("before") < 0.9).join(elsewhere, on=["name", "shapes"], how="semi", nulls_equal=True)
+    for rank in set(low) - set(shared["rank"].to_list()):
+        pace[place[rank]] = usual_clock / frequency[rank]
     return pace

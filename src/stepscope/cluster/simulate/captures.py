@@ -173,7 +173,8 @@ def _write_kineto(folder: Path, recording: Recording, rank: int, tasks: list[Tas
                 args["Dst Rank" if sends else "Src Rank"] = members[sends]
             name = f"ncclDevKernel_{word}_RING_LL"
         else:
-            args |= {"grid": [int(word) // 64 for word in task.shapes.split(",")] + [1], "block": [128, 1, 1]}
+            *sizes, weight = (int(word) for word in task.shapes.split(","))
+            args |= {"grid": [*(size // 64 for size in sizes), weight, 1], "block": [128, 1, 1]}
         events.append(_span("kernel", name, start, end - start, rank % plan.per_host, stream, args))
         events.append(_span("cuda_runtime", "cudaLaunchKernel", launch, 1.0, 1, 1, {"correlation": number}))
     for cause, start, end in recording.ranks[rank].work:
