@@ -44,3 +44,11 @@ def test_no_english_sentence_is_left(sample_page: Page, capture: dict[str, str])
     sample_page.ready("diff")
     left["diff"] = english(sample_page.driver.execute_script(TEXTS))
     assert {view: lines for view, lines in left.items() if lines} == {}
+
+
+def test_rows_that_are_drawn_change_their_language_too(sample_page: Page) -> None:
+    sample_page.open("kernel", run="npu_level2", worker="0")
+    tools = "return document.querySelector('[data-testid=view-kernel] .row-tools')?.textContent"
+    for language, word in (("zh", "全部调用"), ("en", "All calls")):
+        sample_page.choose("select-language", language)
+        sample_page.until(f"{tools} === '{word}'", word)

@@ -49,6 +49,11 @@ def test_the_slow_rank_is_named_drawn_and_led_to(page: Page) -> None:
     )
     assert drawn[0] == ["Stage 0", "Stage 1"]
     assert {str(step) for step in range(STEPS)} <= set(drawn[1])
+    over = page.driver.execute_script(
+        "const edges = (one) => [...document.querySelectorAll(one)].map((element) => element.getBoundingClientRect());"
+        "return edges('.cluster-rows li button').some((rank) => edges('.cluster-band span').some((band) => band.right > rank.left))"
+    )
+    assert not over, "names of stages stand beside those of ranks"
     assert "0 ms" in drawn[1]
     assert "±" in page.text(f"[data-testid=rank-{SLOW}] + small")
     page.click("[data-testid=cluster-whatif] input")

@@ -133,5 +133,5 @@ def test_what_to_do_about_the_peak(sample_page: Page) -> None:
     sample_page.until("return !!document.querySelector('[data-testid=memory-next] b')", "the next step")
     told = sample_page.text("[data-testid=memory-next]")
     assert "MiB without main.py(" in told
-    assert "Next peak" in told
+    assert "the next peak is" in told
     assert "Leaks" in told, "what it cannot tell"

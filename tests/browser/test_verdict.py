@@ -97,3 +97,29 @@ def test_what_if_replays(sample_page: Page, samples: Path) -> None:
     (finding,) = [one for one in stepscope.verdict(samples / "npu_level2").findings if one.rule == "peer-wait"]
     assert then <= 148.8 - finding.saved_ms + 0.1
     assert "remove=peer-wait" in sample_page.driver.current_url, "the link holds it"
+
+
+@SIZES
+def test_texts_have_the_room_they_need(sample_page: Page, size: tuple[int, int]) -> None:
+    """Long kernel names leave their times in view, and pieces of short steps are labelled only where the label fits."""
+    sample_page.open("verdict", run="gpu")
+    cut = sample_page.driver.execute_script(
+        """
+        const inside = (one, around) => one.getBoundingClientRect().right <= around.getBoundingClientRect().right + 1;
+        const narrow = (one) => one.scrollWidth > one.clientWidth + 1;
+        return [
+          ...[...document.querySelectorAll('[data-testid=evidence]')].filter((chip) => !inside(chip.querySelector('b'), chip)),
+          ...[...document.querySelectorAll('.part-bar .part span, .step-name')].filter(narrow),
+        ].map((one) => one.textContent);
+        """
+    )
+    assert cut == []
+    assert sample_page.driver.execute_script("return document.querySelectorAll('[data-testid=evidence]').length")
+
+
+def test_what_is_about_all_ranks_says_so(sample_page: Page) -> None:
+    sample_page.open("verdict", run="npu_level2", worker="1")
+    assert sample_page.text(".crumbs").split() == ["npu_level2", "all", "ranks"]
+    assert sample_page.text("[data-testid=select-workers]").strip() == "All"
+    sample_page.open("verdict", run="odd")
+    assert sample_page.text(".crumbs").split() == ["odd", "w"]

@@ -4,7 +4,8 @@
 import type { JSX } from "preact";
 import { helpOpen } from "./help";
 import { dark, language, theme, units } from "./settings";
-import { linkHere, news, place, runs, selection, setParams, view, views } from "./state";
+import { diffSide } from "./panel";
+import { linkHere, news, place, runs, selection, setParams, showsAllRanks, view, views } from "./state";
 import { copyText, IconButton, say } from "./ui/controls";
 import { Icon } from "./ui/icons";
 import { t } from "./words";
@@ -29,6 +30,13 @@ function Live(): JSX.Element | null {
   );
 }
 
+/** Both captures of a comparison, by what tells them apart. */
+function Compared(): JSX.Element {
+  const [a, b] = [diffSide("a"), diffSide("b")];
+  const name = (one: typeof a): string => (a.run !== b.run ? one.run?.name : a.worker !== b.worker ? `${one.run?.name} / ${one.worker?.name}` : `${one.worker?.name} / ${one.span?.name}`) ?? "";
+  return <span class="crumbs"><span class="clip">{name(a)} → {name(b)}</span></span>;
+}
+
 export function Header(): JSX.Element {
   const slug = view.value;
   const title = slug === "diff" ? "Diff" : (views.value.find((one) => one.slug === slug)?.name ?? slug.charAt(0).toUpperCase() + slug.slice(1));
@@ -38,10 +46,11 @@ export function Header(): JSX.Element {
   return (
     <header class="top">
       <h1>{title}</h1>
+      {many && slug === "diff" && <Compared />}
       {many && slug !== "diff" && run && (
         <span class="crumbs">
           <span class="clip">{run.name}</span>
-          {worker && !["distributed", "cluster"].includes(slug) && <span class="clip">{worker.name}</span>}
+          {worker && <span class="clip">{showsAllRanks.value ? t("all ranks") : worker.name}</span>}
           {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
         </span>
       )}

@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { address } from "./api";
 import { panelOpen, panelWidth } from "./settings";
-import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, type SpanEntry, view, views } from "./state";
+import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, showsAllRanks, type SpanEntry, view, views } from "./state";
 import { IconButton, Select } from "./ui/controls";
 import { Icon, VIEW_ICONS } from "./ui/icons";
 import { stageText } from "./ui/messages";
@@ -76,7 +76,7 @@ function NormalBoxes(): JSX.Element {
         options={available.map((one) => ({ value: one.slug, label: one.name }))}
         onChange={(value) => openView(value)}
       />
-      {["distributed", "cluster"].includes(view.value) ? (
+      {showsAllRanks.value ? (
         <Select wide label="Workers" testid="select-workers" value="All" options={[{ value: "All", label: "All" }]} onChange={() => undefined} />
       ) : (
         <Select wide label="Workers" testid="select-workers" value={worker?.name ?? ""} options={named(run?.workers ?? [])} onChange={(value) => openCapture({ worker: value })} />

@@ -225,6 +225,14 @@ export const view = computed(() => {
 let lastKey = "";
 let lastApi: Api | null = null;
 
+const ASKED_TOGETHER = 8; // ranks of one verdict; of larger runs the chosen one is asked (MOST_RANKS of views/verdict.py)
+
+/** Whether the view is about the run rather than about the chosen worker. */
+export const showsAllRanks = computed(() => {
+  const count = selection.value.run?.workers.length ?? 0;
+  return ["distributed", "cluster"].includes(view.value) || (view.value === "verdict" && count > 1 && count <= ASKED_TOGETHER);
+});
+
 /** Routes of the selected capture; the same object as long as it is the same data. */
 export const api = computed<Api | null>(() => {
   const { run, worker, span } = selection.value;

@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
 import { cellText, whole } from "../format";
-import { keep, readSetting, units } from "../settings";
+import { keep, language, readSetting, units } from "../settings";
 import { t } from "../words";
 import { ColumnChooser } from "./column_menu";
 import { copyText, download, say } from "./controls";
@@ -336,7 +336,7 @@ export function Table(props: TableProps): JSX.Element {
     const row = rowOf(index);
     const y = topOf(index, openList) - layerTop;
     const isOpen = props.openRows?.has(index) ?? false;
-    rows.push(<TableRow key={index} table={props.id} index={index} row={row} y={y} columns={columns} template={template} chosen={chosen.has(index)} cursor={active.row === index ? active.column : -1} open={isOpen} acts={acts} />);
+    rows.push(<TableRow key={index} table={props.id} index={index} row={row} y={y} columns={columns} template={template} chosen={chosen.has(index)} cursor={active.row === index ? active.column : -1} open={isOpen} language={language.value} acts={acts} />);
     if (isOpen && row && props.detail) {
       rows.push(
         <OpenPart key={`d${index}`} top={y + ROW} width={view.width} onHeight={(height) => setHeights((before) => (before[index] === height ? before : { ...before, [index]: height }))}>
@@ -414,7 +414,7 @@ export function Table(props: TableProps): JSX.Element {
             : undefined
         }
       >
-        <Heads columns={columns} template={template} width={tableWidth} sort={effectiveSort} filters={wish.filters} pinned={layout.pinned} acts={acts} />
+        <Heads language={language.value} columns={columns} template={template} width={tableWidth} sort={effectiveSort} filters={wish.filters} pinned={layout.pinned} acts={acts} />
         <div role="rowgroup" class="table-body" style={{ height: `${spacer}px`, width: `${tableWidth}px` }}>
           <div role="presentation" class="table-layer" style={{ transform: `translateY(${layerTop - top + view.top}px)` }}>
             {rows}

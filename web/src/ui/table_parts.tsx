@@ -55,6 +55,8 @@ interface RowProps {
   readonly chosen: boolean;
   readonly cursor: number;
   readonly open: boolean;
+  /** Words of its buttons. */
+  readonly language: string;
   readonly acts: { readonly current: Acts };
 }
 
@@ -114,6 +116,7 @@ export class TableRow extends Still<RowProps> {
 }
 
 interface HeadsProps {
+  readonly language: string;
   readonly columns: readonly Shown[];
   readonly template: string;
   readonly width: number;
@@ -125,7 +128,7 @@ interface HeadsProps {
 
 export class Heads extends Component<HeadsProps> {
   override shouldComponentUpdate(next: HeadsProps): boolean {
-    const shownState = (props: HeadsProps): string => JSON.stringify([props.sort, props.filters, props.pinned]);
+    const shownState = (props: HeadsProps): string => JSON.stringify([props.sort, props.filters, props.pinned, props.language]);
     return next.columns !== this.props.columns || next.template !== this.props.template || shownState(next) !== shownState(this.props);
   }
 

@@ -27,7 +27,7 @@ interface Found {
 }
 
 interface Run {
-  readonly run: { readonly ranks: readonly number[]; readonly expected: number | null; readonly steps: readonly number[]; readonly hosts: readonly string[] };
+  readonly run: { readonly ranks: readonly number[]; readonly expected: number | null; readonly missing: readonly number[]; readonly steps: readonly number[]; readonly hosts: readonly string[] };
   readonly step_ms: { readonly median: number; readonly ideal: number | null };
   readonly lost_ms: number | null;
   readonly saving_ms: number | null;
@@ -47,6 +47,7 @@ const STEP = { en: "Step", zh: "单步" }; // its length, not its number
 const PATIENT = { wait: 20 }; // s: all ranks are read for the first answer
 const MOST_ROWS = 64;
 const NAMES = 108; // px for the names of ranks
+const BANDS = 60; // px for the names of stages or hosts before them
 const TALL = 360;
 const VALUE_NAMES: Readonly<Record<string, string>> = {
   excess: "Own work above peers", step: "Step time", wait: "Wait", exposed: "Exposed communication", free: "Idle", computing: "Computing",
@@ -97,7 +98,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
       <div>
         <h2>
           {inLanguage(STEP)} {ms(data.step_ms.median)} ms{t(": ")}
-          {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : t("no rank, host or link holds the others up.")}
+          {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : t(data.run.missing.length ? "no recorded rank, host or link holds the others up." : "no rank, host or link holds the others up.")}
         </h2>
         {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
       </div>
@@ -120,7 +121,7 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
         return (
           <section key={at} class="card cluster-finding" data-testid="cluster-finding" data-kind={one.kind}>
             <p><b>{inLanguage(one.who)}</b><strong>{ms(one.cost_ms)} ms</strong></p>
-            <p class="muted"><span>{inLanguage(one.why)}</span><span>{one.saving_ms !== null && `${t("saves alone")} ${ms(one.saving_ms)} ms`}</span></p>
+            <p class="muted"><span>{inLanguage(one.why)}</span><span>{one.saving_ms !== null && t("saves {ms} alone").replace("{ms}", `${ms(one.saving_ms)} ms`)}</span></p>
             <p>
               <span class={`pill ${one.confidence === "high" ? "high" : one.confidence === "medium" ? "medium" : ""}`}>{t(`confidence ${one.confidence}`)}</span>
               {own?.worker && (
@@ -180,13 +181,15 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
   const window = steps.data?.steps.find((one) => one.step === step) ?? steps.data?.steps[0];
   const [from, to] = window ? [window.from, window.to] : [0, steps.data?.length_ns ?? 0];
   const heatWide = Math.min(Math.max(60, (heat.data?.steps.length ?? 1) * 14), Math.floor(width * 0.28));
-  const timeWide = Math.max(100, width - NAMES - heatWide - 16);
+  const whole = (heat.data?.ranks.length ?? 0) <= MOST_ROWS;
+  const bands = whole ? (heat.data?.bands ?? []) : [];
+  const names = NAMES + (bands.length ? BANDS : 0);
+  const timeWide = Math.max(100, width - names - heatWide - 16);
   const aligned = rows.filter((rank) => steps.data?.all_ranks.includes(rank) ?? false);
   const clock = useLoad(steps.data && aligned.length ? JSON.stringify([api.capture.run, aligned, from, to, timeWide]) : null, (options) =>
     api.get<Clocked>("cluster/timeline", { ranks: aligned.join(","), from, to, pixels: timeWide }, options));
   const heatCanvas = useRef<HTMLCanvasElement>(null);
   const timeCanvas = useRef<HTMLCanvasElement>(null);
-  const whole = (heat.data?.ranks.length ?? 0) <= MOST_ROWS;
   const tall = Math.max(Math.min(rows.length * 26, TALL), rows.length * 5);
   const theme = dark.value;
   useEffect(() => {
@@ -222,15 +225,15 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
       }
     >
       <div class="cluster-ranks" ref={box}>
-        <div class="cluster-scale" style={{ paddingLeft: `${NAMES}px` }}>
+        <div class="cluster-scale" style={{ paddingLeft: `${names}px` }}>
           <span style={{ width: `${heatWide}px` }}>{stepsText(heat.data?.steps ?? [])}<Ticks wide={heatWide} texts={stepTicks(heat.data?.steps ?? [], heatWide)} /></span>
           <span style={{ width: `${timeWide}px` }}>{t("Step")} {window?.step ?? ""} · {ms((to - from) / 1e6)} ms · {t("common clock")}<Ticks wide={timeWide} texts={timeTicks(to - from)} /></span>
         </div>
         <div class="cluster-rows" style={{ height: `${tall}px` }}>
-          {whole && (heat.data?.bands ?? []).map((band) => (
-            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
+          {bands.map((band) => (
+            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span style={{ width: `${BANDS - 4}px` }} title={String(band.name ?? "?")}>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
           ))}
-          <ul style={{ width: `${NAMES}px` }}>
+          <ul style={{ width: `${names}px` }}>
             {rows.map((rank, at) =>
               named.has(rank) || row >= 15 || String(rank) === focus ? (
                 <li key={rank} style={{ top: `${at * row}px` }} class={named.has(rank) || String(rank) === focus ? "named" : ""}>

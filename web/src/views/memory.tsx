@@ -316,15 +316,15 @@ function Next({ data, steps }: { data: PeakAnswer; steps: KeptAnswer | null }): 
       {without === null ? <p>{t("Nobody can be named: record stacks or modules.")}</p> : (
         <p>
           <b>−{mib(without.saved)}</b> {t("without")} {ownerText(without.owner)}{t("; ")}
-          {t("Next peak")} {mib(without.bytes)}, {three(without.at / 1e6)} ms
+          {t("the next peak is")} {mib(without.bytes)}, {three(without.at / 1e6)} ms
         </p>
       )}
       {(data.before > 0 || (steps !== null && steps.steps.length < steps.least)) && (
         <>
           <h3>{t("Cannot tell")}</h3>
           <ul class="cannot">
-            {steps !== null && steps.steps.length < steps.least && <li data-testid="memory-kept"><i aria-hidden="true">?</i> <b>{t("Leaks")}</b>{t(": ")}{t("the leak view needs")} {steps.least} {t("steps")}, {steps.steps.length} {t("recorded")}</li>}
-            {data.before > 0 && <li><i aria-hidden="true">?</i> <b>{t("Owners before the start")}</b>{t(": ")}{t("record from the first step")}</li>}
+            {steps !== null && steps.steps.length < steps.least && <li data-testid="memory-kept"><i aria-hidden="true">?</i> <span><b>{t("Leaks")}</b>{t(": ")}{t("the leak view needs")} {steps.least} {t("steps")}, {steps.steps.length} {t("recorded")}</span></li>}
+            {data.before > 0 && <li><i aria-hidden="true">?</i> <span><b>{t("Owners before the start")}</b>{t(": ")}{t("record from the first step")}</span></li>}
           </ul>
         </>
       )}

@@ -132,7 +132,8 @@ export function View({ api }: ViewProps): JSX.Element {
 }
 
 function Answer({ data }: { data: Verdict }): JSX.Element {
-  const steps = data.ranks[0]?.steps.length ?? 0;
+  const counts = data.ranks.map((rank) => rank.steps.length);
+  const [least, steps] = [Math.min(...counts), Math.max(...counts, 0)];
   return (
     <section class="card verdict-answer" aria-label={t("Answer")} data-testid="verdict-answer">
       <div>
@@ -143,7 +144,7 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
       <dl>
         <div><dd>{ms(data.step_ms)} ms</dd><dt>{steps > 1 ? t("mean step") : t("step")}</dt></div>
         {data.saved_ms !== null && data.saved_ms > 0 && <div><dd>{ms(data.saved_ms)} ms</dd><dt>{t("saved by all fixes")}</dt></div>}
-        <div><dd>{data.ranks.length} × {steps}</dd><dt>{t("ranks × steps")}</dt></div>
+        <div><dd>{data.ranks.length} × {least < steps ? `${least}–${steps}` : steps}</dd><dt>{t("ranks × steps")}</dt></div>
       </dl>
     </section>
   );
@@ -202,6 +203,7 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
   const rows = ranks.flatMap((rank) => chosenSteps(rank).map((row) => ({ rank, ...row })));
   const seen = new Set(rows.flatMap(({ step }) => [...step.device, ...step.host].map((piece) => piece.family)));
   const named = data.ranks.length > 1;
+  const nameWidth = Math.max(104, ...rows.map(({ rank, step }) => 8 * (named ? `${rank.rank === null ? rank.worker.slice(0, 12) : `rank ${rank.rank}`} ${t("Step")} ${step.step ?? ""}`.length : 0)));
   const longest = Math.max(...rows.map(({ step }) => step.total_ms), 0);
   return (
     <Card
@@ -215,7 +217,7 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
         </span>
       }
     >
-      <div class="step-bars">
+      <div class="step-bars" style={{ "--names": `${nameWidth}px` }}>
         {rows.map(({ rank, step, note }) => (
           <div key={`${rank.worker} ${step.step}`} class="step-row">
             <span class="step-name">
@@ -258,7 +260,7 @@ function Bar(props: {
         const shown = props.percent ? `${share.toFixed(0)} %` : ms(piece.ms);
         const inner = piece.parts.length > 1 ? `\n${piece.parts.map((part) => `  ${inLanguage(part.name)} ${ms(part.ms)} ms`).join("\n")}` : "";
         const full = `${nameOf(piece.family)} ${ms(piece.ms)} ms, ${share.toFixed(1)} %`;
-        const text = props.thin || share < 4.5 ? "" : share >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown;
+        const text = props.thin || (share * wide) / 100 < 4.5 ? "" : (share * wide) / 100 >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown;
         return (
           <button
             key={piece.family} type="button" class={`part ${piece.family}`} style={{ width: `${share}%` }} title={full + inner} aria-label={full.includes(text) ? full : `${text}: ${full}`}
@@ -303,7 +305,7 @@ function Findings({ findings, error }: { findings: readonly Finding[]; error: nu
                   <p class="evidence">
                     {finding.chips.filter((chip, at) => at === 0 || chip.ms >= finding.chips[0]!.ms / 100).map((chip) => (
                       <button key={chip.slice} type="button" class="chip" data-testid="evidence" title={`${chip.name} — ${t("Show in Trace")}`} onClick={() => openView("trace", { worker: chip.worker, slice: String(chip.slice) })}>
-                        <span>{chip.name}</span> · {auto(chip.ms * 1000, "us")} ↗
+                        <span>{chip.name}</span><b> · {auto(chip.ms * 1000, "us")} ↗</b>
                       </button>
                     ))}
                   </p>

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CLwEoKfF.js";
+export{t as render}from"./app-C-E7Luef.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-CLwEoKfF.js";e();
+import{t as e}from"./app-C-E7Luef.js";e();

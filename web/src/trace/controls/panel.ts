@@ -342,7 +342,7 @@ function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
     h("p", { class: "trace-why" }, inLanguage(cause.why)),
     cause.parts.length ? h("div", { class: "trace-parts", "aria-hidden": "true" }, ...cause.parts.map((part) => h("i", { class: `part ${familyOf(part.part)}`, style: `width:${(100 * part.ns) / all}%` }))) : null,
     cause.parts.length ? h("ul", { class: "trace-shares" }, ...cause.parts.map((part) => h("li", {},
-      h("i", { class: `part ${familyOf(part.part)}`, "aria-hidden": "true" }), h("span", {}, inLanguage(part.name)), h("b", {}, length(part.ns)), h("small", {}, `${grouped((100 * part.ns) / all)} %`)))) : null,
+      h("i", { class: `part ${familyOf(part.part)}`, "aria-hidden": "true" }), h("span", {}, inLanguage(part.name)), h("b", {}, length(part.ns)), h("small", {}, `${((100 * part.ns) / all).toFixed(1)} %`)))) : null,
     ...(cause.operators.length ? [heading("What the host did"), h("ul", { class: "trace-shares" }, ...cause.operators.map((one) => h("li", {}, h("span", {}, linked(one.name, one.id)), h("b", {}, length(one.ns)))))] : []),
     ...(where.length ? [heading("Source"), h("dl", { class: "trace-place", "data-testid": "cause-place" }, ...where.flatMap(([word, text]) => [h("dt", {}, t(word)), h("dd", { title: text }, shortPath(text))]))] : []),
     ...(ended ? [heading("Ended by"), h("p", {}, linked(ended.name, ended.id), h("br"), h("small", {}, times.map(([word, at]) => `${t(word)} ${length(at!)}`).join(" → ")))] : []),
