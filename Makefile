@@ -247,6 +247,7 @@ docs: $(VENV)/core ## generate the reference pages from the code
 	$(BIN)/python -m stepscope.tables.issue_reference > docs/issues.md
 	$(BIN)/python -m stepscope.query.reference > docs/views.md
 	$(BIN)/python -m stepscope.formats.cann.chip_reference > docs/formats/chips.md
+	$(BIN)/python docs/chinese_pages.py
 	$(BIN)/python docs/rule_pages.py
 	$(BIN)/python docs/reference_pages.py
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -53,12 +54,12 @@ def test_both_languages_have_the_same_headings_and_code(name: str):
     assert not re.search(r"[\u4e00-\u9fff]", without[0]), "Chinese on an English page"
 
 
-def test_pages_made_from_the_code_are_up_to_date(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("module", ["reference_pages", "chinese_pages"])
+def test_pages_made_from_the_code_are_up_to_date(module: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(DOCS))
-    import reference_pages
-
-    stale = [str(path) for path, text in reference_pages.pages().items() if path.read_text(encoding="utf-8") != text]
-    sys.modules.pop("reference_pages")
+    made = importlib.import_module(module).pages()
+    stale = [str(path) for path, text in made.items() if path.read_text(encoding="utf-8") != text]
+    sys.modules.pop(module)
     assert stale == [], "run `make docs`"
 
 

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stepscope.query.relations import columns
 from stepscope.query.views.catalogue import VIEWS
 from stepscope.query.views.view import View
+from stepscope.tables.reference import column_rows
 
 _INTRO = """# Views
+
+[中文](views.zh-CN.md)
 
 Relations that `stepscope query`, `stepscope.query`, the page and `stepscope mcp` compute when a question names them
 ([query.md](query.md)); the tables themselves are in [tables.md](tables.md). Their columns are fixed: later versions only add some.
@@ -17,15 +22,27 @@ This page is generated (`make docs`).
 """
 
 
-def page() -> str:
-    return "\n".join([_INTRO, *map(_section, VIEWS.values())])
+_INTRO_ZH = """# 视图
+
+[English](views.md)
+
+SQL 中用到时由 `stepscope query`、`stepscope.query`、页面和 `stepscope mcp` 计算的关系（[query.zh-CN.md](query.zh-CN.md)）；
+数据表本身见 [tables.zh-CN.md](tables.zh-CN.md)。列是固定的：以后的版本只会增加。每个视图都有 `id` 和 `rank`；
+step 的各部分见 [verdict.zh-CN.md](verdict.zh-CN.md)。
+
+本页由代码生成（`make docs`）。
+"""
 
 
-def _section(view: View) -> str:
-    lines = [f"## {view.table.name}", "", view.table.doc, "", "```sql", view.example, "```", ""]
-    lines += ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
-    lines += [f"| {one.name} | {one.dtype} | {one.unit} | {one.doc} |" for one in columns(view.table)]
-    return "\n".join([*lines, ""])
+def page(chinese: Mapping[str, str] | None = None) -> str:
+    """The page; in Chinese where the Chinese of every description is given."""
+    return "\n".join([_INTRO if chinese is None else _INTRO_ZH, *(_section(view, chinese) for view in VIEWS.values())])
+
+
+def _section(view: View, chinese: Mapping[str, str] | None) -> str:
+    meaning = view.table.doc if chinese is None else chinese[view.table.doc]
+    lines = [f"## {view.table.name}", "", meaning, "", "```sql", view.example, "```", ""]
+    return "\n".join([*lines, *column_rows(columns(view.table), chinese), ""])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from stepscope.tables.facts import EVIDENCE
 
 _INTRO = """# Chips
 
+[中文](chips.zh-CN.md)
+
 Which chips raw `PROF_*` folders may come from, how each records its tasks, and how sure the reader of each kind of record is.
 `stepscope info PATH` shows the last part for the records that a capture has (line `reader`). The records themselves are described
 in [cann.md](cann.md), sections 4 and 6.
