@@ -6,11 +6,13 @@
 `--peer-python` names an interpreter with msprof-analyze (`make test` makes one in .venv-peers). One step of text captures, about
 20 calls and 70 kernels per rank; everything is written. msprof-analyze reads the metadata of all ranks again for every group and
 step, so larger runs than `--peer-most` are not given to it. `--digests` are ranks of which only digests exist (0: none).
+Bytecode is kept, as of an installed package. All files and the JSON are compared between one and eight workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -30,6 +32,8 @@ def main() -> int:
     parser.add_argument("--peer-python", type=Path, default=HERE.parents[1] / ".venv-peers" / "bin" / "python")
     parser.add_argument("--peer-most", type=int, default=256, help="largest run that msprof-analyze is asked for")
     args = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    measure.run([*STEPSCOPE, "--help"])
     for ranks in args.ranks:
         with tempfile.TemporaryDirectory() as folder:
             _captures(ranks, Path(folder), args.peer_python if ranks <= args.peer_most else None)
@@ -53,6 +57,18 @@ def _captures(ranks: int, folder: Path, peer: Path | None) -> None:
     theirs = measure.run([str(peer), str(PEER), "all", str(root), str(folder / "theirs")]) if peer and peer.is_file() else None
     _show(f"{ranks:,} text ranks x 1 step, everything written", whole, theirs)
     _show(f"{ranks:,} ranks, digests to findings", measure.run([*STEPSCOPE, str(digests)]))
+    one, eight = (_written(root, folder / f"workers{workers}", workers) for workers in (1, 8))
+    print(
+        f"{ranks:,} ranks, 1 and 8 workers: {'the same bytes' if one == eight else 'OTHER BYTES'} in {len(one)} files", flush=True
+    )
+
+
+def _written(root: Path, folder: Path, workers: int) -> dict[str, bytes]:
+    """What a run with so many workers writes, by name."""
+    folder.mkdir()
+    files = ["--out", str(folder / "files"), "--digests", str(folder / "digests"), "--json", str(folder / "run.json")]
+    measure.run([*STEPSCOPE, str(root), "--no-cache", "--workers", str(workers), *files])
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _show(what: str, cost: measure.Cost, peer: measure.Cost | None = None) -> None:

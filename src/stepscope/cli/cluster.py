@@ -131,9 +131,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     import orjson
 
     from stepscope.capture import folder_of
-    from stepscope.cluster.files import write_files
     from stepscope.cluster.read import store
-    from stepscope.cluster.read.dask_engine import read_dask
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
     from stepscope.cluster.report import lines
@@ -144,6 +142,8 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         if ahead is not None:
             ahead.read(paths)
         if args.scheduler:
+            from stepscope.cluster.read.dask_engine import read_dask
+
             return read_dask(paths, options, args.scheduler, args.map, args.memory)
         return read_local(paths, options, args.workers, args.memory)
 
@@ -158,6 +158,8 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
         files = []
         if args.out:
+            from stepscope.cluster.files import write_files
+
             form, recipes = args.format or "", args.recipes
             written, more = write_files(
                 loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks, ahead=ahead
