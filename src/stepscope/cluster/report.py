@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stepscope.cluster.analyse import Analysis
-from stepscope.cluster.words import cause_text, line, problem_text, ranges, who_text
+from stepscope.cluster.words import cause_text, line, problem_text, ranges, who, who_text
 
 MOST_LINES = 25
 MOST_FINDINGS = 5
+MOST_CHANGED = 4  # ranks and findings that are told of a baseline
+CHANGED = 0.01  # of a step
 
 
 def lines(analysis: Analysis, lang: str = "en", files: Sequence[str] = ()) -> list[str]:
@@ -20,7 +23,7 @@ def lines(analysis: Analysis, lang: str = "en", files: Sequence[str] = ()) -> li
     body = _finding_lines(analysis, lang)
     tail = _clock_lines(analysis, lang)
     if analysis.baseline:
-        tail.append(line("baseline", lang, **analysis.baseline))
+        tail += _baseline_lines(analysis.baseline, lang)
     wrote = [line("wrote", lang, path=path) for path in files[:3]]
     room = MOST_LINES - len(head) - len(body) - len(tail) - len(wrote)
     problems = [line("problem", lang, text=problem_text(problem, lang)) for problem in analysis.problems]
@@ -99,6 +102,23 @@ def _clock_lines(analysis: Analysis, lang: str) -> list[str]:
     offset = float(np.abs(clocks.offset_ns[aligned]).max()) / 1e3
     sigma = float(clocks.sigma_ns[aligned[1:]].max()) / 1e3
     return [line("clocks", lang, aligned=len(aligned), reference=clocks.ranks[0], sigma=sigma, offset=offset)]
+
+
+def _baseline_lines(found: dict[str, Any], lang: str) -> list[str]:
+    result = [line("baseline", lang, **{key: found[key] for key in ("path", "before", "after", "change")})]
+    changes = {part: figures["change"] for part, figures in found["parts"].items() if figures["change"] is not None}
+    if {"computing", "communication", "free"} <= set(changes):
+        result.append(line("baseline_parts", lang, **changes))
+    limit = CHANGED * found["after"]
+    moved = [row for row in found["ranks"] if abs(row["own_change"]) >= limit][:MOST_CHANGED]
+    if moved:
+        texts = [line("baseline_rank", lang, rank=row["rank"], change=row["own_change"]) for row in moved]
+        result.append(line("baseline_ranks", lang, text=", ".join(texts)))
+    for state in ("new", "gone"):
+        texts = [who(row["kind"], lang, row) for row in found["findings"] if row["state"] == state]
+        if texts:
+            result.append(line(f"baseline_{state}", lang, text="; ".join(texts[:MOST_CHANGED])))
+    return result
 
 
 def rank_text(ranks: Sequence[int]) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from stepscope.cluster.analyse import Analysis, analyse
+from stepscope.cluster.compare import compare
 from stepscope.cluster.digest import Digests, MemberLists, union_digests
 from stepscope.cluster.finding import Problem
 from stepscope.cluster.read import store
@@ -178,8 +178,7 @@ def analyse_run(loaded: Loaded, baseline: Loaded | None = None, baseline_name: s
     """The analysis of loaded digests, beside that of a baseline run if there is one."""
     analysis = analyse(loaded.digests, loaded.problems)
     if baseline is not None:
-        before = analyse(baseline.digests, baseline.problems)
-        if len(before.step_ns) and len(analysis.step_ns):
-            old, new = float(np.median(before.step_ns)) / 1e6, float(np.median(analysis.step_ns)) / 1e6
-            analysis.baseline = {"path": baseline_name, "before": old, "after": new, "change": new / old - 1}
+        analysis.baseline = compare(analyse(baseline.digests, baseline.problems), analysis, baseline_name)
+        if not analysis.baseline:
+            analysis.problems.append(Problem("no_baseline", {"path": baseline_name}))
     return analysis

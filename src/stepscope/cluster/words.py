@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
         "step numbers of rank {rank} differ by {shift} from those of the others; aligned by their calls",
         "rank {rank} 的 step 编号与其他 rank 相差 {shift}，已按通信调用对齐",
     ),
+    "no_baseline": ("{path} has no step that could be compared", "{path} 没有可比较的 step"),
     "interrupted": ("interrupted: {left} captures were not read", "已中断：{left} 份采集数据未读取"),
 }
 
@@ -163,6 +164,14 @@ _LINES: dict[str, tuple[str, str]] = {
         "baseline {path}: {before:.2f} ms a step, now {after:.2f} ({change:+.1%})",
         "基线 {path}：每个 step {before:.2f} ms，现在 {after:.2f}（{change:+.1%}）",
     ),
+    "baseline_parts": (
+        "   of it computing {computing:+.2f} ms, communication {communication:+.2f} ms, free {free:+.2f} ms (mean over ranks)",
+        "   其中计算 {computing:+.2f} ms，通信 {communication:+.2f} ms，空闲 {free:+.2f} ms（各 rank 平均）",
+    ),
+    "baseline_ranks": ("   own time changed most on {text}", "   自身时间变化最大：{text}"),
+    "baseline_rank": ("rank {rank} ({change:+.2f} ms)", "rank {rank}（{change:+.2f} ms）"),
+    "baseline_new": ("   new: {text}", "   新出现：{text}"),
+    "baseline_gone": ("   gone: {text}", "   已消失：{text}"),
     "persistent": ("in {hit} of {all} {all:step|steps}", "出现在 {all} 个 step 中的 {hit} 个"),
     "recurring": ("every {every} {every:step|steps}", "每 {every} 个 step 一次"),
     "one_off": ("in step {steps}", "出现在 step {steps}"),
@@ -225,10 +234,17 @@ def cause_text(cause: str, lang: str) -> str:
 
 
 def who_text(finding: Finding, lang: str) -> str:
-    return _filled(
-        _WHO[finding.kind], lang,
-        {"ranks": finding.ranks, "host": finding.host or "?", "group": finding.group_name or "", "stage": finding.stage},
-    )  # fmt: skip
+    return who(finding.kind, lang, finding.as_dict())
+
+
+def who(kind: str, lang: str, known: Mapping[str, Any]) -> str:
+    """Whom a finding is about.
+
+    Args:
+        known: ranks, host, group_name and stage of it.
+    """
+    host, group = known["host"] or "?", known["group_name"] or ""
+    return _filled(_WHO[kind], lang, {"ranks": known["ranks"], "host": host, "group": group, "stage": known["stage"]})
 
 
 def line(name: str, lang: str, **params: Any) -> str:

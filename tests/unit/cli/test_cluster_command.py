@@ -96,3 +96,40 @@ def test_nothing_usable_is_exit_code_2(content, tmp_path, capsys):
     assert code == 2
     assert "no capture here" in err
     assert "do this" in err
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("healthy")
+    write_captures(folder, record(PLAN, 4, 3), "kineto")
+    return folder
+
+
+def test_a_baseline_by_part_by_rank_and_by_finding(captures, healthy, capsys):
+    words = (captures, "--no-cache", "--workers", 1, "--baseline", healthy)
+    found = json.loads(run(capsys, *words, "--json", "-")[1])["baseline"]
+    assert found["after"] - found["before"] == pytest.approx(9, rel=0.1)
+    parts = {part: figures["change"] for part, figures in found["parts"].items()}
+    # Nobody computes longer. The slow rank has nothing to do for 9 ms more, the three others wait for it.
+    assert parts["computing"] == pytest.approx(0, abs=0.2)
+    assert parts["free"] == pytest.approx(9 / 4, rel=0.15)
+    assert parts["communication"] == pytest.approx(9 * 3 / 4, rel=0.15)
+    assert parts["computing"] + parts["free"] + parts["communication"] == pytest.approx(found["after"] - found["before"], rel=0.1)
+    first, *others = found["ranks"]
+    assert (first["rank"], first["own_change"]) == (2, pytest.approx(9, rel=0.1))
+    assert all(abs(other["own_change"]) < 0.5 for other in others)
+    assert [(one["state"], one["ranks"], one["cost_ms_before"]) for one in found["findings"]] == [("new", [2], None)]
+    _, out, _ = run(capsys, *words, "--lang", "en")
+    assert "own time changed most on rank 2 (+9" in out
+    assert "new: rank 2 is slow" in out
+    assert len(out.splitlines()) <= 25
+
+
+def test_a_finding_that_is_gone(captures, healthy, capsys):
+    words = (healthy, "--no-cache", "--workers", 1, "--baseline", captures)
+    found = json.loads(run(capsys, *words, "--json", "-")[1])["baseline"]
+    assert [(one["state"], one["ranks"], one["cost_ms_after"]) for one in found["findings"]] == [("gone", [2], None)]
+    assert "已消失：rank 2 慢" in run(capsys, *words, "--lang", "zh")[1]
+    same = json.loads(run(capsys, *words[:-1], healthy, "--json", "-")[1])["baseline"]
+    assert (same["change"], same["findings"]) == (0, [])
+    assert all(figures["change"] == 0 for figures in same["parts"].values())
