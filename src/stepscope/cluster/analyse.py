@@ -15,8 +15,8 @@ from stepscope.cluster.finding import Finding, Problem
 from stepscope.cluster.graph import Graph, build_graph
 from stepscope.cluster.ideal import ideal_of, pace_of
 from stepscope.cluster.layout import Layout, layout_of
-from stepscope.cluster.links import slow_links
 from stepscope.cluster.match import Matches, match, same_steps
+from stepscope.cluster.network.links import slow_links
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
 from stepscope.cluster.slow import Ranking, Scenarios, find_slow, finding_of
 
@@ -127,7 +127,7 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
             findings.append(finding)
             named.append(suspect)
     ranking.suspects = named
-    findings += slow_links(scenarios, matches.groups)
+    findings += slow_links(scenarios, matches.groups, digests)
     findings += stage_imbalance(scenarios, layout)
     explained = sum(finding.saving_ns for finding in findings if finding.kind != "pipeline_imbalance")
     findings += moving_imbalance(scenarios, ranking, explained)

@@ -92,18 +92,23 @@ class Scenarios:
             waits.append(waited - self.ideal_wait)
         return np.concatenate(lengths), np.concatenate(waits)
 
-    def with_transfers(self, sets: Sequence[Sequence[Ints]]) -> Floats:
-        """Ideal work; the calls of each set (by variant) take as long as measured: added length, sets × steps."""
+    def with_transfers(self, sets: Sequence[Sequence[Ints]], times: Sequence[Floats] | None = None) -> Floats:
+        """Ideal work; the calls of each set (by variant) take as long as measured: added length, sets × steps.
+
+        Args:
+            times: of all calls by variant, steps × calls, instead of those measured.
+        """
         lengths = []
         for calls in sets:
             transfer = []
             for number, variant in enumerate(self.graph.variants):
                 own = self.ideal.transfer[number].copy()
-                own[:, calls[number]] = variant.transfer[:, calls[number]]
+                taken = variant.transfer if times is None else times[number]
+                own[:, calls[number]] = taken[:, calls[number]]
                 transfer.append([one[None] for one in own])
             work = [[one[None] for one in steps] for steps in self.ideal.total]
-            times, _, _ = self.graph.times(work, transfer)
-            lengths.append(times[0] - self.ideal_steps)
+            ended, _, _ = self.graph.times(work, transfer)
+            lengths.append(ended[0] - self.ideal_steps)
         return np.array(lengths)
 
     def with_work(self, work: list[Floats]) -> Floats:

@@ -109,6 +109,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "dispatch": ("its host launches too slowly", "主机下发太慢"),
     "other": ("time outside of anything recorded", "未记录的时间"),
     "link": ("its transfers are slower than those of similar groups", "传输比同类通信域慢"),
+    "network": ("its transfers are slower than in other steps", "传输比其他 step 慢"),
     "pipeline_imbalance": ("it has more work than the other stages", "工作量比其他 stage 大"),
     "imbalance": ("it moves from rank to rank", "在不同 rank 之间变动"),
     "unexplained": ("cause not explained by what was recorded", "已记录的数据无法解释原因"),
@@ -118,7 +119,12 @@ _WHO: dict[str, tuple[str, str]] = {
     "slow_rank": ("rank {ranks} is slow", "rank {ranks} 慢"),
     "slow_host": ("host {host} is slow (ranks {ranks})", "主机 {host} 慢（rank {ranks}）"),
     "slow_link": ("the link between ranks {ranks} is slow", "rank {ranks} 之间的链路慢"),
-    "slow_group": ("group {group} (ranks {ranks}) communicates slowly", "通信域 {group}（rank {ranks}）通信慢"),
+    "slow_port": ("the links of rank {ranks} are slow", "rank {ranks} 的链路慢"),
+    "slow_group": (
+        "group {group} (ranks {ranks}) communicates slowly, over which link is unknown",
+        "通信域 {group}（rank {ranks}）通信慢，具体链路未知",
+    ),
+    "network": ("the network is slow for all ranks", "所有 rank 的网络都慢"),
     "pipeline_imbalance": ("pipeline stage {stage} (ranks {ranks}) is the longest", "流水线 stage {stage}（rank {ranks}）最长"),
     "imbalance": ("imbalance of which no rank is to blame", "负载不均，但没有特定的 rank 需要负责"),
 }
@@ -241,8 +247,12 @@ def who(kind: str, lang: str, known: Mapping[str, Any]) -> str:
     """Whom a finding is about.
 
     Args:
-        known: ranks, host, group_name and stage of it.
+        known: ranks, host, group_name, stage and cause of it.
     """
+    if known["cause"] == "network":
+        kind = "network"
+    elif kind == "slow_link" and len(known["ranks"]) == 1:
+        kind = "slow_port"
     host, group = known["host"] or "?", known["group_name"] or ""
     return _filled(_WHO[kind], lang, {"ranks": known["ranks"], "host": host, "group": group, "stage": known["stage"]})
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.cluster.network.speeds import pair_speeds, recorded
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
 from stepscope.web.run_analysis import RunAnalysis
 
 MOST_LINKS = 20_000
-SLOW = 0.7  # of the middle bandwidth of links of the same transport, size and locality
-LEAST = 3  # samples below which a link is not called slow
 ALL = "all"
 
 
@@ -54,24 +53,10 @@ def links_of(run: RunAnalysis) -> pl.DataFrame:
 
 def _links(run: RunAnalysis) -> pl.DataFrame:
     digests = run.analysis.digests
-    rows = digests["cluster_links"].drop_nulls(["src", "dst"]).select(
-        "src", "dst", pl.col("transport").fill_null("?"), pl.col("size_class").cast(pl.Int64).fill_null(0), "count", "bytes",
-        "time_ns",
-    )  # fmt: skip
+    rows = recorded(digests)
     if not rows.height:
         rows = _pairs(run)
-    if not rows.height:
-        return rows
-    rows = rows.group_by("src", "dst", "transport", "size_class").agg(pl.col("count", "bytes", "time_ns").sum())
-    host = digests["cluster_ranks"].select("rank", "host")
-    rows = rows.join(host.rename({"rank": "src", "host": "src_host"}), on="src", how="left")
-    rows = rows.join(host.rename({"rank": "dst", "host": "dst_host"}), on="dst", how="left")
-    speed = pl.col("bytes") / pl.col("time_ns")
-    rows = rows.with_columns(local=(pl.col("src_host") == pl.col("dst_host")).fill_null(False))
-    usual = speed.median().over("transport", "size_class", "local")
-    alike = pl.len().over("transport", "size_class", "local")
-    slow = (speed < SLOW * usual) & (pl.col("count") >= LEAST) & (alike >= LEAST)
-    return rows.with_columns(slow=slow.fill_null(False)).sort("src", "dst", "transport", "size_class")
+    return pair_speeds(rows, digests) if rows.height else rows
 
 
 def _pairs(run: RunAnalysis) -> pl.DataFrame:
