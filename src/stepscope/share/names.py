@@ -12,11 +12,12 @@ import json
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote, unquote
 
 SHORT = 5  # letters; so short a name is taken for one only where it stands alone
 _LEAST = 2
+_MOST_NODES = 20_000
 _EVERYWHERE = frozenset({"root", "localhost"})  # name nobody
 
 _HASH = r"h:[0-9a-f]{10}"  # what stands for a name inside a path
@@ -39,11 +40,57 @@ _PATH = re.compile(
     )
 )
 USER = re.compile(r"(?:^|[/\\])(?:home|Users|users|export/home)[/\\]([^/\\\s:;,\"'()]+)|(?<![\w/])~([\w.-]+)/")
+# Names behind words of command lines, environments, addresses and errors. `Enqueue@aten::add` names nobody.
+_NAME = r"(?:[\w.-]+@)?[\w.-]+"
+_NAMED_BY = re.compile(
+    "|".join(
+        (
+            (
+                r"--?(?:master|node|host|server|rdzv|dist|init|user|remote)\w*(?:[-_](?:addr(?:ess)?|endpoint|name|ip|url|host|list)s?)?"
+                rf"[ =]+({_NAME})"
+            ),
+            rf"\b(?:ssh|scp|sftp|rsync)\s+(?:-\S+\s+(?:\d+\s+)?)*({_NAME})",
+            rf"\b[a-z][a-z0-9+]*://(?:[\w.-]+:[^@/\s]*@)?({_NAME})(?=[:/]|\W|$)",
+            r"\b\w*(?:HOST|NODE|NODELIST|USER|LOGNAME|MASTER|SERVER|POD)(?:_?(?:NAME|ADDR|IP|ID|LIST))?=['\"]?([\w.,@\[\]-]+)",
+            rf"\b(?:resolve|resolving|connect(?:ed|ing|ion)? to|refused by|reach)\s+(?:host(?:name)?\s+)?['\"]?({_NAME})",
+        )
+    )
+)
+# What only such texts hold, for the engine to look first.
+MAY_NAME = r"(?:--?\w|://|ssh |scp |sftp |rsync |[A-Z]=|[Rr]esolv|connect|refused|reach)"
+_NOBODY = re.compile(
+    "localhost|env|auto|static|tcp|https?|file|the|host|hostname|server|peer|rank|device|store|any|all", re.IGNORECASE
+)
+_RANGE = re.compile(r"([\w.-]*?)\[([\d,-]+)\]")
 _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
 _MAC = r"(?<![\w:])(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}(?![\w:])"
 _MAIL = r"[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 _ADDRESS = re.compile(f"{_IPV4}|{_MAC}|{_MAIL}")
 _IPV6 = re.compile(r"(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
+
+
+def named_in(text: str) -> Iterator[str]:
+    """Machines and people that a command line, an environment, an address or an error names."""
+    for found in _NAMED_BY.finditer(text):
+        yield from split_names(next(filter(None, found.groups())))
+
+
+def split_names(value: str) -> Iterator[str]:
+    """The single names of `eve@node1:29500`, `node1,node2` and Slurm's `node[01-16]`."""
+    for name in re.split(r"[\s,;@](?![^\[]*\])", value):
+        spread = _RANGE.fullmatch(name)
+        for one in _spread(*spread.groups()) if spread else (re.sub(r":\d*$", "", name),):
+            if len(one) > _LEAST and not _NOBODY.fullmatch(one) and re.search(r"[^\W\d]", one):
+                yield one
+                yield one.partition(".")[0]
+
+
+def _spread(stem: str, numbers: str) -> Iterator[str]:
+    for part in numbers.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            for number in range(int(first), min(int(last or first), int(first) + _MOST_NODES) + 1):
+                yield f"{stem}{number:0{len(first)}d}"
 
 
 class Names:
@@ -52,6 +99,7 @@ class Names:
     Args:
         hosts: names of machines and process groups.
         users: names of people.
+        named: names of either that only the words before them tell; they are taken for one only where they stand alone.
         paths: whether paths go.
         addresses: whether addresses of machines and people go.
         base_names: whether names of files stay.
@@ -62,6 +110,7 @@ class Names:
         *,
         hosts: Iterable[str] = (),
         users: Iterable[str] = (),
+        named: Iterable[str] = (),
         paths: bool = False,
         addresses: bool = False,
         base_names: bool = True,
@@ -74,6 +123,7 @@ class Names:
         forms = {name: f"{_pattern(name)}(?:\\.[A-Za-z0-9-]+)*" for name in machines} | {
             name: _pattern(name) for name in people - machines
         }
+        forms |= {name: _alone(name) for name in _known(named) - forms.keys()}
         ordered = sorted(forms, key=lambda name: (-len(name), name))
         self._pattern = re.compile("|".join(forms[name] for name in ordered), re.IGNORECASE) if forms else None
 
@@ -115,7 +165,11 @@ def _known(names: Iterable[str]) -> set[str]:
 
 
 def _pattern(name: str) -> str:
-    return re.escape(name) if len(name) > SHORT else rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
+    return re.escape(name) if len(name) > SHORT else _alone(name)
+
+
+def _alone(name: str) -> str:
+    return rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
 
 
 def _is_ipv6(text: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from stepscope.share.names import USER, Names
+from stepscope.share.names import MAY_NAME, USER, Names, named_in, split_names
 from stepscope.tables import ALL_TABLES, Facts, Tables, issues, lost
 
 KINDS = ("paths", "hosts", "stacks", "metadata")
@@ -32,10 +32,13 @@ PUBLIC_FACTS = (
 _GROUP_KINDS = re.compile(r"(?:default|world|hccl_world|tp|dp|pp|cp|ep|mp|sp|dp_cp|tp_cp|embd|exp|mp_exp)(?:_group)?(?:_\d+)?|\d+")
 _OF_PROCESSES = re.compile(r"(?:\w+_)?[pt]id")
 _OF_STACKS = {"ops": ("stack", "modules"), "op_times": ("stack",)}
+_HOMES = r"home[/\\]|[Uu]sers[/\\]|~[\w.-]+/"
 _FOLDER = re.compile(r"(?P<host>.+?)_\d+_\d{14,20}.*|(?P<traced>.+?)[_.]\d+\.\d+.*\.pt\.trace\.json(?:\.gz)?")
 # `host_name`, `node`, `server_id`; not `host_sys`.
 _HOST_KEY = re.compile(
-    r"(?:.*[._\s-])?(?:host|node|user|machine|server|login)[_\s-]?(?:name|id|uid|ip|addr|address)?s?", re.IGNORECASE
+    r"(?:.*[._\s-])?(?:host|node|user|machine|server|login|log|master|pod|rdzv|endpoint|nodelist)"
+    r"[_\s-]?(?:name|id|uid|ip|addr|address|endpoint|list)?s?",
+    re.IGNORECASE,
 )
 
 
@@ -99,12 +102,13 @@ class Redaction:
     def _names(self) -> Names:
         users: set[str] = set()
         if self.kinds & {"paths", "hosts"}:
-            users = {match[1] or match[2] for text in self._all_texts() for match in USER.finditer(text)}
+            users = {match[1] or match[2] for text in self._all_texts(_HOMES) for match in USER.finditer(text)}
             with suppress(OSError, KeyError):
                 users.add(getpass.getuser())
         return Names(
             hosts=set(self._known_hosts()) if "hosts" in self.kinds else (),
             users=users,
+            named=set(self._named()) if "hosts" in self.kinds else (),
             paths="paths" in self.kinds,
             addresses="hosts" in self.kinds,
             base_names="stacks" not in self.kinds,
@@ -131,14 +135,22 @@ class Redaction:
                             yield text
                             yield text.partition("%")[0]  # host%port_…
 
-    def _all_texts(self) -> Iterable[str]:
+    def _named(self) -> Iterable[str]:
+        for text in self._all_texts(MAY_NAME):
+            yield from named_in(text)
+        for tables in self.tables:
+            for content in (tables.facts.metadata, tables.facts.profiler_info, tables.facts.device_properties):
+                for text in _texts_in(content):
+                    yield from named_in(text)
+
+    def _all_texts(self, pattern: str) -> Iterable[str]:
+        """Texts of columns that hold a pattern, each once."""
         for tables in self.tables:
             for name in tables.filled():
                 for column, dtype in tables[name].schema.items():
                     if dtype in (pl.String, pl.Categorical):
-                        # The engine looks first, because few texts hold a path.
                         texts = tables[name][column].unique().drop_nulls().cast(pl.String)
-                        yield from texts.filter(texts.str.contains(r"home[/\\]|[Uu]sers[/\\]|~[\w.-]+/")).to_list()
+                        yield from texts.filter(texts.str.contains(pattern)).to_list()
 
 
 # Rows of these are named by their number, and they are sorted by times and numbers that keep their order.
@@ -194,6 +206,7 @@ def _host_values(content: Any, key: str = "") -> Iterable[str]:
     if isinstance(content, str):
         if _HOST_KEY.fullmatch(key):
             yield content
+            yield from split_names(content)
     elif isinstance(content, list | tuple):
         for value in content:
             yield from _host_values(value, key)
@@ -203,6 +216,18 @@ def _host_values(content: Any, key: str = "") -> Iterable[str]:
                 yield str(name)
                 yield str(name).partition("%")[0]
             yield from _host_values(value, str(name))
+
+
+def _texts_in(content: Any) -> Iterable[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list | tuple):
+        yield " ".join(value for value in content if isinstance(value, str))  # a command line by its words
+        for value in content:
+            yield from _texts_in(value)
+    elif isinstance(content, dict):
+        for value in content.values():
+            yield from _texts_in(value)
 
 
 def _renumbered(content: Any, key: str, processes: dict[int, int]) -> Any:

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from capture_rows import rows
 
 from stepscope.capture import open_capture
 from stepscope.cli import main
-from stepscope.share.names import Names
+from stepscope.share.names import Names, named_in
+from stepscope.share.redact import Redaction
+from stepscope.tables import Facts, Tables
 
 HOST, USER = "Relu-Node7.lab.example.org", "jürgen.mayer"
 
@@ -101,3 +104,52 @@ def test_a_redacted_trace_holds_no_name(tmp_path: Path):
             data = (member.name.encode() + file.read()).lower()
             for needle in (b"relu", b"node7", b"mayer", b"424242", b"424243", b"example.org"):
                 assert needle not in data, (member.name, needle)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("torchrun --master-addr=node17 --master_port 29500 train.py", {"node17"}),
+        ("train.py --rdzv-endpoint eve-box:29500 --user eve", {"eve-box", "eve"}),
+        ("ssh -p 2222 eve@login3.site", {"eve", "login3.site", "login3"}),
+        ("connect() to tcp://head-7:29500 failed", {"head-7"}),
+        ("MASTER_ADDR=alpha LOGNAME=eve PATH=x", {"alpha", "eve"}),
+        ("SLURM_JOB_NODELIST=rack[08-10],rack12", {"rack08", "rack09", "rack10", "rack12"}),
+        ("could not resolve host trainer-1", {"trainer-1"}),
+        ("Enqueue@aten::add", set()),
+        ("copy from host to device", set()),
+        ("connect to localhost, 10 times", set()),
+    ],
+)
+def test_names_are_told_by_the_words_before_them(text: str, names: set[str]):
+    assert set(named_in(text)) == names
+
+
+def test_a_name_that_only_words_tell_goes_where_it_stands_alone():
+    names = Names(named=["bucket"])
+    assert "bucket" not in names.replace("s3://bucket/x")
+    assert names.replace("aten::bucketize") == "aten::bucketize"
+
+
+def test_names_in_environments_command_lines_and_errors_go(tmp_path: Path):
+    hidden = ["envnode", "envuser", "argnode", "cmdnode", "errhost", "sshuser", "podname", "slurm07"]
+    facts = Facts(
+        metadata={
+            "environment": {
+                "MASTER_ADDR": "envnode",
+                "LOGNAME": "envuser",
+                "POD_NAME": "podname",
+                "SLURM_NODELIST": "slurm[06-08]",
+            },
+            "argv": ["train.py", "--master_addr", "argnode"],
+            "error": "RuntimeError: no answer of slurm07",
+        },
+        profiler_info={"command": "torchrun --rdzv-endpoint=cmdnode:29500 train.py"},
+    )
+    marks = rows(
+        "marks", *({"message": text, "start_ns": 1, "end_ns": 2} for text in ("ssh sshuser@errhost", "at errhost, argnode"))
+    )
+    redacted = Redaction(frozenset({"hosts"}), [Tables({"marks": marks}).replace(meta=facts.table())], []).all()[0]
+    left = f"{redacted['meta'].to_dicts()}{redacted['marks'].to_dicts()}"
+    assert [name for name in hidden if name in left] == []
+    assert "train.py" in left
