@@ -20,10 +20,12 @@ _MINDINSIGHT = re.compile(
     r"minddata_pipeline_raw|device_queue_profiling|aicpu_intermediate)_\d+"
 )
 _RANK = re.compile(r"rank_\d{1,9}")
+_LEVELS = 3  # of folders: summaries, one run, its profiler
+_MOST_FOLDERS = 1000  # of a level; somebody may give a whole disk
 
 
 def find(path: Path) -> list[CaptureFiles]:
-    """Every capture at `path` itself, else directly below it, by name.
+    """Every capture at `path` itself, else directly below it, else in the folders below it, by name.
 
     Raises:
         CaptureError: the path does not exist, cannot be read, or holds no capture.
@@ -45,15 +47,8 @@ def find(path: Path) -> list[CaptureFiles]:
     if _is_mindinsight_run(path):
         return find(path / "profiler")
     if _is_mindinsight_result(path):
-        raise CaptureError(
-            "results of MindInsight (MindSpore 2020 to 2023) cannot be read",
-            where=str(path),
-            cause="stepscope reads the records of a run (PROF_*), not the tables that MindSpore made of them for MindInsight",
-            fix="open them with MindInsight, or give the PROF_* folders that lay beside them when they were recorded",
-        )
-    children = _claimed(path) if path.is_dir() else []
-    if not children:  # MindSpore's runtime puts what each rank wrote into a folder of its own
-        children = [item for folder in _listing(path) if _RANK.fullmatch(folder.name) for item in _claimed(folder)]
+        raise _result_of_mindinsight(path)
+    children = (_claimed(path) or _deeper(path)) if path.is_dir() else []
     # Databases and traces beside PROF folders are other forms of the same.
     if any(item.is_prof for item in children):
         children = [item for item in children if item.file is None]
@@ -69,6 +64,40 @@ def find(path: Path) -> list[CaptureFiles]:
 
 def _claimed(folder: Path) -> list[CaptureFiles]:
     return [item for item in map(registry.claim, _listing(folder)) if item]
+
+
+def _deeper(path: Path) -> list[CaptureFiles]:
+    """Captures in folders of folders: ranks of MindSpore's runtime, runs for MindInsight, experiments of anybody.
+
+    The first level that has some counts. Files are taken by the names that profilers give them: a folder may hold any JSON.
+
+    Raises:
+        CaptureError: only results of MindInsight are there.
+    """
+    folders, results = [path], None
+    for _ in range(_LEVELS):
+        inside = [entry for folder in folders for entry in _listing(folder)]
+        folders = [entry for entry in inside if entry.is_dir() and not entry.is_symlink()][:_MOST_FOLDERS]
+        results = results or next(filter(_is_mindinsight_result, folders), None)
+        found = [item for folder in folders for item in _claimed(folder) if _is_listed(item) or _RANK.fullmatch(folder.name)]
+        if found:
+            return found
+    if results:
+        raise _result_of_mindinsight(results)
+    return []
+
+
+def _is_listed(item: CaptureFiles) -> bool:
+    return item.file is None or registry.reader_of(item).listed(item.file)
+
+
+def _result_of_mindinsight(path: Path) -> CaptureError:
+    return CaptureError(
+        "results of MindInsight (MindSpore 2020 to 2023) cannot be read",
+        where=str(path),
+        cause="stepscope reads the records of a run (PROF_*), not the tables that MindSpore made of them for MindInsight",
+        fix="open them with MindInsight, or give the PROF_* folders that lay beside them when they were recorded",
+    )
 
 
 def _is_mindinsight_run(path: Path) -> bool:

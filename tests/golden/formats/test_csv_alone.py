@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import shutil
 from pathlib import Path
 
@@ -162,9 +163,23 @@ def test_communication_files_open_by_themselves(golden, tmp_path, name, table, f
     assert capture.tables[table].height > 0
 
 
-def test_renamed_files_of_several_ranks_are_captures_of_their_own(golden, tmp_path):
+@pytest.mark.parametrize("name", ["kernels of rank {}.csv", "kernel_details_{}.csv"])
+def test_renamed_files_of_several_ranks_are_captures_of_their_own(golden, tmp_path, name):
     for rank in range(2):
         source = golden / OUTPUT.parents[1] / f"rank{rank}_ascend_pt" / OUTPUT.name / "kernel_details.csv"
-        shutil.copy(source, tmp_path / f"kernels of rank {rank}.csv")
+        shutil.copy(source, tmp_path / name.format(rank))
     (tmp_path / "prices.csv").write_text("Name,Duration(us),Price\nx,1,2\n")
     assert [capture.tables.kernels.height for capture in open_all(tmp_path)] == [187, 187]
+
+
+def test_a_packed_timeline_is_the_timeline(golden, tmp_path):
+    capture = shutil.copytree(golden / OUTPUT.parent, tmp_path / OUTPUT.parent.name)
+    plain = capture / OUTPUT.name / "trace_view.json"
+    packed = plain.with_suffix(".json.gz")
+    packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
+    plain.unlink()
+    whole, again = (open_capture(path).tables for path in (golden / OUTPUT.parent, capture))
+    assert {name: frame.height for name, frame in again.items()} == {name: frame.height for name, frame in whole.items()}
+    for path in (capture / OUTPUT.name).glob("*.csv"):
+        path.unlink()
+    assert open_capture(capture).tables.kernels.height > 0

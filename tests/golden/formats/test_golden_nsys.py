@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 
 import polars as pl
 import pytest
 
 from stepscope.analysis.link.capture import link
+from stepscope.formats.discover import find
 from stepscope.formats.nsys.read import read
 
 
@@ -101,3 +103,16 @@ def test_waits_are_no_kernels(export):
     # The export says device 0 for all of them; their contexts say which it was.
     assert set(tables.waits["device"].to_list()) == {0, 1}
     assert set(tables.kernels["kind"].to_list()) == {"compute", "memcpy", "memset"}
+
+
+def test_databases_are_known_by_their_tables(golden, tmp_path):
+    """Whatever the files are called: exporters and people use .db, .sqlite and .sqlite3 for either kind."""
+    (ours,) = (golden / "ascend_pt/db/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT").glob("ascend_*.db")
+    given = {"nsys": golden / "nsys" / "h100_2gpu_1s.sqlite", "ascend_database": ours}
+    for kind, source in given.items():
+        for suffix in ("db", "sqlite", "sqlite3"):
+            shutil.copy(source, tmp_path / f"{kind}.{suffix}")
+    assert [(item.root.stem, item.format) for item in find(tmp_path)] == [(kind, kind) for kind in sorted(given) for _ in range(3)]
+    (tmp_path / "cut.sqlite").write_bytes(given["nsys"].read_bytes()[:5000])
+    assert [item.format for item in find(tmp_path / "cut.sqlite")] == ["nsys"]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".db", ".sqlite", ".sqlite3"}  # nothing beside them

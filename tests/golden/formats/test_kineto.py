@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import stepscope
 from stepscope.analysis.link.capture import link
 from stepscope.formats.kineto import read as kineto
 from stepscope.tables import Tables
@@ -159,3 +160,14 @@ def test_kernels_of_a_graph_keep_the_names_of_its_capture(golden):
     # All of them were launched by the one call.
     (call,) = tables.api_calls.filter(pl.col("name") == "hipGraphLaunch")["start_ns"].to_list()
     assert kernels["launch_ns"].unique().to_list() == [call]
+
+
+def test_the_array_of_events_alone_is_read_as_the_whole_trace(golden, tmp_path):
+    """Scripts that cut a trace often keep the array and drop the object around it."""
+    source = golden / "kineto" / "mi250_minitoy_train_ROCm6_2_kineto.json.gz"
+    events = json.loads(gzip.decompress(source.read_bytes()))["traceEvents"]
+    (tmp_path / "cut.json").write_text(json.dumps(events))
+    whole, alone = (stepscope.open(path).tables for path in (source, tmp_path / "cut.json"))
+    for table in ("ops", "kernels", "api_calls", "steps"):
+        assert alone[table].height == whole[table].height > 0
+    assert alone.kernels["kind"].to_list() == whole.kernels["kind"].to_list()

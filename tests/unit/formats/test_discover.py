@@ -42,6 +42,25 @@ def test_children_are_searched_one_level_deep(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        pytest.param(["x/b_ascend_pt/FRAMEWORK/", "y/a_ascend_pt/FRAMEWORK/"], ["b_ascend_pt", "a_ascend_pt"], id="experiments"),
+        pytest.param([f"summary/run_1/profiler/{PROF}/host/"], [PROF], id="mindinsight"),
+        pytest.param(["x/y/w.pt.trace.json", "x/y/package.json"], ["w.pt.trace.json"], id="files-by-their-names"),
+        pytest.param(["x/a_ascend_pt/FRAMEWORK/", "x/y/b_ascend_pt/FRAMEWORK/"], ["a_ascend_pt"], id="the-first-level"),
+        pytest.param(["x/y/z/deep/a_ascend_pt/FRAMEWORK/"], None, id="too-deep"),
+    ],
+)
+def test_folders_of_folders_are_searched_when_there_is_nothing_else(tmp_path, names, found):
+    folder(tmp_path, *names)
+    if found is None:
+        with pytest.raises(CaptureError, match="no capture here"):
+            find(tmp_path)
+    else:
+        assert [item.root.name for item in find(tmp_path)] == found
+
+
+@pytest.mark.parametrize(
     ("inside", "part"),
     [("ASCEND_PROFILER_OUTPUT", "output"), ("ASCEND_PROFILER_OUTPUT/trace_view.json", "output"), (PROF, "profs")],
 )
@@ -125,8 +144,24 @@ def test_nothing_readable(tmp_path):
 def test_timeline_or_kineto(tmp_path, text, ascend):
     (tmp_path / "t.json").write_bytes(text)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(text))
-    assert is_array(tmp_path / "t.json") is ascend
-    assert is_array(tmp_path / "t.json.gz") is ascend
+    (tmp_path / "packed.json").write_bytes(gzip.compress(text))  # by its content, whatever it is called
+    assert [is_array(tmp_path / name) for name in ("t.json", "t.json.gz", "packed.json")] == [ascend] * 3
+
+
+@pytest.mark.parametrize(
+    ("event", "kineto"),
+    [
+        ('"cat":"user_annotation"', True),
+        ('"cat": "xpu_runtime"', True),
+        ('"cat": "cpu_op", "args": {"External id": 3}', True),
+        ('"cat": "cpu_op", "args": {"Sequence number": 3}', False),
+        ('"cat": "async_npu"', False),
+    ],
+)
+def test_an_array_of_events_is_kinetos_by_what_only_kineto_writes(tmp_path, event, kineto):
+    (tmp_path / "t.json").write_text(f'[{{"ph": "X", "name": "kernel", {event}}}]')
+    (found,) = find(tmp_path)
+    assert found.format == ("kineto" if kineto else "ascend_timeline")
 
 
 def test_a_run_for_mindinsight_is_found_by_the_records_in_it(tmp_path):
@@ -134,7 +169,7 @@ def test_a_run_for_mindinsight_is_found_by_the_records_in_it(tmp_path):
     assert [found.root.name for found in find(tmp_path)] == [PROF]
 
 
-@pytest.mark.parametrize("place", ["", "profiler/"], ids=["folder", "run"])
+@pytest.mark.parametrize("place", ["", "profiler/", "summary/run_0/profiler/"], ids=["folder", "run", "summary"])
 def test_results_of_mindinsight_are_refused_with_the_reason(tmp_path, place):
     folder(
         tmp_path, f"{place}aicore_intermediate_1_detail.csv", f"{place}step_trace_point_info.json", f"{place}framework_raw_1.csv"

@@ -29,7 +29,7 @@ from stepscope.render.csv_file import NOT_KNOWN
 BATCH = 256  # ranks per query
 BATCH_BYTES = 32 << 20  # of their kernel_details.csv
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
-TIMELINE = "trace_view.json"
+TIMELINES = {"trace_view.json", "trace_view.json.gz"}
 MOST_BYTES = 64 << 20  # of kernel_details.csv: with larger ones a batch is not small
 _INFO = re.compile(r"profiler_info_(\d+)\.json")
 _COLUMNS = {item.key: item for item in kernel_details.COLUMNS}
@@ -98,7 +98,7 @@ def _files(path: str, deep: bool) -> _Files | None:
     if kernel_details.FILE not in names or len(numbers) != 1 or any(name.endswith(".db") for name in names):
         return None
     # Raw data or a store in a folder beside, the timeline, and what of memory was recorded.
-    shallow = further or TIMELINE in names or any(name in names for name in _MORE)
+    shallow = further or not TIMELINES.isdisjoint(names) or any(name in names for name in _MORE)
     if deep and shallow:
         return None
     try:

@@ -82,7 +82,7 @@ def _tables(files: ParsedFiles, facts: Facts) -> Tables:
 
 def find_files(output: Path, *, device: int | None = None) -> ParsedFiles:
     return ParsedFiles(
-        timeline=_existing(output / trace.FILE),
+        timeline=_existing(output / trace.FILE) or _existing(output / f"{trace.FILE}.gz"),
         csv={kind: _existing(output / f"{name}.csv") for name, kind in _CSV.items()},
         communication=next(iter(_existing(output / "communication.json")), None),
         # The matrix of this folder holds extremes and sums of many operators, not single ones (docs/formats/outputs.md 9.3).

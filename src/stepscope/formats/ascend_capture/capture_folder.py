@@ -16,7 +16,10 @@ from stepscope.tables import Facts, Tables, issues, lost
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 RECORDS = ("raw", "parsed")  # sources with the framework's own records
 _OF_FRAMEWORK = re.compile(r".*_ascend_(pt|ms)|profiler_(info|metadata).*\.json")  # what a framework's profiler leaves
-_TEXT_SIGNS = ("trace_view.json", "kernel_details.csv", "operator_details.csv", "memory_record.csv", "communication.json")
+_TEXT_SIGNS = (
+    "trace_view.json", "trace_view.json.gz", "kernel_details.csv", "operator_details.csv", "memory_record.csv",
+    "communication.json",
+)  # fmt: skip
 # Figures without events: a database says more.
 _FIGURE_SIGNS = ("step_trace_time.csv", "communication_matrix.json", "op_statistic.csv", "api_statistic.csv")
 _SUFFIX = re.compile(r"_ascend_(pt|ms)$")
@@ -111,7 +114,7 @@ def _source_files(files: CaptureFiles, options: Options) -> list[Path]:
         for prof in files.profs:
             chosen += prof_folder.source_files(prof, options)
     elif options.source == "text" and files.output:
-        chosen += [path for path in files.output.iterdir() if path.suffix in (".json", ".csv")]
+        chosen += [path for path in files.output.iterdir() if path.suffix in (".json", ".csv", ".gz")]
     elif files.output:
         chosen += sorted(files.output.glob("*.db"))
     return [path for path in chosen if path.is_file()]

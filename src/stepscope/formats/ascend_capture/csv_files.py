@@ -16,8 +16,9 @@ _NAMES = {
     "nic": (), "roce": (),
 }  # fmt: skip
 _KINDS = {name: kind for kind, others in _NAMES.items() for name in (kind, *others)}
+_NEVER_OF_MSPROF = {"kernel_details", "operator_details", "step_trace_time"}  # with a number they are somebody's copies
 # op_summary_20260522113006, op_summary_slice_0_20260522113006, op_summary_0_1
-_OF_MSPROF = re.compile(rf"({'|'.join(_KINDS)})_(?:slice_)?\d.*")
+_OF_MSPROF = re.compile(rf"({'|'.join(_KINDS.keys() - _NEVER_OF_MSPROF)})_(?:slice_)?\d.*")
 _MOST_BYTES = 1 << 14  # of the first line
 
 

@@ -13,6 +13,11 @@ from stepscope.formats.reader import CaptureFiles, name_and_one
 _SUFFIXES = (".json", ".json.gz")
 _SIGNS = (b'"traceEvents"', b'"ph"')
 _HEAD = 1 << 16
+# Arguments and categories that Kineto writes and Ascend tools do not (docs/formats/kineto.md 2).
+_OF_KINETO = re.compile(
+    rb'"(?:External id|external id|Ev Idx|Record function id)"|'
+    rb'"cat"\s*:\s*"(?:user_annotation|kernel|[a-z0-9]+_(?:runtime|driver|memcpy|memset|sync))"'
+)
 _KINETO = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 
 
@@ -26,6 +31,11 @@ def is_array(path: Path) -> bool:
     return head(path, 4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
 
 
+def has_events_of_kineto(path: Path) -> bool:
+    """Whether the first events are Kineto's: scripts that cut a trace often keep the array alone."""
+    return _OF_KINETO.search(head(path, _HEAD)) is not None
+
+
 def looks_like_trace(path: Path) -> bool:
     return any(sign in head(path, _HEAD) for sign in _SIGNS)
 
@@ -33,8 +43,10 @@ def looks_like_trace(path: Path) -> bool:
 def head(path: Path, size: int) -> bytes:
     """The first bytes, decompressed; empty where they cannot be read."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read(size)
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return gzip.GzipFile(fileobj=file).read(size) if packed else file.read(size)
     except (OSError, EOFError, zlib.error):
         return b""
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from stepscope.formats.reader import CaptureFiles, Options, Reader
+from stepscope.formats.sqlite.names import SUFFIXES
 from stepscope.tables import Facts, Tables
 
 _NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msprof)(?:_(?P<rank>\d+))?.*\.db")
@@ -14,7 +15,7 @@ _NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler|msprof)(?:_(?P<ran
 
 def _claims(path: Path) -> CaptureFiles | None:
     # analysis.db is read together with the database beside it.
-    return CaptureFiles(path, file=path) if path.suffix == ".db" and path.name != "analysis.db" and path.is_file() else None
+    return CaptureFiles(path, file=path) if path.suffix in SUFFIXES and path.name != "analysis.db" and path.is_file() else None
 
 
 def _names(files: CaptureFiles) -> tuple[str, str]:

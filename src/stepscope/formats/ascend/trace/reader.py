@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.errors import CaptureError
-from stepscope.formats.chrome.files import is_array, is_json, worker_and_span
+from stepscope.formats.chrome.files import has_events_of_kineto, is_array, is_json, worker_and_span
 from stepscope.formats.reader import CaptureFiles, Options, Reader
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _claims(path: Path) -> CaptureFiles | None:
-    return CaptureFiles(path, file=path) if is_json(path) and is_array(path) else None
+    return CaptureFiles(path, file=path) if is_json(path) and is_array(path) and not has_events_of_kineto(path) else None
 
 
 def _read(files: CaptureFiles, options: Options) -> Tables:
