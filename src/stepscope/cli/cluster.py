@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,14 +139,17 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     from stepscope.cluster.run import Choice, analyse_run, load
     from stepscope.verdict import words
 
-    def engine(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
-        if ahead is not None:
-            ahead.read(paths)
+    def read(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
         if args.scheduler:
             from stepscope.cluster.read.dask_engine import read_dask
 
             return read_dask(paths, options, args.scheduler, args.map, args.memory)
         return read_local(paths, options, args.workers, args.memory)
+
+    def read_run(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
+        if ahead is not None:
+            ahead.read(paths)
+        return read(paths, options)
 
     try:
         if (args.format or args.recipes) and not args.out:
@@ -153,9 +157,10 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
         choice = Choice(args.run, args.step, tuple(args.rank) if args.rank else None)
 
-        loaded = load([folder_of(root) if isinstance(root, Path) else root for root in args.roots], choice, options, engine)
-        baseline = load([args.baseline], Choice(), options, engine) if args.baseline else None
-        analysis = analyse_run(loaded, baseline, str(args.baseline or ""))
+        loaded = load([folder_of(root) if isinstance(root, Path) else root for root in args.roots], choice, options, read_run)
+        baseline = load([args.baseline], Choice(), options, read) if args.baseline else None
+        in_full = replace(options, deep=True)
+        analysis = analyse_run(loaded, baseline, str(args.baseline or ""), lambda paths: read(paths, in_full))
         files = []
         if args.out:
             from stepscope.cluster.files import write_files

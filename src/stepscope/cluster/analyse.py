@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from stepscope.cluster.layout import Layout, layout_of
 from stepscope.cluster.match import Matches, match, same_steps
 from stepscope.cluster.network.links import slow_links
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
-from stepscope.cluster.slow import Ranking, Scenarios, find_slow, finding_of
+from stepscope.cluster.slow import Ranking, Scenarios, Suspect, find_slow, finding_of
 
 SCHEMA = "stepscope.cluster/1"
 REPLAY_ERROR = 0.02  # between replayed and measured step time; above, nothing is concluded
@@ -84,8 +85,17 @@ def _ms(value: Any) -> float:
     return round(float(value) / 1e6, 6)
 
 
-def analyse(digests: Digests, problems: list[Problem] | None = None, expected: int | None = None) -> Analysis:
-    """Everything about a run that its digests tell."""
+Closer = Callable[[Sequence[tuple[Finding, Suspect]], Scenarios], None]
+
+
+def analyse(
+    digests: Digests, problems: list[Problem] | None = None, expected: int | None = None, closer: Closer | None = None
+) -> Analysis:
+    """Everything about a run that its digests tell.
+
+    Args:
+        closer: may know more about the causes of findings.
+    """
     problems = list(problems or [])
     digests, shifts = same_steps(digests)
     problems += [Problem("shifted_steps", {"shift": shift}, rank) for rank, shift in sorted(shifts.items())]
@@ -119,14 +129,13 @@ def analyse(digests: Digests, problems: list[Problem] | None = None, expected: i
         )
         return analysis
     ranking = analysis.ranking = find_slow(scenarios, hosts)
-    findings, named = [], []
-    for suspect in ranking.suspects:
-        finding = finding_of(suspect, scenarios)
+    told = [(finding_of(suspect, scenarios), suspect) for suspect in ranking.suspects]
+    for finding, suspect in told:
         explain(finding, suspect, scenarios, digests)
-        if not is_mere_pause(finding, suspect, scenarios):
-            findings.append(finding)
-            named.append(suspect)
-    ranking.suspects = named
+    if closer is not None and told:
+        closer(told, scenarios)
+    told = [(finding, suspect) for finding, suspect in told if not is_mere_pause(finding, suspect, scenarios)]
+    findings, ranking.suspects = [finding for finding, _ in told], [suspect for _, suspect in told]
     findings += slow_links(scenarios, matches.groups, digests)
     findings += stage_imbalance(scenarios, layout)
     explained = sum(finding.saving_ns for finding in findings if finding.kind != "pipeline_imbalance")

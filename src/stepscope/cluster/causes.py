@@ -18,7 +18,7 @@ from stepscope.tables.cluster import CAUSES
 
 ENOUGH = 0.8
 _EXPERT = r"(?i)grouped_?matmul|grouped_?gemm|expert|moe"
-_SLOWER_CLOCK = 0.98
+SLOWER_CLOCK = 0.98
 _PAUSES = {"other", "dispatch", "unexplained"}
 
 
@@ -70,7 +70,7 @@ def _computing(suspect: Suspect, scenarios: Scenarios, digests: Digests) -> tupl
         evidence: list[dict[str, Any]] = [{"what": "all kernels", "times_slower": round(pace, 4)}]
         clock = frequencies(digests)
         own, usual = clock.get(rank), _middle([value for other, value in clock.items() if other != rank])
-        if own is not None and usual is not None and own < _SLOWER_CLOCK * usual:
+        if own is not None and usual is not None and own < SLOWER_CLOCK * usual:
             evidence.append({"what": "frequency", "mhz": round(own, 1), "peers_mhz": round(usual, 1)})
             return "frequency", evidence
         return "compute_all_kernels", evidence

@@ -20,6 +20,7 @@ from stepscope.cluster.read.discover import GAP_NS, Read, discover, runs_of, set
 from stepscope.cluster.read.engine import read_local
 from stepscope.cluster.read.reading import Options, Outcome
 from stepscope.cluster.read.remote import is_remote
+from stepscope.cluster.read.second_look import Reader, SecondLook
 from stepscope.errors import CaptureError
 
 Engine = Callable[[Sequence[str], Options], Iterator[Outcome]]
@@ -47,12 +48,14 @@ class Loaded:
     Attributes:
         captures: where the captures of each rank lie; empty when only digests were given.
         invented: ranks whose numbers the captures do not say.
+        shallow: captures of which only small files were read.
     """
 
     digests: Digests
     problems: list[Problem] = field(default_factory=list)
     captures: dict[int, list[str]] = field(default_factory=dict)
     invented: list[int] = field(default_factory=list)
+    shallow: set[str] = field(default_factory=set)
 
 
 def load(
@@ -91,10 +94,11 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
     choice, problems = choice or Choice(), list(problems)
     read: list[Read] = []
     lists = MemberLists()
-    shallow = 0
+    shallow: set[str] = set()
     for outcome in sorted(outcomes, key=lambda one: one.path):
         digests = store.from_bytes(outcome.data) if isinstance(outcome.data, bytes) else outcome.data
-        shallow += outcome.shallow
+        if outcome.shallow:
+            shallow.add(outcome.path)
         shown = _below(outcome.path, base)
         if digests is None:
             problems.append(Problem("failed", {"path": shown, "error": outcome.error or "its digest is damaged"}))
@@ -110,7 +114,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
             fix="see the errors of the single captures",
         )
     if shallow:
-        problems.append(Problem("shallow", {"count": shallow}))
+        problems.append(Problem("shallow", {"count": len(shallow)}))
     runs = runs_of(read)
     number = choice.run if choice.run is not None else _default_run(runs)
     if not 1 <= number <= len(runs):
@@ -120,7 +124,7 @@ def settle(outcomes: Iterable[Outcome], base: str, choice: Choice | None = None,
         problems.append(Problem("several_runs", {"count": len(runs), "runs": sizes, "chosen": number}))
     settled = settle_ranks(runs[number - 1])
     digests = _located(lists.give(union_digests(settled.digests)), settled.shown)
-    return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented), choice)
+    return _chosen(Loaded(digests, [*problems, *settled.problems], settled.captures, settled.invented, shallow), choice)
 
 
 def _default_run(runs: Sequence[Sequence[Read]]) -> int:
@@ -174,11 +178,21 @@ def _chosen(loaded: Loaded, choice: Choice) -> Loaded:
     return replace(loaded, digests=digests, captures=captures)
 
 
-def analyse_run(loaded: Loaded, baseline: Loaded | None = None, baseline_name: str = "") -> Analysis:
-    """The analysis of loaded digests, beside that of a baseline run if there is one."""
-    analysis = analyse(loaded.digests, loaded.problems)
+def analyse_run(loaded: Loaded, baseline: Loaded | None = None, baseline_name: str = "", read: Reader | None = None) -> Analysis:
+    """The analysis of loaded digests, beside that of a baseline run if there is one.
+
+    Args:
+        read: reads captures in full: suspects of which only small files were read, and a few of their peers.
+    """
+
+    def analysed(run: Loaded) -> Analysis:
+        shallow = {rank for rank, paths in run.captures.items() if run.shallow & set(paths)}
+        closer = SecondLook(run.captures, shallow, read) if read is not None and shallow else None
+        return analyse(run.digests, run.problems, closer=closer)
+
+    analysis = analysed(loaded)
     if baseline is not None:
-        analysis.baseline = compare(analyse(baseline.digests, baseline.problems), analysis, baseline_name)
+        analysis.baseline = compare(analysed(baseline), analysis, baseline_name)
         if not analysis.baseline:
             analysis.problems.append(Problem("no_baseline", {"path": baseline_name}))
     return analysis

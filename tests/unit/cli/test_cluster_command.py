@@ -133,3 +133,14 @@ def test_a_finding_that_is_gone(captures, healthy, capsys):
     same = json.loads(run(capsys, *words[:-1], healthy, "--json", "-")[1])["baseline"]
     assert (same["change"], same["findings"]) == (0, [])
     assert all(figures["change"] == 0 for figures in same["parts"].values())
+
+
+@pytest.mark.slow  # starts a process
+def test_a_baseline_while_another_process_reads_the_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("stepscope.cluster.read.text_ahead.MANY", 2)
+    write_captures(tmp_path / "run", record(PLAN, 2, 3), "text")
+    words = (tmp_path / "run", "--baseline", tmp_path / "run", "--workers", 2, "--lang", "en")
+    code, out, err = run(capsys, *words, "--out", tmp_path / "both")
+    assert (code, err) == (0, "")
+    assert "(+0.0 %)" in out
+    assert (tmp_path / "both" / "cluster_analysis_output" / "cluster_step_trace_time.csv").is_file()
