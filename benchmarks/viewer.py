@@ -2,6 +2,7 @@
 """Frame times of the Trace view in headless Chromium, on generated captures of any number of slices.
 
 python -m benchmarks.viewer --slices 1000000 5000000 --json /tmp/viewer.json [--peer .../torch_tb_profiler/static]
+python -m benchmarks.viewer --slices 1000000 --ranks 64      # so many captures of that size in one timeline
 
 Needs selenium, chromium and chromedriver. The capture looks like one of a training on an Ascend device: four threads with
 operators nested four deep, their runtime calls, and four streams, 24 rows in all. Frame times are wall time: on a busy
@@ -46,6 +47,11 @@ UNIT_NS = 120_000
 BASE_NS = 1_736_412_474_000_000_000
 KEYS = "wwwwwddwwaadwwdssaassdwwwssadd"
 FIRST_PICTURE_MS, P95_MS, SLOW_MS, MOST_SLOW, HEAP_MB = 1000, 25, 50, 2, 120
+# Time since the page was asked for until so many slices are in the picture, to some 20 ms; nothing before.
+ALL_SHOWN = """
+  const all = document.querySelector('.trace-status')?.innerText.startsWith(`${arguments[0].toLocaleString('en-US')} slices`);
+  return all && window.__stepscope.trace.stats().ready ? performance.now() : null;
+"""
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--enable-precise-memory-info", "--window-size=1600,1000",
@@ -109,15 +115,20 @@ def _rows(begin: np.ndarray, thread: np.ndarray, count: int, low: float, high: f
 
 
 @contextmanager
-def serve(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
-    """Serve this one capture in the viewer, its timeline on disk and memory-mapped as usual; gives address and number of slices."""
+def serve(tables: Tables, folder: Path, ranks: int = 1) -> Iterator[tuple[str, int]]:
+    """Serve this capture as so many ranks, each timeline in files of its own and memory-mapped as usual; address and slices."""
     (folder / "run").mkdir(parents=True)
-    (folder / "run" / "generated.pt.trace.json").write_text('{"traceEvents": []}')
-    trace_index.save(trace_index.build(tables), folder / "index", "1")
-    index = trace_index.load(folder / "index", "1")
-    assert index is not None
+    trace_index.save(trace_index.build(tables), folder / "index0", "1")
+    indexes = []
+    for rank in range(ranks):
+        (folder / "run" / f"rank{rank}.pt.trace.json").write_text('{"traceEvents": []}')
+        if rank:
+            shutil.copytree(folder / "index0", folder / f"index{rank}")
+        indexes.append(trace_index.load(folder / f"index{rank}", "1"))
+    waiting = iter(indexes)
 
     def open_generated(files: CaptureFiles, root: Path, version: str, _: Any) -> LoadedCapture:
+        index = next(waiting)
         loaded = LoadedCapture(tables, files, root, version)
         loaded.once("trace", lambda: index)
         return loaded
@@ -126,7 +137,7 @@ def serve(tables: Tables, folder: Path) -> Iterator[tuple[str, int]]:
     server = create_server(App(catalogue, Settings(), static=STATIC), host="127.0.0.1", port=0, threads=8, ident=None)
     Thread(target=server.run, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.effective_port}/", index.count
+        yield f"http://127.0.0.1:{server.effective_port}/", sum(index.count for index in indexes if index)
     finally:
         server.close()
         catalogue.close()
@@ -147,19 +158,21 @@ def chromium(profile: Path) -> Iterator[Any]:
         browser.quit()
 
 
-def measure(address: str, profile: Path) -> dict[str, Any]:
+def measure(address: str, profile: Path, slices: int, ranks: int = 1) -> dict[str, Any]:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
     with chromium(profile) as browser:
         # The first visit makes the server open the capture; what is measured is a capture that is ready.
+        others = f"?worker=rank0&ranks={','.join(f'rank{rank}' for rank in range(1, ranks))}" if ranks > 1 else ""
         for _ in range(2):
             browser.get("about:blank")
-            browser.get(f"{address}?perf=1#/trace")
+            browser.get(f"{address}?perf=1#/trace{others}")
             WebDriverWait(browser, 120, 0.05).until(
                 lambda one: one.execute_script("return !!window.__stepscope?.trace?.stats().ready")
             )
+            shown = WebDriverWait(browser, 300, 0.02).until(lambda one: one.execute_script(ALL_SHOWN, slices))
         first = browser.execute_script("return window.__stepscope.trace.stats()")
         canvas = browser.find_element(By.CSS_SELECTOR, "[data-testid=trace-canvas]")
         ActionChains(browser).move_to_element(canvas).perform()
@@ -178,6 +191,7 @@ def measure(address: str, profile: Path) -> dict[str, Any]:
     frames, draws = found["times"], found["draws"]
     return {
         "first_picture_ms": first["firstPictureAfterReadyMs"], "first_picture_since_mount_ms": first["firstPictureMs"],
+        "all_since_navigation_ms": shown,
         # Time that the page's thread really ran, without other work of the machine.
         "cpu_ms_per_frame": busy["TaskDuration"] * 1000 / len(frames),
         "script_cpu_ms_per_frame": busy["ScriptDuration"] * 1000 / len(frames),
@@ -237,6 +251,7 @@ def measure_peer(static: Path, tables: Tables, folder: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slices", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--ranks", type=int, default=1, help="captures of that size in one timeline")
     parser.add_argument("--peer", type=Path, help="folder with catapult's trace_embedding.html, as torch-tb-profiler-ascend has it")
     parser.add_argument("--peer-slices", type=int, default=1_000_000, help="the peer is shown captures up to this size")
     parser.add_argument("--json", type=Path, help="also write the figures here")
@@ -245,8 +260,12 @@ def main() -> int:
     results = []
     for slices in arguments.slices:
         tables = capture(slices)
-        with tempfile.TemporaryDirectory() as folder, serve(tables, Path(folder) / "logs") as (address, count):
-            figures = {"slices": count, **measure(address, Path(folder) / "profile"), "server": answer_times(address)}
+        with tempfile.TemporaryDirectory() as folder, serve(tables, Path(folder) / "logs", arguments.ranks) as (address, count):
+            shown = measure(address, Path(folder) / "profile", count, arguments.ranks)
+            figures = {"slices": count, "ranks": arguments.ranks, **shown, "server": answer_times(address)}
+            # Of this process: the generated tables and the server.
+            status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+            figures |= {name: int(status[name].split()[0]) / 1e6 for name in ("RssAnon", "RssFile")}
             if arguments.peer and slices <= arguments.peer_slices:
                 figures["catapult"] = measure_peer(arguments.peer, tables, Path(folder))
         results.append(figures)

@@ -11,6 +11,9 @@ import pytest
 from viewer.page import Page
 from viewer.timeline import Landing
 
+import stepscope
+from stepscope.diff import words
+
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 
 pytestmark = pytest.mark.slow  # a real browser
@@ -29,7 +32,18 @@ class Reader:
         page.ready("verdict")
 
     def click(self, selector: str) -> None:
+        """As a reader clicks: on what is drawn, and not covered by something else."""
         self.page.until(f"return !!document.querySelector({json.dumps(selector)})", selector)
+        hit = self.page.driver.execute_script(
+            """
+            const one = document.querySelector(arguments[0]);
+            one.scrollIntoView({block: 'nearest'});
+            const box = one.getBoundingClientRect();
+            return one.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
+            """,
+            selector,
+        )
+        assert hit, f"{selector} is covered or not drawn"
         self.page.click(selector)
         self._count()
 
@@ -111,14 +125,19 @@ def test_the_run_as_a_whole_is_a_click_away(reader: Reader) -> None:
     assert reader.reads("[data-testid=rank-1]") == "rank 1"
 
 
-def test_what_changed(reader: Reader) -> None:
+def test_what_changed(reader: Reader, samples: Path) -> None:
+    found = stepscope.diff(*(samples / level / "rank0_ascend_pt" for level in ("npu_level0", RUN)))
     reader.click("[data-testid=tab-diff]")
     reader.page.ready("diff")
-    hooks = reader.page.driver.execute_script(
-        "return [...document.querySelectorAll('.panel select')].map((one) => [one.dataset.testid, one.value])"
+    reader.choose("select-runs-a", "npu_level0")
+    answer = words.answer(found, "en")
+    reader.page.until(
+        f"return document.querySelector('[data-testid=diff-answer] h2')?.innerText === {json.dumps(answer)}", f"the answer {answer!r}"
     )
-    runs = [hook for hook, value in hooks if value.startswith("npu_") or "run" in (hook or "")]
-    reader.choose(runs[0], "npu_level0")
-    reader.page.until("return document.querySelectorAll('[data-testid=waterfall-row]').length > 3", "what changed, row by row")
-    assert "ms" in reader.reads("[data-testid=diff-answer], .diff-answer, [data-testid=view-diff] h2")
-    assert not [error for error in reader.page.errors() if "404" not in error]
+    shown = reader.page.driver.execute_script(
+        "return [...document.querySelectorAll('[data-testid=waterfall-row]')].map((row) => row.cells[1].innerText)"
+    )
+    most = max((float(row.delta_ns) / 1e6 for row in found.rows), key=abs)
+    assert max((float(text.replace("−", "-")) for text in shown), key=abs) == pytest.approx(most, abs=0.011), "rounded to a sum"
+    assert reader.clicks == 2
+    assert not reader.page.errors()

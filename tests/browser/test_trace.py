@@ -9,7 +9,9 @@ from collections import Counter
 from urllib.parse import unquote
 
 import pytest
+from viewer.page import Page, serving
 from viewer.timeline import NPU, ODD_NAME, Timeline, by_process, npu_events, ns, spans
+from viewer.tiny_trace import write_trace
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 
@@ -213,3 +215,23 @@ def test_ranks_are_aligned_by_a_communication_operator(sample_page, samples):
     shift = unquote(page.until(lambda: page.params.get("shift")))
     assert shift.partition("@")[0] in ("0", "1")
     assert abs(int(shift.partition("@")[2])) == pytest.approx(abs(starts[0][name] - starts[1][name]), abs=1)
+
+
+def test_of_many_ranks_those_in_view_are_asked_for(driver, tmp_path):
+    names = [f"w{rank:02}" for rank in range(24)]
+    for name in names:
+        write_trace(tmp_path / "run" / f"{name}.pt.trace.json")
+    asked = (
+        "return [...new Set(performance.getEntriesByType('resource').filter((one) => one.name.includes('trace/busy'))"
+        ".map((one) => new URL(one.name).searchParams.get('worker')))].sort()"
+    )
+    with serving(tmp_path) as address:
+        page = Timeline(Page(driver, address), f"run=run&worker={names[0]}&ranks={','.join(names[1:])}", height=720)
+        page.until(lambda: page.call(f"placeOf(0, 0, {len(names)})"))
+        page.settle()
+        page.until(lambda: names[0] in driver.execute_script(asked))
+        assert names[-1] not in driver.execute_script(asked)
+        driver.execute_script("const all = document.querySelector('.trace-scroll'); all.scrollTop = all.scrollHeight")
+        page.until(lambda: names[-1] in driver.execute_script(asked))
+        assert len(driver.execute_script(asked)) < len(names)
+        assert not page.errors()

@@ -471,14 +471,14 @@ export class Session {
     }
   }
 
-  recolour(matches: ((name: string) => boolean) | null): void {
-    for (const source of this.scene.sources) source.paintNames(this.scene.theme, matches);
+  recolour(matches: ((name: string) => boolean) | null, sources: readonly Source[] = this.scene.sources): void {
+    for (const source of sources) source.paintNames(this.scene.theme, matches);
     this.timeline.draw();
   }
 
-  /** Colours again, for another theme or after more names came. */
-  repaint(): void {
-    this.recolour(this.result ? matcher(this.result.options) : null);
+  /** Colours again, for another theme or after more names of one capture came. */
+  repaint(source?: Source): void {
+    this.recolour(this.result ? matcher(this.result.options) : null, source && [source]);
   }
 
   longestHit(): void {

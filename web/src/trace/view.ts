@@ -21,7 +21,7 @@ import { type Picked, pickSample } from "./canvas/pick";
 import { Session } from "./session";
 import { ShadowList } from "./controls/shadow_list";
 import { Source } from "./data/source";
-import { Summary } from "./data/summary";
+import { MANY_SOURCES, Summary } from "./data/summary";
 import { readTheme } from "./canvas/theme";
 import { type Scene, Timeline } from "./canvas/timeline";
 import { t, setLanguage } from "./words";
@@ -158,7 +158,7 @@ export class TraceView {
     });
     this.keys = new Keys(this.timeline, this.keyActions(), this.root);
     this.menu = new ContextMenu(this.root);
-    this.summary = new Summary(() => this.scene.sources, (lanes) => {
+    this.summary = new Summary(() => (this.scene.sources.length <= MANY_SOURCES ? this.scene.sources : [...new Set(this.timeline.visible().map((lane) => lane.source))]), (lanes) => {
       if (lanes) this.timeline.relayout();
       this.heads.showBusy();
       this.timeline.draw();
@@ -206,7 +206,7 @@ export class TraceView {
       this.statusLine();
       this.bar.showStep();
       await Promise.all([
-        first.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal),
+        first.loadNames(() => this.session.repaint(first), this.stop.signal),
         address.ranks.length ? this.setRanks(new Set(address.ranks)) : null,
       ]);
       await this.restore(address);
@@ -291,25 +291,24 @@ export class TraceView {
     const kept = others.filter((source) => names.has(source.label));
     for (const source of others) if (!kept.includes(source)) source.destroy();
     const address = readAddress(this.state.params);
-    const fresh: Source[] = [];
     const known = new Set([first.label, ...kept.map((source) => source.label)]);
-    for (const [i, one] of this.state.workers.entries()) {
-      const { run, worker, span } = one;
-      const label = one.label ?? this.workerLabel(one);
-      if (!names.has(label) || known.has(label)) continue;
-      try {
-        // The number is the worker's place in the list, so that keys of tracks stay the same from visit to visit.
-        const source = await this.openSource(i + 1, apiFor([run, worker, span]), label);
-        source.offset = this.offsetOf(source, first);
-        source.shift = address.shifts.get(label) ?? 0;
-        source.paintNames(this.scene.theme, null);
-        if (this.state.together && address.folded === null) {
-          this.defaultFold = [...this.defaultFold, ...this.foldsOf(source)];
-          this.scene.choice = { ...this.scene.choice, folded: new Set([...this.scene.choice.folded, ...this.foldsOf(source)]) };
-        }
-        fresh.push(source);
-      } catch (problem) {
+    // The number is the worker's place in the list, so that keys of tracks stay the same from visit to visit.
+    const wanted = this.state.workers
+      .map((one, at) => ({ ...one, number: at + 1, label: one.label ?? this.workerLabel(one) }))
+      .filter(({ label }) => names.has(label) && !known.has(label));
+    const opened = await Promise.all(wanted.map(({ run, worker, span, number, label }) =>
+      this.openSource(number, apiFor([run, worker, span]), label).catch((problem: unknown) => {
         this.notice(`${label}: ${problem instanceof ApiError ? problem.message : String(problem)}`);
+        return null;
+      })));
+    const fresh = opened.filter((source) => source !== null);
+    for (const source of fresh) {
+      source.offset = this.offsetOf(source, first);
+      source.shift = address.shifts.get(source.label) ?? 0;
+      source.paintNames(this.scene.theme, null);
+      if (this.state.together && address.folded === null) {
+        this.defaultFold = [...this.defaultFold, ...this.foldsOf(source)];
+        this.scene.choice = { ...this.scene.choice, folded: new Set([...this.scene.choice.folded, ...this.foldsOf(source)]) };
       }
     }
     this.message.textContent = "";
@@ -325,7 +324,7 @@ export class TraceView {
     if (whole) view.whole();
     this.showRanks();
     this.statusLine();
-    await Promise.all(fresh.map((source) => source.loadNames(() => this.scene.theme, () => this.session.repaint(), this.stop.signal)));
+    await Promise.all(fresh.map((source) => source.loadNames(() => this.session.repaint(source), this.stop.signal)));
   }
 
   // --- address

@@ -1,1 +1,1 @@
-export{t as render}from"./app-C-E7Luef.js";
+export{t as render}from"./app-3lnvDhqY.js";

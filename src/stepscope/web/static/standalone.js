@@ -1,1 +1,1 @@
-import{t as e}from"./app-C-E7Luef.js";e();
+import{t as e}from"./app-3lnvDhqY.js";e();

@@ -8,6 +8,7 @@ import { addBusy, Painter, type Window } from "./paint";
 import { type Picked, pickSlice, rowAt } from "./pick";
 import { Frames } from "./perf";
 import type { Source } from "../data/source";
+import { MANY_SOURCES, spread } from "../data/summary";
 import { css, type Rgb, type Theme, word } from "./theme";
 import { BINS, levelFor } from "../data/tiles";
 import { Viewport } from "./viewport";
@@ -439,7 +440,7 @@ export class Timeline {
     return found;
   }
 
-  /** Density of the whole timeline by process; true when it is there. */
+  /** Density of the whole timeline by process, of many ranks those of some; true when it is there. */
   private paintOverview(): boolean {
     const key = `${this.width} ${this.view.first} ${this.view.last} ${this.scene.sources.map((one) => one.place).join()}`;
     if (key === this.overviewKey && this.overviewReady) return true;
@@ -447,12 +448,13 @@ export class Timeline {
     const lines: Float32Array[] = [];
     const own = new Float32Array(this.width);
     let ready = true;
-    for (const source of this.scene.sources) {
+    const shown = spread(this.scene.sources, MANY_SOURCES);
+    // All rows: the outermost alone are mostly one long slice. Of very many rows only those.
+    const every = shown.reduce((sum, source) => sum + source.meta.rows.length, 0) <= OVERVIEW_ROWS;
+    for (const source of shown) {
       const from = this.view.first - source.place;
       const byProcess = new Map<number, Float32Array>();
       const level = Math.max(0, source.meta.levels.max_level - Math.max(0, Math.round(Math.log2(this.width / 1024))) - 1);
-      // All rows: the outermost alone are mostly one long slice. Of very many rows only those.
-      const every = source.meta.rows.length <= OVERVIEW_ROWS;
       const wide = BINS * 2 ** level;
       for (const track of source.meta.tracks) {
         let line = byProcess.get(track.process);

@@ -57,8 +57,8 @@ export class Source {
     return this.offset + this.shift;
   }
 
-  /** Names in pages; `onPage` after each. */
-  async loadNames(theme: () => Theme, onPage: () => void, signal: AbortSignal): Promise<void> {
+  /** Names in pages; `onPage` after each, to paint them. */
+  async loadNames(onPage: () => void, signal: AbortSignal): Promise<void> {
     while (this.names.length < this.meta.names) {
       const from = this.names.length;
       const page = await this.api.get<{ names: string[] }>(
@@ -66,7 +66,6 @@ export class Source {
       );
       if (!page.names.length) break;
       for (const name of page.names) this.names.push(name);
-      this.paintNames(theme(), null);
       onPage();
     }
   }
