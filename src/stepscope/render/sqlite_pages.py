@@ -13,6 +13,7 @@ import ctypes
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -287,19 +288,18 @@ _FANOUT = (PAGE - _INTERIOR_HEADER) // (2 + 4 + 9)
 
 def _interior(children: list[tuple[int, int]]) -> bytes:
     """A page that leads to `children`: page number and last row number of each."""
-    content = b""
-    offsets = []
-    for page, last in reversed(children[:-1]):
-        cell = struct.pack(">I", page) + _varint(last)
-        content = cell + content
-        offsets.append(PAGE - len(content))
+    cells = [struct.pack(">I", page) + _varint(last) for page, last in children[:-1]]
+    content = b"".join(cells)
     start = PAGE - len(content)
-    header = struct.pack(">BHHHBI", _INTERIOR, 0, len(offsets), start % PAGE, 0, children[-1][0])
-    pointers = struct.pack(f">{len(offsets)}H", *reversed(offsets))
+    offsets = accumulate(map(len, cells[:-1]), initial=start) if cells else ()
+    header = struct.pack(">BHHHBI", _INTERIOR, 0, len(cells), start % PAGE, 0, children[-1][0])
+    pointers = struct.pack(f">{len(cells)}H", *offsets)
     return (header + pointers).ljust(start, b"\0") + content
 
 
 def _varint(value: int) -> bytes:
-    place = np.empty((1, _varint_width(value)), np.uint8)
-    _put_varint(place, np.array([value], np.int64))
-    return place.tobytes()
+    """Seven bits a byte, most significant first, the top bit set on all but the last."""
+    groups = [value & 0x7F]
+    while value := value >> 7:
+        groups.append(value & 0x7F | 0x80)
+    return bytes(reversed(groups))

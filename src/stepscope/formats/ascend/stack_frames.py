@@ -8,7 +8,7 @@ MODULE_PREFIX = "nn.Module: "
 
 def file_frames(stack: str) -> list[str]:
     """The frames that are functions of files, innermost first; calls of modules have a layer of their own in the timeline."""
-    frames = (frame.strip() for frame in stack.split(";"))
+    frames = [frame.strip() for frame in stack.split(";")]
     return [frame for frame in frames if frame and not frame.startswith(MODULE_PREFIX)]
 
 

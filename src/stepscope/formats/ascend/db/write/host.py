@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import polars as pl
 
@@ -176,13 +178,14 @@ def _call_chains(stacks: pl.Series, strings: StringIds) -> tuple[pl.Series, pl.D
     chain_of[codes] = np.arange(codes.size)
     physical = stacks.to_physical()
     chains = pl.Series(chain_of[physical.fill_null(codes[0]).to_numpy()])
-    listed = pl.Series("stack", [file_frames(stack) for stack in distinct.cast(pl.String)], dtype=pl.List(pl.String))
-    frames = pl.DataFrame([listed]).with_row_index("id").explode("stack").drop_nulls("stack")
-    frames = frames.with_columns(pl.col("stack").cast(TEXT))
-    rows = frames.select(
-        pl.col("id").cast(pl.Int64),
-        strings.of(frames["stack"], FRAMEWORK_STRINGS, missing="").alias("stack"),
-        pl.int_range(pl.len(), dtype=pl.Int64).over("id").alias("stackDepth"),
+    frames = [file_frames(stack) for stack in distinct.cast(pl.String)]
+    depths = np.fromiter(map(len, frames), np.int64, len(frames))
+    rows = pl.DataFrame(
+        {
+            "id": np.repeat(np.arange(depths.size), depths),
+            "stack": strings.of(pl.Series(list(chain.from_iterable(frames)), dtype=TEXT), FRAMEWORK_STRINGS, missing=""),
+            "stackDepth": np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths),
+        }
     )
     return chains.set(physical.is_null(), None), rows
 
