@@ -46,7 +46,16 @@ Stored storage(const Column& column, int64_t start, int64_t stop, bool& some_nul
   if (!column.values)
     return {0, 0};
   int64_t low = INT64_MAX, high = INT64_MIN, present = 0;
-  for (int64_t row = start; row < stop; row++) {
+  if (!column.valid) {
+    present = stop - start;
+    if (!column.is_real) {
+      for (int64_t row = start; row < stop; row++) {
+        low = std::min(low, whole(column, row));
+        high = std::max(high, whole(column, row));
+      }
+    }
+  }
+  for (int64_t row = start; column.valid && row < stop; row++) {
     if (!has_value(column.valid, column.valid_offset, row))
       continue;
     present++;
@@ -74,8 +83,19 @@ Stored storage(const Column& column, int64_t start, int64_t stop, bool& some_nul
 inline uint8_t* put_value(uint8_t* p, const Column& column, int64_t row, int width) {
   uint64_t value;
   memcpy(&value, static_cast<const char*>(column.values) + 8 * row, 8);
-  value = __builtin_bswap64(value);
-  memcpy(p, reinterpret_cast<const char*>(&value) + 8 - width, width);
+  // Each width has its own branch: a copy of unknown length would be a call.
+  if (width == 8) {
+    value = __builtin_bswap64(value);
+    memcpy(p, &value, 8);
+  } else if (width == 4) {
+    uint32_t low = __builtin_bswap32(static_cast<uint32_t>(value));
+    memcpy(p, &low, 4);
+  } else if (width == 2) {
+    uint16_t low = __builtin_bswap16(static_cast<uint16_t>(value));
+    memcpy(p, &low, 2);
+  } else {
+    *p = static_cast<uint8_t>(value);
+  }
   return p + width;
 }
 
@@ -101,6 +121,16 @@ CODEC_FUNCTION int64_t write_leaves(const Column* columns, int32_t count, const 
   // All rows of a block have lengths of one width, though the record of a row with nulls is shorter.
   int length_bytes = varint_width(longest), number_bytes = varint_width(last_number);
   static thread_local uint16_t records[PAGE / 4];
+  // What all rows without nulls begin with, but for their number; and the columns that take bytes behind it.
+  uint8_t prefix[MOST_COLUMNS + 32], wide[MOST_COLUMNS];
+  int before_serials = length_bytes + number_bytes + 1, prefix_bytes = before_serials + count, wide_count = 0;
+  put_varint(prefix, longest, length_bytes);
+  prefix[before_serials - 1] = static_cast<uint8_t>(1 + count);
+  for (int at = 0; at < count; at++) {
+    prefix[before_serials + at] = stored[at].serial;
+    if (stored[at].width)
+      wide[wide_count++] = at;
+  }
   int64_t row = start, pages = 0;
   while (row < stop) {
     if (pages >= most_pages)
@@ -137,16 +167,20 @@ CODEC_FUNCTION int64_t write_leaves(const Column* columns, int32_t count, const 
       int place = static_cast<int>(p - page);
       *pointer++ = static_cast<uint8_t>(place >> 8);
       *pointer++ = static_cast<uint8_t>(place);
-      p = put_varint(p, records[cell], length_bytes);
-      p = put_varint(p, row_numbers ? row_numbers[at_row] : at_row + 1, number_bytes);
-      *p++ = static_cast<uint8_t>(1 + count);
-      uint8_t* serials = p;
-      p += count;
-      for (int at = 0; at < count; at++) {
-        bool null = some_null && !has_value(columns[at].valid, columns[at].valid_offset, at_row);
-        serials[at] = null ? 0 : stored[at].serial;
-        if (!null && stored[at].width)
-          p = put_value(p, columns[at], at_row, stored[at].width);
+      memcpy(p, prefix, prefix_bytes);
+      put_varint(p + length_bytes, row_numbers ? row_numbers[at_row] : at_row + 1, number_bytes);
+      uint8_t* serials = p + before_serials;
+      if (records[cell] != longest)
+        put_varint(p, records[cell], length_bytes);
+      if (some_null)
+        for (int at = 0; at < count; at++)
+          if (!has_value(columns[at].valid, columns[at].valid_offset, at_row))
+            serials[at] = 0;
+      p += prefix_bytes;
+      for (int at = 0; at < wide_count; at++) {
+        const Column& column = columns[wide[at]];
+        if (!some_null || serials[wide[at]])
+          p = put_value(p, column, at_row, stored[wide[at]].width);
       }
     }
     row += cells;

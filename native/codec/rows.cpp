@@ -76,26 +76,68 @@ struct Binary {
 };
 const Binary binary;
 
+// Most texts are a few bytes long: calling memcpy for them takes longer than copying them.
 inline char* put(char* p, const char* text, int64_t length) {
-  if (length)  // an empty text may have no address
+  if (length > 32) {
     memcpy(p, text, length);
+  } else if (length >= 16) {
+    memcpy(p, text, 16);
+    memcpy(p + length - 16, text + length - 16, 16);
+  } else if (length >= 8) {
+    memcpy(p, text, 8);
+    memcpy(p + length - 8, text + length - 8, 8);
+  } else if (length >= 4) {
+    memcpy(p, text, 4);
+    memcpy(p + length - 4, text + length - 4, 4);
+  } else if (length) {  // an empty text may have no address
+    p[0] = text[0];
+    p[length / 2] = text[length / 2];
+    p[length - 1] = text[length - 1];
+  }
   return p + length;
 }
 
+constexpr uint64_t POWERS[20] = {1,
+                                 10,
+                                 100,
+                                 1000,
+                                 10000,
+                                 100000,
+                                 1000000,
+                                 10000000,
+                                 100000000,
+                                 1000000000,
+                                 10000000000,
+                                 100000000000,
+                                 1000000000000,
+                                 10000000000000,
+                                 100000000000000,
+                                 1000000000000000,
+                                 10000000000000000,
+                                 100000000000000000,
+                                 1000000000000000000,
+                                 10000000000000000000u};
+
+// How many digits a number has: its bits tell it to within one.
+inline int places(uint64_t value) {
+  int fewest = (64 - __builtin_clzll(value | 1)) * 1233 >> 12;
+  return fewest + (fewest == 0 || value >= POWERS[fewest]);
+}
+
 inline char* put_unsigned(char* p, uint64_t value) {
-  char reversed[24];
-  char* end = reversed + sizeof reversed;
+  int left = places(value);
+  char* end = p + left;
   char* at = end;
-  while (value >= 10000) {
+  for (; left > 4; left -= 4) {
     uint64_t rest = value / 10000;
     at -= 4;
     memcpy(at, digits.four + 4 * (value - rest * 10000), 4);
     value = rest;
   }
-  int places = value >= 1000 ? 4 : value >= 100 ? 3 : value >= 10 ? 2 : 1;
-  at -= places;
-  memcpy(at, digits.four + 4 * value + 4 - places, places);
-  return put(p, at, end - at);
+  const char* first = digits.four + 4 * value + 4 - left;
+  for (int i = 0; i < left; i++)
+    p[i] = first[i];
+  return end;
 }
 
 inline int64_t load(const void* values, int width, int64_t row) {

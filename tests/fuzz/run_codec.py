@@ -2,7 +2,8 @@
 """Fuzz the C++ kernels of the analyser under ASan and UBSan: `run_codec.py [--inputs N] [--seed N] [FILE]...`.
 
 The reader of events gets traces whose pieces are damaged: the files, or made-up ones without any; each is also cut at every
-thousandth byte (`--step`). The writers of rows and pages get random columns, and what they write is read back.
+thousandth byte (`--step`). The writers of rows and pages get random columns, and what they write is read back; the reader of
+framework records gets damaged ones, and what it finds is held against a plain walk.
 The first finding ends the run with its report.
 """
 
@@ -35,11 +36,17 @@ def main() -> int:
         writers = _compiled(
             args.compiler, Path(folder, "writers"), NATIVE / "rows.cpp", NATIVE / "pages.cpp", HERE / "codec_writers.cpp"
         )
+        records = _compiled(args.compiler, Path(folder, "records"), NATIVE / "records.cpp", HERE / "codec_records.cpp")
         files = [_plain(path, Path(folder) / f"{number}.json") for number, path in enumerate(args.files)] or [
             _made_up(Path(folder))
         ]
         damages = (str(args.inputs), str(args.seed))
-        for command in ((reader, *damages, *files), (reader, "truncate", str(args.step), *files), (writers, *damages)):
+        for command in (
+            (reader, *damages, *files),
+            (reader, "truncate", str(args.step), *files),
+            (writers, *damages),
+            (records, *damages),
+        ):
             if subprocess.run(command, check=False).returncode:
                 return 1
     return 0

@@ -12,6 +12,9 @@ import os
 import sys
 
 _KEPT_MS = 5000
+# Two arenas, for as many tasks as run side by side: what one thread frees, another takes. Without the oversize threshold, blocks of
+# more than 8 MiB would be given back at once all the same.
+_JEMALLOC = f"dirty_decay_ms:{_KEPT_MS},muzzy_decay_ms:{_KEPT_MS},narenas:2,oversize_threshold:0"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # parameter numbers of mallopt
 _GLIBC = {
     _MMAP_THRESHOLD: 32 << 20,  # the maximum
@@ -24,7 +27,7 @@ _GLIBC = {
 def keep_freed_memory() -> None:
     """Call this before polars is loaded: its allocator reads its settings only once."""
     if "polars" not in sys.modules:
-        os.environ.setdefault("_RJEM_MALLOC_CONF", f"dirty_decay_ms:{_KEPT_MS},muzzy_decay_ms:{_KEPT_MS}")
+        os.environ.setdefault("_RJEM_MALLOC_CONF", _JEMALLOC)
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no algebra here: its threads would only wait, and spin meanwhile
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it, other C libraries may not

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stepscope.formats import bytes_read
-from stepscope.formats.framework import tlv
+from stepscope.formats.framework import codec_records, tlv
 from stepscope.formats.framework.layouts import HEADER, KINDS, Layout, RecordKind, detect
 from stepscope.formats.framework.text_views import text_column
 from stepscope.tables import ALL_TABLES, issues, lost
@@ -77,32 +77,40 @@ def decode(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame
     """One file's bytes as a frame, and what could not be read (docs/formats/framework.md 3.3)."""
     if kind.outer_type is None:
         return _decode_flat(kind, data, source)
-    outer = tlv.records(data, min(layout.fixed.itemsize for layout in kind.layouts))
+    outer = tlv.records(data, min(layout.fixed.itemsize for layout in kind.layouts), codec_records.find_records)
     layout = _layout(kind, data, outer)
     size = layout.fixed.itemsize
     whole = outer.lengths >= size
     offsets, lengths = outer.offsets[whole], outer.lengths[whole]
     losses = [_torn_tail(source, outer.stopped, data.size), _too_short(source, outer, ~whole, size)]
-    columns = _numbers(tlv.take_structs(data, layout.fixed, offsets))
-    if layout.texts and offsets.size:
-        found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
-        torn = np.flatnonzero(found.torn)
-        if torn.size:
-            losses.append(
-                lost(issues.DAMAGED_RECORD, source, torn.size, f"first in the record at byte {offsets[torn[0]] - HEADER.itemsize}")
-            )
-        for field in found.offsets:
-            name = layout.texts[field]
-            columns[name], bad = text_column(data, found.offsets[field], found.lengths[field])
-            losses.append(lost(issues.TEXT_NOT_UTF8, source, bad, f"{name}"))
+    read = codec_records.read_columns(data, layout, offsets, lengths) or _columns(data, layout, offsets, lengths)
+    torn = np.flatnonzero(read.torn)
+    if torn.size:
+        losses.append(
+            lost(issues.DAMAGED_RECORD, source, torn.size, f"first in the record at byte {offsets[torn[0]] - HEADER.itemsize}")
+        )
+    losses += [lost(issues.TEXT_NOT_UTF8, source, bad, name) for name, (_, bad) in read.texts.items()]
+    columns = {**read.numbers, **{name: text for name, (text, _) in read.texts.items()}}
     return _frame(kind, columns, offsets.size), losses
 
 
 def _decode_flat(kind: RecordKind, data: tlv.Bytes, source: str) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     fixed = kind.layouts[0].fixed
     count = data.size // fixed.itemsize
-    rows = data[: count * fixed.itemsize].view(fixed)
-    return _frame(kind, _numbers(rows), count), [_torn_tail(source, count * fixed.itemsize, data.size)]
+    read = codec_records.read_columns(data, kind.layouts[0], count)
+    numbers = read.numbers if read else _numbers(data[: count * fixed.itemsize].view(fixed))
+    return _frame(kind, numbers, count), [_torn_tail(source, count * fixed.itemsize, data.size)]
+
+
+def _columns(data: tlv.Bytes, layout: Layout, offsets: tlv.Offsets, lengths: tlv.Offsets) -> codec_records.Columns:
+    """What the kernel finds, where there is none."""
+    numbers = _numbers(tlv.take_structs(data, layout.fixed, offsets))
+    if not (layout.texts and offsets.size):
+        return codec_records.Columns(numbers, {}, np.zeros(0, np.bool_))
+    size = layout.fixed.itemsize
+    found = tlv.fields(data, offsets + size, offsets + lengths, layout.texts)
+    texts = {layout.texts[field]: text_column(data, found.offsets[field], found.lengths[field]) for field in found.offsets}
+    return codec_records.Columns(numbers, texts, found.torn)
 
 
 def _numbers(rows: NDArray[Any]) -> dict[str, pl.Series]:

@@ -17,7 +17,7 @@ _INLINE = 12  # a view holds texts up to this length itself
 _STEP = 1 << 30  # views have 32-bit offsets: buffers of 2 GiB begin at every GiB, so each text of up to 1 GiB is whole in one
 _U8, _U4 = np.dtype("<u8"), np.dtype("<u4")
 _FIRST = np.dtype([("head", _U8), ("rest", _U4)])
-_VIEW = np.dtype([("length", "<i4"), *_FIRST.descr])
+VIEW = np.dtype([("length", "<i4"), *_FIRST.descr])
 _HEAD_MASK = np.array([(1 << 8 * min(length, 8)) - 1 for length in range(_INLINE + 1)], _U8)
 _REST_MASK = np.array([(1 << 8 * max(length - 8, 0)) - 1 for length in range(_INLINE + 1)], _U4)
 
@@ -29,21 +29,34 @@ def text_column(data: Bytes, offsets: Offsets, lengths: Offsets) -> tuple[pl.Ser
     if not present.any():
         return pl.Series([None], dtype=pl.String).new_from_index(0, count), int((lengths > _STEP).sum())
     views = _views(data, offsets, np.where(present, lengths, 0))
+    text = _checked(data, views, present)
+    return text, text.null_count() - count + int((lengths >= 0).sum())
+
+
+def column_of_views(data: Bytes, views: NDArray[Any], present: NDArray[np.uint8], met: int, shown: int) -> tuple[pl.Series, int]:
+    """Texts that have their views already, where `present` is 1: `shown` of the `met` ones. Also the number of texts lost."""
+    count = views.size
+    text = _checked(data, views, present == 1) if shown else pl.Series([None], dtype=pl.String).new_from_index(0, count)
+    return text, text.null_count() - count + met
+
+
+def _checked(data: Bytes, views: NDArray[Any], present: NDArray[np.bool_]) -> pl.Series:
+    """The texts that are UTF-8."""
     buffers = [pa.py_buffer(data[start : start + 2 * _STEP - 1]) for start in range(0, data.size, _STEP)]
     column = _binary(views, buffers, present)
     try:
-        text = column.cast(pl.String)
+        text: pl.Series = column.cast(pl.String)
     except pl.exceptions.ComputeError:
         # The cast refuses the whole column for one bad text. Damage is rare, so texts are checked one by one only then.
-        present &= np.fromiter((value is None or _is_text(value) for value in column), bool, count)
-        text = _binary(views, buffers, present).cast(pl.String)
-    return text, text.null_count() - count + int((lengths >= 0).sum())
+        good = present & np.fromiter((value is None or _is_text(value) for value in column), bool, views.size)
+        text = _binary(views, buffers, good).cast(pl.String)
+    return text
 
 
 def _binary(views: NDArray[Any], buffers: list[Any], present: NDArray[np.bool_]) -> pl.Series:
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     # An absent row must not point at bytes that are not text: they would still be checked.
-    shown = views if validity is None else np.where(present, views, np.zeros(1, _VIEW))
+    shown = views if validity is None else np.where(present, views, np.zeros(1, VIEW))
     return to_series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
 
 
@@ -56,7 +69,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def _views(data: Bytes, offsets: Offsets, lengths: Offsets) -> NDArray[Any]:
-    views = np.empty(lengths.size, _VIEW)
+    views = np.empty(lengths.size, VIEW)
     views["length"] = lengths
     # The last bytes of the file are read from a padded copy, so that twelve can be read everywhere.
     near_end = np.flatnonzero(offsets > data.size - _INLINE)

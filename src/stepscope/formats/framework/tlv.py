@@ -8,7 +8,7 @@ field  = type:u16 length:u32 text           (docs/formats/framework.md 3.1)
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +58,14 @@ class Outer:
     stopped: int
 
 
-def records(data: Bytes, shortest: int) -> Outer:
-    """Find the records by following their lengths from the start; payloads are expected to have `shortest` bytes at least."""
+def records(data: Bytes, shortest: int, find: Callable[[Bytes, int], Offsets | None] = lambda data, shortest: None) -> Outer:
+    """Find the records by following their lengths from the start; payloads are expected to have `shortest` bytes at least.
+
+    `find` may know their starts faster.
+    """
     starts = _all_alike(data)
+    if starts is None:
+        starts = find(data, shortest)
     if starts is None and data.size >= _LANES * _SYNC_WINDOW:
         starts = _in_lanes(data, shortest)
     if starts is None:
