@@ -132,7 +132,7 @@ def test_what_changed(reader: Reader, samples: Path) -> None:
     reader.choose("select-runs-a", "npu_level0")
     answer = words.answer(found, "en")
     reader.page.until(
-        f"return document.querySelector('[data-testid=diff-answer] h2')?.innerText === {json.dumps(answer)}", f"the answer {answer!r}"
+        f"return document.querySelector('[data-testid=diff-answer] h2')?.innerText === {json.dumps(answer)}", f"{answer!r}"
     )
     shown = reader.page.driver.execute_script(
         "return [...document.querySelectorAll('[data-testid=waterfall-row]')].map((row) => row.cells[1].innerText)"

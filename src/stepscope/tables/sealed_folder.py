@@ -33,6 +33,7 @@ MANIFEST = "manifest.json"
 MODE = 0o640
 _MOST_MANIFEST_BYTES = 1 << 28
 _MAPPED_BYTES = 1 << 20  # files below it are read: that is as quick, and nothing can be cut off what was read
+_READ_BYTES = 1 << 18  # at once; stays in the cache of the processor
 _MAYMOVE_FIXED = 1 | 2  # flags of mremap
 _NO_ADDRESS = (1 << 8 * struct.calcsize("P")) - 1  # what mmap answers when it cannot
 
@@ -78,13 +79,15 @@ class SealedFolder:
         """The bytes of a file, mapped, when they are those that were written."""
         if name not in self._files:
             raise Damaged(name)
-        data = _map(self.folder / name)
-        if [len(data), xxhash.xxh3_64_hexdigest(data)] != self._files[name]:
+        checksum = xxhash.xxh3_64()
+        data = _map(self.folder / name, checksum=checksum)
+        if [len(data), checksum.hexdigest()] != self._files[name]:
             raise Damaged(name)
         return data
 
 
-def _map(path: Path, most: int | None = None) -> memoryview:
+def _map(path: Path, most: int | None = None, checksum: xxhash.xxh3_64 | None = None) -> memoryview:
+    """The bytes of a file. For `checksum` they are read beside the mapping: what is only checked takes no memory."""
     try:
         # Not blocking: a pipe in the place of a file would wait for somebody to write into it.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -92,9 +95,11 @@ def _map(path: Path, most: int | None = None) -> memoryview:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or (most is not None and status.st_size > most):
                 raise Damaged(path.name)
-            if status.st_size < _MAPPED_BYTES:
-                return memoryview(_read(file))
-            return (_leased(file) if _keeping else None) or memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+            small = memoryview(_read(file)) if status.st_size < _MAPPED_BYTES else None
+            data = _mapped(file) if small is None else small
+            if checksum is not None:
+                _add(checksum, file, small, len(data))
+            return data
         finally:
             os.close(file)
     except (OSError, ValueError) as problem:  # ValueError: emptied in between
@@ -107,6 +112,21 @@ def keep_what_is_cut() -> None:
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
         signal.signal(signal.SIGIO, _copy_what_is_cut)
         _keeping = True
+
+
+def _mapped(file: int) -> memoryview:
+    return (_leased(file) if _keeping else None) or memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+
+
+def _add(checksum: xxhash.xxh3_64, file: int, read: memoryview | None, size: int) -> None:
+    if read is not None:
+        checksum.update(read)
+        return
+    buffer = memoryview(bytearray(_READ_BYTES))
+    at = 0
+    while at < size and (count := os.preadv(file, [buffer[: size - at]], at)):
+        checksum.update(buffer[:count])
+        at += count
 
 
 def _read(file: int) -> bytes:
