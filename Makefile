@@ -18,7 +18,7 @@ TRACKERS_VENV := .venv-trackers
 TRACKERS      := wandb==0.31.* mlflow-skinny==3.17.* sqlalchemy alembic
 # What builds documents and packages, and checks workflows.
 DOCS_VENV := .venv-docs
-DOCS      := 'sphinx>=9' 'myst-parser>=5' 'furo>=2025.9' build hatchling check-jsonschema zizmor cyclonedx-bom
+DOCS      := 'sphinx>=9' 'myst-parser>=5' 'furo>=2025.9' build hatchling check-jsonschema zizmor cyclonedx-bom ziglang auditwheel
 CPP            := $(wildcard native/*/*.cpp native/*/*.h native/*/*/*.cpp native/*/*/*.h tests/aarch64/*.cpp tests/fuzz/*.cpp)
 
 # The tests start hundreds of interpreters: each would compile the package anew where an environment forbids to keep bytecode.
@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Unit tests write many small files: in memory, where there is room.
 TEMPORARY := $(shell [ "$$(df --output=avail -k /dev/shm 2> /dev/null | tail -1)" -gt 8000000 ] 2> /dev/null && echo /dev/shm)
 
-.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross prometheus aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel sbom site clean
+.PHONY: help demo quick quick-tests test fuzz bless environments check fmt hooks sanitize soak verdict-proof cluster-proof diff-proof cross prometheus aarch64 news bench bench-wheel bench-formats bench-instructions docs web browser wheel wheels sbom site clean
 .DEFAULT_GOAL := demo
 
 help: ## list the targets
@@ -233,6 +233,9 @@ wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled librarie
 	@ls dist
 
 # What is in a release, for those who must know: of the wheel and what it needs, nothing else.
+wheels: $(DOCS_VENV)/ready ## build wheels for manylinux_2_28, x86_64 and aarch64, with the kernels of the analyser, in dist/
+	PYTHON=$(CURDIR)/$(DOCS_VENV)/bin/python packaging/portable_wheels.sh dist
+
 sbom: $(DOCS_VENV)/ready ## list everything that an installation contains (CycloneDX), in dist/
 	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom
 	@$(BIN)/pip --python build/sbom/bin/python install --quiet --disable-pip-version-check .

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +123,36 @@ def test_workflows_are_well_formed():
         command = [str(linter), "--offline", "--quiet", "--min-severity", "medium", "--config", ".github/zizmor.yml", *files]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow  # compiles the kernels for two kinds of machines
+def test_portable_wheels_run_on_old_systems(tmp_path: Path):
+    python = tools() / "python"
+    if subprocess.run([python, "-c", "import ziglang, auditwheel"], capture_output=True, check=False).returncode:
+        pytest.skip("no ziglang and auditwheel: `make test` puts them into .venv-docs")
+    script = ROOT / "packaging" / "portable_wheels.sh"
+    done = subprocess.run(
+        [script, tmp_path], env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    wheels = sorted(tmp_path.glob("*.whl"))
+    assert [wheel.name.rpartition("-")[2] for wheel in wheels] == ["manylinux_2_28_aarch64.whl", "manylinux_2_28_x86_64.whl"]
+    for wheel in wheels:
+        machine = wheel.stem.partition("2_28_")[2]
+        shown = subprocess.run([python, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=True).stdout
+        oldest = re.search(rf"manylinux_2_(\d+)_{machine}", " ".join(shown.split()))
+        assert oldest is not None, shown
+        assert int(oldest[1]) <= 28
+        with zipfile.ZipFile(wheel) as archive:
+            (library,) = (name for name in archive.namelist() if "/prebuilt/" in name)
+            assert machine in library
+            archive.extractall(tmp_path / machine)
+    run = subprocess.run(
+        [sys.executable, "-c", "from stepscope.native.codec import describe_codec; print(describe_codec())"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / platform.machine())},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "C++ kernels (prebuilt)\n"

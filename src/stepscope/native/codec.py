@@ -87,9 +87,9 @@ def _find(switch: str) -> Codec | str:
     return failed.read_text().strip() if failed.is_file() else reason
 
 
-def shipped_name(source: Path) -> str:
+def shipped_name(source: Path, machine: str = "") -> str:
     """The name of the library in a wheel: one of other sources is never used."""
-    return f"{NAME}-{_digest(source)}-{platform.machine()}.so"
+    return f"{NAME}-{_digest(source)}-{machine or platform.machine()}.so"
 
 
 def build() -> str:
@@ -198,8 +198,12 @@ def _compiler() -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name if __spec__ else NAME}", description="Build the C++ kernels.")
     parser.add_argument("--into", type=Path, help="write the library to this folder, under its name in a wheel")
+    parser.add_argument("--name", metavar="MACHINE", help="print its name in a wheel for x86_64 or aarch64, and build nothing")
     args = parser.parse_args()
     source = _source()
+    if args.name and source is not None:
+        print(shipped_name(source, args.name))
+        return 0
     reason = build()
     if reason or source is None:
         print(f"the C++ kernels were not built: {reason}\nthe analyser does without them", file=sys.stderr)
