@@ -77,6 +77,43 @@ def repeated_in(ops: pl.DataFrame, parent: pl.Series, around: Ints) -> pl.DataFr
     return found.filter(pl.col("range").is_in(held.tolist()) & pl.col("range").is_unique())
 
 
+def first_runs(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Operators that a reentrant range runs again, with those of the first run: again, first, checkpoint (rows of `ops`).
+
+    Both runs call the same operators, so they are told by their names and order. That is needed where module calls were recorded
+    on other threads only; `pairs` are those of `links`.
+    """
+    backward, within = _is_backward(ops), _outer_ranges(ops)
+    held = np.unique(within[backward & (within >= 0)])
+    chosen = pairs.filter(pl.col("backward").is_in(held.tolist()))
+    checkpoint, inside = np.full((2, ops.height), -1, dtype=np.int64)
+    checkpoint[chosen["backward"].to_numpy()] = first = chosen["forward"].to_numpy()
+    above, is_first = op_tree.row_numbers(ops["parent"]), np.zeros(ops.height, dtype=np.bool_)
+    is_first[first] = True
+    for rows in op_tree.levels(ops["parent"])[1:] if chosen.height else ():
+        inside[rows] = np.where(is_first[above[rows]], above[rows], inside[above[rows]])
+    again = np.where((within >= 0) & ~backward, checkpoint[within], -1)
+    named = ops.select("name", row=pl.int_range(pl.len(), dtype=pl.Int64))
+    one, two = (
+        named.with_columns(checkpoint=run).filter(run >= 0).with_columns(nth=pl.int_range(pl.len()).over("checkpoint", "name"))
+        for run in (inside, again)
+    )
+    both = two.join(one, on=["checkpoint", "name", "nth"], how="inner", suffix="_first")
+    return both.select("checkpoint", again="row", first="row_first")
+
+
+def checkpointed_calls(ops: pl.DataFrame, calls: pl.DataFrame, parent: pl.Series, checkpoints: pl.Series) -> pl.DataFrame:
+    """The call of each checkpoint's block, where it has a single one: checkpoint (row of `ops`), call."""
+    rows = checkpoints.unique().sort()
+    spans = ops.select("pid", "tid", "start_ns", "end_ns")[rows]
+    points = calls.select("pid", "tid", time_ns="start_ns")
+    around = op_tree.row_numbers(op_tree.innermost(spans, points, by=("pid", "tid"), parent=op_tree.parents(spans)))
+    above = op_tree.row_numbers(parent)
+    outermost = np.flatnonzero((around >= 0) & ((above < 0) | (around[above] != around)))
+    found = pl.DataFrame({"checkpoint": rows.gather(around[outermost]), "call": outermost}, schema_overrides={"call": pl.Int64})
+    return found.filter(pl.col("checkpoint").is_unique())
+
+
 def _is_backward(ops: pl.DataFrame) -> npt.NDArray[np.bool_]:
     return ops.select(_IS_BACKWARD).to_series().to_numpy()
 

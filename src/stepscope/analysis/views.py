@@ -143,10 +143,17 @@ def _module_of_ops(tables: Tables, calls: pl.DataFrame, parent: pl.Series, repea
     )
     forward = cells.through_queues(tables, calls, parent, op_tree.row_numbers(around))
     pairs = recompute.links(ops)
+    runs = recompute.first_runs(ops, pairs)
+    runs = runs.filter(forward[runs["again"].to_numpy()] < 0)
+    forward[runs["again"].to_numpy()] = forward[runs["first"].to_numpy()]
     backward = np.full(ops.height, -1, dtype=np.int64)
     backward[pairs["backward"].to_numpy()] = forward[pairs["forward"].to_numpy()]
     blocks = recompute.repeated_in(ops, parent, repeated)
     backward[blocks["range"].to_numpy()] = blocks["call"].to_numpy()
+    if runs.height:
+        held = recompute.checkpointed_calls(ops.with_columns(_PROCESS), calls, parent, runs["checkpoint"])
+        ranges = pairs.join(held, left_on="forward", right_on="checkpoint", how="inner")
+        backward[ranges["backward"].to_numpy()] = ranges["call"].to_numpy()
     above = op_tree.row_numbers(ops["parent"])
     for rows in op_tree.levels(ops["parent"])[1:]:
         backward[rows] = np.where(backward[rows] >= 0, backward[rows], backward[above[rows]])

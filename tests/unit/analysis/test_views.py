@@ -57,17 +57,16 @@ def test_no_python_calls():
     assert module_view(link(tables(ops=ops(op("a", 0, 1))))).height == 0
 
 
+FIRST_RUN = (
+    call("nn.Module: Net_0", 0, 100),
+    call("nn.Module: Linear_0", 10, 30),
+    call("nn.Module: Block_0", 45, 75),
+    call("nn.Module: Linear_1", 50, 60),
+)
+SECOND_RUN = (call("nn.Module: Block_0", 210, 230, tid=WORKER), call("nn.Module: Linear_1", 212, 220, tid=WORKER))
 CHECKPOINTED = link(
     tables(
-        python_calls=rows(
-            "python_calls",
-            call("nn.Module: Net_0", 0, 100),
-            call("nn.Module: Linear_0", 10, 30),
-            call("nn.Module: Block_0", 45, 75),
-            call("nn.Module: Linear_1", 50, 60),
-            call("nn.Module: Block_0", 210, 230, tid=WORKER),
-            call("nn.Module: Linear_1", 212, 220, tid=WORKER),
-        ),
+        python_calls=rows("python_calls", *FIRST_RUN, *SECOND_RUN),
         # As torch records reentrant checkpointing: no numbers in the first run of the block, and in the second run, on the
         # thread of backward, numbers that count anew: 7 is Linear_0's on the main thread.
         ops=ops(
@@ -105,3 +104,10 @@ def test_a_checkpointed_block_has_its_second_run_and_its_backward():
         "Net_0/Block_0": (2, 50, 2 + 4, 8 + 16),
         "Net_0/Block_0/Linear_1": (2, 18, 2 + 4, 8),
     }
+
+
+def test_a_checkpointed_block_on_a_thread_without_calls_has_the_same_device_times():
+    """Modules are recorded on the thread that calls them first; the second run is known by its operators."""
+    alone = CHECKPOINTED.replace(python_calls=rows("python_calls", *FIRST_RUN))
+    columns = ("path", "device_self_ns", "device_total_ns", "device_backward_ns")
+    assert module_view(alone).select(columns).rows() == module_view(CHECKPOINTED).select(columns).rows()
