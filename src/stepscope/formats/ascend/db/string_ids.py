@@ -69,7 +69,9 @@ class StringIds:
         new = ids[codes] < 0 if codes.size else np.zeros(0, dtype=np.bool_)
         rows = np.flatnonzero(new if nulls is None else new & ~nulls)
         if rows.size:
-            places = rows[np.sort(np.unique(codes[rows], return_index=True)[1])]
+            firsts = np.full(ids.size, -1, dtype=np.int64)
+            firsts[codes[rows[::-1]]] = rows[::-1]  # of equal codes the last assignment counts
+            places = np.sort(firsts[firsts >= 0])
             texts = column[places].cast(pl.String)
             if change is not unchanged:
                 texts = pl.select(change(pl.lit(texts))).to_series()
