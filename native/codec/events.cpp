@@ -708,10 +708,16 @@ CODEC_FUNCTION int64_t read_events(const char* data, int64_t size, const Keys* f
   return rows;
 }
 
-CODEC_FUNCTION int64_t count_braces(const char* data, int64_t size) {
+// At least as many as there are events: objects that are not the value of a key, such as `args`.
+CODEC_FUNCTION int64_t most_events(const char* data, int64_t size) {
   int64_t count = 0;
-  for (int64_t i = 0; i < size; i++)
-    count += data[i] == '{';
+  const char* end = data + size;
+  for (const char* at = data; at < end && (at = static_cast<const char*>(memchr(at, '{', end - at))); at++) {
+    const char* before = at;
+    while (before > data && (before[-1] == ' ' || before[-1] == '\n' || before[-1] == '\r' || before[-1] == '\t'))
+      before--;
+    count += before == data || before[-1] != ':';
+  }
   return count;
 }
 

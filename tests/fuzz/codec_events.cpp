@@ -21,7 +21,7 @@ int64_t keys_size();
 void clear_keys(void*);
 int32_t add_key(void*, const char*, int64_t, int32_t);
 int64_t read_events(const char*, int64_t, const void*, const void*, void*, int64_t, int32_t, char**, int64_t*);
-int64_t count_braces(const char*, int64_t);
+int64_t most_events(const char*, int64_t);
 void release(void*);
 }
 
@@ -55,7 +55,7 @@ static void feed(const std::string& text, const void* fields, const void* args, 
   }
   char* decoded = nullptr;
   int64_t size = 0;
-  int64_t most = count_braces(exact, text.size());
+  int64_t most = most_events(exact, text.size());
   int64_t rows = read_events(exact, text.size(), fields, args, columns, most, by_lines, &decoded, &size);
   totals.inputs++;
   totals.fit += rows > 0;

@@ -42,7 +42,7 @@ class EventKernel:
 
     def __init__(self, functions: ctypes.CDLL, args: Mapping[str, pl.DataType], absent: Mapping[str, pl.Expr]):
         self._functions, self._absent = functions, absent
-        functions.read_events.restype = functions.count_braces.restype = functions.keys_size.restype = ctypes.c_int64
+        functions.read_events.restype = functions.most_events.restype = functions.keys_size.restype = ctypes.c_int64
         self._columns: list[tuple[str, int, pl.DataType | None]] = [(name, _TEXT, None) for name in _TEXT_FIELDS]
         self._columns += [("pid", _NUMBER_OR_TEXT, None), ("tid", _NUMBER_OR_TEXT, None)]
         self._columns += [("pid_text", _TEXT, None), ("tid_text", _TEXT, None), ("ts_ns", _TIME, None), ("dur_ns", _LENGTH, None)]
@@ -71,7 +71,7 @@ class EventKernel:
         """
         if not _is_text(text):
             return None
-        most = self._functions.count_braces(text, ctypes.c_int64(len(text)))
+        most = self._functions.most_events(text, ctypes.c_int64(len(text)))
         columns = (_Column * len(self._columns)).from_buffer_copy(self._template)
         decoded, decoded_size = ctypes.c_void_p(), ctypes.c_int64()
         height = self._functions.read_events(
