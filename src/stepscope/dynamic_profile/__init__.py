@@ -111,6 +111,8 @@ def _open_from_environment() -> None:
 
 
 def _count() -> None:
+    if not _opened:  # in a forked child
+        _open_from_environment()
     if _session is not None:
         _session.step()
 

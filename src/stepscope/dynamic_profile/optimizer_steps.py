@@ -22,10 +22,11 @@ class Iterations:
 
     Args:
         count: called once per iteration.
+        changes: called before a step of an optimizer that was not the last one to count.
     """
 
-    def __init__(self, count: Callable[[], None]):
-        self._count = count
+    def __init__(self, count: Callable[[], None], changes: Callable[[], None] = lambda: None):
+        self._count, self._changes = count, changes
         self._leader: weakref.ref[Any] | None = None
         self._without_leader: Counter[int] = Counter()
 
@@ -34,6 +35,7 @@ class Iterations:
         if leader is optimizer and not self._without_leader:  # nearly always: with cold caches each line counts
             self._count()
             return
+        self._changes()
         if leader is not optimizer:
             self._without_leader[id(optimizer)] += 1
             if leader is not None and self._without_leader[id(optimizer)] <= PATIENCE:
@@ -44,16 +46,16 @@ class Iterations:
 
 
 def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
-    """Call `created` when an optimizer is created, and `count` after each iteration."""
+    """Call `created` when an optimizer is created, or steps that was created before, and `count` after each iteration."""
     from torch.optim import Optimizer
 
-    iterations = Iterations(count)
+    iterations = Iterations(count, created)
     inside = threading.local()
     prepare = Optimizer._patch_step_function
 
     def wrap(kind: Any) -> None:
         if iterations not in getattr(kind.step, _MARK, ()):
-            kind.step = _wrap_step(kind.step, created, iterations, inside)
+            kind.step = _wrap_step(kind.step, iterations, inside)
 
     @functools.wraps(prepare)
     def prepare_and_wrap(self: Any) -> None:
@@ -67,7 +69,7 @@ def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
             wrap(kind)
 
 
-def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, inside: threading.local) -> Any:
+def _wrap_step(step: Any, iterations: Iterations, inside: threading.local) -> Any:
     is_compiling = compiling_check()
 
     @functools.wraps(step)
@@ -80,7 +82,6 @@ def _wrap_step(step: Any, created: Callable[[], None], iterations: Iterations, i
             result = step(self, *arguments, **options)
         finally:
             inside.step = False
-        created()
         iterations.after_step(self)
         return result
 

@@ -82,6 +82,8 @@ class Watch:
                 watcher.open()
 
     def _count(self) -> None:
+        if self._watcher is None:  # in a forked child
+            self._created()
         if self._watcher is not None and not self._own_loop:
             self._watcher.step()
 
