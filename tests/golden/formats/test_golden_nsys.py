@@ -9,16 +9,15 @@ import sqlite3
 import polars as pl
 import pytest
 
-from stepscope.analysis.link.capture import link
+import stepscope
 from stepscope.formats.discover import find
-from stepscope.formats.nsys.read import read
 
 
 @pytest.fixture(scope="module")
 def export(golden):
     path = golden / "nsys" / "h100_2gpu_1s.sqlite"
     connection = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
-    yield link(read(path)), connection
+    yield stepscope.open(path).tables, connection
     connection.close()
 
 

@@ -10,14 +10,14 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from stepscope.formats.rocprof.read import read
+import stepscope
 
 
 @pytest.fixture(scope="module")
 def result(golden):
     path = golden / "rocprof" / "908_results.json.gz"
     (process,) = json.loads(gzip.decompress(path.read_bytes()))["rocprofiler-sdk-tool"]
-    return read(path), process
+    return stepscope.open(path).tables, process
 
 
 def test_nothing_is_lost_but_the_time_of_day(result):

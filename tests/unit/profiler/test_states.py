@@ -10,7 +10,6 @@ from profiler_doubles import NotingRecording
 
 from stepscope.collect import active
 from stepscope.profiler import ProfilerAction, _KinetoProfile, profile, schedule, tensorboard_trace_handler
-from stepscope.profiler.scheduling import TO_THE_END
 
 N, W, R, S = ProfilerAction
 
@@ -107,6 +106,8 @@ def test_stop(action, calls, noting_tier, capsys):
 
 
 def test_a_schedule_to_the_end_ends_with_training(noting_tier, capsys):
+    from stepscope.profiler.scheduling import TO_THE_END
+
     prof = noting(schedule=schedule(wait=0, active=TO_THE_END, repeat=1))
     prof.start()
     prof.step()

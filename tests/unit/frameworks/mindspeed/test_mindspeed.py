@@ -34,24 +34,29 @@ def fsdp2(start, end):
 @pytest.mark.parametrize(
     ("request_", "recorded", "warmed_up"),
     [
-        pytest.param(mm_request(mm(start_step=10, end_step=11)), [10], [], id="mm"),
-        pytest.param(mm_request(mm()), [10], [], id="mm-default"),
-        pytest.param(mm_request(mm(start_step=0, end_step=2)), [0, 1], [], id="mm-from-the-first"),
-        pytest.param(mm_request(mm(start_step=3, end_step=5, warmup=2)), [3, 4], [1, 2], id="mm-warmup-keeps-the-window"),
-        pytest.param(megatron_request(llm("--profile-step-start", "5", "--profile-step-end", "6")), [4], [3], id="llm"),
-        pytest.param(megatron_request(llm()), [9, 10], [8], id="llm-default"),
+        pytest.param(lambda: mm_request(mm(start_step=10, end_step=11)), [10], [], id="mm"),
+        pytest.param(lambda: mm_request(mm()), [10], [], id="mm-default"),
+        pytest.param(lambda: mm_request(mm(start_step=0, end_step=2)), [0, 1], [], id="mm-from-the-first"),
+        pytest.param(lambda: mm_request(mm(start_step=3, end_step=5, warmup=2)), [3, 4], [1, 2], id="mm-warmup-keeps-the-window"),
+        pytest.param(lambda: megatron_request(llm("--profile-step-start", "5", "--profile-step-end", "6")), [4], [3], id="llm"),
+        pytest.param(lambda: megatron_request(llm()), [9, 10], [8], id="llm-default"),
         pytest.param(
-            megatron_request(llm("--profile-step-start", "38", "--profile-step-end", "-1")), [37, 38, 39], [36], id="llm-to-the-end"
+            lambda: megatron_request(llm("--profile-step-start", "38", "--profile-step-end", "-1")),
+            [37, 38, 39],
+            [36],
+            id="llm-to-the-end",
         ),
-        pytest.param(megatron_request(llm("--profile-step-start", "8"), 7), [0, 1, 2, 3], [], id="llm-first-after-loading"),
-        pytest.param(megatron_request(llm("--profile-step-start", "9", iteration=7)), [1, 2, 3], [0], id="llm-iteration-in-args"),
-        pytest.param(fsdp2_request(fsdp2(0, 2)), [0, 1], [], id="fsdp2-from-the-first"),
-        pytest.param(fsdp2_request(fsdp2(5, 6)), [5], [4], id="fsdp2"),
-        pytest.param(fsdp2_request(fsdp2(37, -1)), [37, 38, 39], [36], id="fsdp2-to-the-end"),
+        pytest.param(lambda: megatron_request(llm("--profile-step-start", "8"), 7), [0, 1, 2, 3], [], id="llm-first-after-loading"),
+        pytest.param(
+            lambda: megatron_request(llm("--profile-step-start", "9", iteration=7)), [1, 2, 3], [0], id="llm-iteration-in-args"
+        ),
+        pytest.param(lambda: fsdp2_request(fsdp2(0, 2)), [0, 1], [], id="fsdp2-from-the-first"),
+        pytest.param(lambda: fsdp2_request(fsdp2(5, 6)), [5], [4], id="fsdp2"),
+        pytest.param(lambda: fsdp2_request(fsdp2(37, -1)), [37, 38, 39], [36], id="fsdp2-to-the-end"),
     ],
 )
 def test_recorded_steps(request_, recorded, warmed_up):
-    plan = request_.window.schedule()
+    plan = request_().window.schedule()
     actions = [plan(step) for step in range(40)]
     assert [step for step, action in enumerate(actions) if action.name.startswith("RECORD")] == recorded
     assert [step for step, action in enumerate(actions) if action is ProfilerAction.WARMUP] == warmed_up
