@@ -8,6 +8,7 @@ where it takes torch's profiler from, so that everything else (steps to begin at
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -15,9 +16,14 @@ from typing import Any
 from stepscope.integrations import servers
 from stepscope.integrations.plan import Plan
 
-_MODULE, _MIXIN = "sglang.srt.managers.scheduler_profiler_mixin", "SchedulerProfilerMixin"
+# Where each version has it, the newest first: the module, the class, and its methods that start and stop.
+_PLACES = (
+    ("sglang.srt.managers.scheduler_components.profiler_manager", "SchedulerProfilerManager", "_start_profile", "_stop_profile"),
+    ("sglang.srt.managers.scheduler_profiler_mixin", "SchedulerProfilerMixin", "start_profile", "stop_profile"),
+)
 _BATCH = "_profile_batch_predicate"
 _MARK = "of_stepscope"
+_SECOND = "SGLANG_PROFILE_V2"
 
 
 def load() -> None:
@@ -25,19 +31,27 @@ def load() -> None:
 
 
 def _patch(plan: Plan) -> str | None:
-    try:
-        module = import_module(_MODULE)
-    except ModuleNotFoundError:
-        return _MODULE
-    mixin = getattr(module, _MIXIN, None)
-    if mixin is None or not hasattr(module, "torch"):
-        return f"{_MODULE}.{_MIXIN if mixin is None else 'torch'}"
-    missing = [name for name in ("start_profile", "stop_profile", _BATCH) if not hasattr(mixin, name)]
+    if os.environ.get(_SECOND, "").lower() in ("1", "true", "yes", "y"):
+        return f"place for another profiler with {_SECOND}"
+    for place in _PLACES:
+        try:
+            module = import_module(place[0])
+        except ModuleNotFoundError:
+            continue
+        return _patch_module(module, *place, plan)
+    return _PLACES[0][0]
+
+
+def _patch_module(module: Any, path: str, name: str, start: str, stop: str, plan: Plan) -> str | None:
+    owner = getattr(module, name, None)
+    if owner is None or not hasattr(module, "torch"):
+        return f"{path}.{name if owner is None else 'torch'}"
+    missing = [method for method in (start, stop, _BATCH) if not hasattr(owner, method)]
     if missing:
-        return f"{_MIXIN}.{missing[0]}"
-    if not hasattr(mixin.start_profile, _MARK):
-        mixin.start_profile = _around_start(mixin.start_profile, module, plan)
-        setattr(mixin, _BATCH, _around_batch(getattr(mixin, _BATCH)))
+        return f"{name}.{missing[0]}"
+    if not hasattr(getattr(owner, start), _MARK):
+        setattr(owner, start, _around_start(getattr(owner, start), module, plan))
+        setattr(owner, _BATCH, _around_batch(getattr(owner, _BATCH)))
     return None
 
 

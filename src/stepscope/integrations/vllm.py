@@ -59,7 +59,7 @@ def _profiler_class(base: Any, plan: Plan) -> Any:
             if recorded:
                 self._capture.step()
 
-        def annotate_context_manager(self, name: str) -> AbstractContextManager[Any]:
+        def annotate_context_manager(self, name: str, *_metrics: Any, **_named: Any) -> AbstractContextManager[Any]:
             import torch
 
             marked: AbstractContextManager[Any] = torch.profiler.record_function(name)

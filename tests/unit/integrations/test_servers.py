@@ -108,7 +108,7 @@ def test_vllm_records_between_its_requests(monkeypatch, tmp_path):
     profiler = made(config, worker_name="w", local_rank=0, activities=["CPU"])
     profiler.start()
     for _ in range(6):
-        with profiler.annotate_context_manager("execute_model"):
+        with profiler.annotate_context_manager("execute_model", metrics={"tokens": 3}):
             batch()
         profiler.step()
     profiler.stop()
@@ -120,13 +120,14 @@ def test_vllm_records_between_its_requests(monkeypatch, tmp_path):
 class SchedulerProfilerMixin:
     """As in SGLang's scheduler, without what its other activities need."""
 
+    module: ModuleType  # that it stands in
+
     def __init__(self, folder):
         self.torch_profiler, self.torch_profiler_output_dir = None, folder
         self.forward_ct, self.target = 0, 0
 
     def start_profile(self, stage=None):
-        from sglang.srt.managers import scheduler_profiler_mixin as here
-
+        here = self.module
         activities = [here.torch.profiler.ProfilerActivity.CPU]
         self.torch_profiler = here.torch.profiler.profile(activities=activities, with_stack=True, on_trace_ready=None)
         self.torch_profiler.start()
@@ -141,18 +142,26 @@ class SchedulerProfilerMixin:
             self.stop_profile()
 
 
-def test_sglang_records_between_its_requests(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("module", "name", "mark"),
+    [
+        ("sglang.srt.managers.scheduler_profiler_mixin", "SchedulerProfilerMixin", ""),
+        ("sglang.srt.managers.scheduler_components.profiler_manager", "SchedulerProfilerManager", "_"),  # since 0.5.2x
+    ],
+)
+def test_sglang_records_between_its_requests(monkeypatch, tmp_path, module, name, mark):
     monkeypatch.setenv(servers.VARIABLE, f"shapes,out={tmp_path / 'own'}")
-    mixin = type("SchedulerProfilerMixin", (SchedulerProfilerMixin,), {})
-    module = put_module(monkeypatch, "sglang.srt.managers.scheduler_profiler_mixin", SchedulerProfilerMixin=mixin, torch=torch)
-    sys.modules["sglang.srt.managers"].scheduler_profiler_mixin = module
+    methods = {f"{mark}{method}": getattr(SchedulerProfilerMixin, method) for method in ("start_profile", "stop_profile")}
+    mixin = type(name, (SchedulerProfilerMixin,), methods)
+    module = mixin.module = put_module(monkeypatch, module, **{name: mixin, "torch": torch})
     sglang.load()
-    started = mixin.start_profile
+    start = f"{mark}start_profile"
+    started = getattr(mixin, start)
     sglang.load()
-    assert mixin.start_profile is started
+    assert getattr(mixin, start) is started
     scheduler = mixin(tmp_path)
     scheduler.target = 3
-    scheduler.start_profile()
+    getattr(scheduler, start)()
     assert module.torch is torch
     for _ in range(5):
         scheduler.forward_ct += 1
@@ -186,6 +195,13 @@ def test_an_unknown_version_keeps_its_own_profiler_and_is_named(monkeypatch, cap
     said = capsys.readouterr().err
     assert f"is not known: it has no {missing}" in said or f"it has no {module}.{missing}" in said
     assert not script._prepared
+
+
+def test_the_second_profiler_of_sglang_is_left_alone_and_named(monkeypatch, capsys):
+    monkeypatch.setenv(servers.VARIABLE, "shapes")
+    monkeypatch.setenv("SGLANG_PROFILE_V2", "1")
+    sglang.load()
+    assert "it has no place for another profiler with SGLANG_PROFILE_V2; it keeps its own profiler" in capsys.readouterr().err
 
 
 def test_a_wrong_plan_keeps_the_servers_own_profiler(monkeypatch, capsys):
