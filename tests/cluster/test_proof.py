@@ -111,3 +111,12 @@ def test_a_slow_host_that_is_a_stage_with_shapes_of_its_own():
     score = proof.judge(proof.Case(plan, proof.Fault("host", 15, 1.25), 3, 4, 20.0), "db")
     assert (score.first, score.cause, score.others) == (True, True, False), score.text
     assert abs(score.error) < 0.25, score.text
+
+
+def test_a_host_inside_operators_is_on_its_way_to_the_next_launch(monkeypatch):
+    """Also where its launches reach the device late, as through a task queue."""
+    monkeypatch.setattr(captures, "LAUNCH_NS", 30_000.0)
+    monkeypatch.setitem(captures._HOST_CAUSES, "data_loading", ("cpu_op", "aten::mul"))
+    plan = proof.Plan("ddp", dp=8, micro=2, layers=1)
+    score = proof.judge(proof.Case(plan, proof.Fault("data_loading", 3, ns=6e6), 3, 4, 20.0), "kineto")
+    assert "ms dispatch " in score.named[0], score.text

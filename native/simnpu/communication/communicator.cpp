@@ -235,16 +235,35 @@ std::shared_ptr<Event> Communicator::submit(Operation operation, int on, int64_t
   const auto calls = static_cast<uint16_t>(called_ns ? transfers_of(plan, facts.rank, facts.size, 0, 0).size() : 1);
   const uint64_t bytes = operation.bytes;
   const int64_t number = operation.messages.empty() ? ++collectives_ : 0;
+  const double slower = slowness(operation);
   auto task = std::make_unique<CollectiveTask>(shared_from_this(), lane, std::move(operation), std::move(plan), number);
   task->record.calls = calls;
   task->record.bytes = bytes;
   task->record.description = description;
   task->record.event = operations_++;
   if (settings().link_time > 0)
-    task->record.modelled_ns = static_cast<int64_t>(static_cast<double>(modelled_ns) * settings().link_time);
+    task->record.modelled_ns = static_cast<int64_t>(static_cast<double>(modelled_ns) * settings().link_time * slower);
   stream.submit(std::move(task), called_ns);
   end->record(stream);
   return end;
+}
+
+// How much longer it takes than over healthy links: a ring is as slow as its slowest link, a message goes over one.
+double Communicator::slowness(const Operation& operation) const {
+  double slower = 1;
+  for (const Slowness::Link& link : settings().slow.links) {
+    const auto has = [&](int64_t rank) { return std::find(facts.ranks.begin(), facts.ranks.end(), rank) != facts.ranks.end(); };
+    bool used = operation.messages.empty() && has(link.ranks[0]) && has(link.ranks[1]);
+    for (const Message& message : operation.messages) {
+      if (message.peer < 0)
+        continue;
+      const int64_t own = facts.ranks[facts.rank], other = facts.ranks[message.peer];
+      used = used || (own == link.ranks[0] && other == link.ranks[1]) || (own == link.ranks[1] && other == link.ranks[0]);
+    }
+    if (used)
+      slower = std::max(slower, link.factor);
+  }
+  return slower;
 }
 
 int64_t Communicator::stream_number(int device, bool messages) {

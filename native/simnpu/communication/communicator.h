@@ -68,6 +68,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Lane& lane(int device, const Operation& operation);
   void keep_order(const Operation& operation, Stream& stream, const std::shared_ptr<Event>& end);
   uint32_t describe(const Operation& operation, int64_t modelled_ns);
+  double slowness(const Operation& operation) const;
 
   std::mutex mutex_;
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Lane>> lanes_;  // device, peer (-2: collectives), sending

@@ -130,8 +130,12 @@ class OperatorCall {
     task_->record.description = signature.description;
     if (settings().workspaces)
       task_->workspace = signature.model.workspace;
-    if (settings().kernel_time > 0)
-      task_->record.modelled_ns = static_cast<int64_t>(static_cast<double>(signature.model.duration_ns) * settings().kernel_time);
+    if (settings().kernel_time > 0) {
+      const Slowness& slow = settings().slow;
+      const double longer = !slow.kernel.empty() && slow.kernel == op_.name ? slow.kernel_factor : 1;
+      task_->record.modelled_ns =
+          static_cast<int64_t>(static_cast<double>(signature.model.duration_ns) * settings().kernel_time * longer);
+    }
   }
 
   Stack queue(Stream& stream, Signature& signature) {

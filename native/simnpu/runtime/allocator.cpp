@@ -78,7 +78,7 @@ class DeviceMemory {
     std::lock_guard lock(mutex_);
     free_reached_blocks();
     const size_t size = round_up(std::max(bytes, kRounding), kRounding);
-    Block* block = take_free(size, stream);
+    Block* block = std::exchange(cut_up_, false) ? nullptr : take_free(size, stream);
     if (!block)
       block = new_segment(size, stream, bytes);
     cut(block, size);
@@ -133,6 +133,7 @@ class DeviceMemory {
       return;
     std::lock_guard lock(mutex_);
     free_unused_segments();
+    cut_up_ = settings().slow.malloc_ns > 0;
   }
 
   DeviceStats stats() {
@@ -203,6 +204,8 @@ class DeviceMemory {
                        " bytes reserved). STEPSCOPE_SIM_MEMORY_GB sets the capacity of the simulated device.");
     }
     CallSpan span(Call::malloc, number_, segment);
+    if (C10_UNLIKELY(settings().slow.malloc_ns))
+      sleep_until(now_ns() + settings().slow.malloc_ns);
     void* address = nullptr;
     TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&address, kAlignment, segment) == 0, "no host memory for the simulated NPU");
     reserved_ += segment;
@@ -320,6 +323,7 @@ class DeviceMemory {
   std::vector<std::pair<Event, Block*>> pending_;
   DeviceStats stats_;
   size_t reserved_ = 0;
+  bool cut_up_ = false;  // what is free is of no use to the next one
 };
 
 DeviceMemory& memory_of(int number) {

@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 namespace simnpu {
@@ -37,6 +39,28 @@ double number_from(const char* variable, double otherwise) {
   return *end || value < 0 ? otherwise : value;
 }
 
+Slowness read_slowness() {
+  Slowness slow;
+  const char* text = getenv("STEPSCOPE_SIM_SLOW");
+  std::istringstream words(text ? text : "");
+  for (std::string word; words >> word;) {
+    char name[64];
+    long long first = 0, second = 0;
+    double value = 0;
+    if (sscanf(word.c_str(), "kernel=%63[^:]:%lf", name, &value) == 2) {
+      slow.kernel = std::string("aten::") + name;
+      slow.kernel_factor = value;
+    } else if (sscanf(word.c_str(), "link=%lld-%lld:%lf", &first, &second, &value) == 3) {
+      slow.links.push_back({{first, second}, value});
+    } else if (sscanf(word.c_str(), "launch_us=%lf", &value) == 1) {
+      slow.launch_ns = static_cast<int64_t>(value * 1e3);
+    } else if (sscanf(word.c_str(), "malloc_ms=%lf", &value) == 1) {
+      slow.malloc_ns = static_cast<int64_t>(value * 1e6);
+    }
+  }
+  return slow;
+}
+
 Settings read_settings() {
   Settings s{};
   s.devices = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_DEVICES", 2)));
@@ -48,6 +72,7 @@ Settings read_settings() {
   s.blocking = number_from("ASCEND_LAUNCH_BLOCKING", 0) > 0;
   s.task_queue = number_from("TASK_QUEUE_ENABLE", 1) > 0 && !s.blocking;
   s.workspaces = s.task_queue && number_from("TASK_QUEUE_ENABLE", 1) >= 2;
+  s.slow = read_slowness();
   return s;
 }
 
@@ -65,13 +90,6 @@ void set_kernel_threads(int count) {
   for (const char* name : {"omp_set_num_threads", "MKL_Set_Num_Threads_Local"})
     if (auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, name)))
       set(count);
-}
-
-void sleep_until(int64_t when_ns) {
-  for (int64_t left = when_ns - now_ns(); left > 0; left = when_ns - now_ns()) {
-    timespec t{static_cast<time_t>(left / 1000000000), static_cast<long>(left % 1000000000)};
-    nanosleep(&t, nullptr);
-  }
 }
 
 // A collective is launched task by task on hardware: each of the calls finds its place in the span of all.
@@ -123,6 +141,13 @@ RecordBuffer<TaskRecord>& activity_records() {
 const Settings& settings() {
   static const Settings once = read_settings();
   return once;
+}
+
+void sleep_until(int64_t when_ns) {
+  for (int64_t left = when_ns - now_ns(); left > 0; left = when_ns - now_ns()) {
+    timespec t{static_cast<time_t>(left / 1000000000), static_cast<long>(left % 1000000000)};
+    nanosleep(&t, nullptr);
+  }
 }
 
 int64_t now_ns() {
@@ -242,6 +267,8 @@ Stream::Stream(Device& device, int number) : device(device), number(number) {
 
 uint64_t Stream::submit(std::unique_ptr<Task> owned, int64_t called_ns) {
   check_not_forked();
+  if (C10_UNLIKELY(settings().slow.launch_ns))
+    sleep_until(now_ns() + settings().slow.launch_ns);
   Task* task = owned.release();
   task->stream = this;
   TaskRecord& r = task->record;

@@ -27,6 +27,19 @@
 
 namespace simnpu {
 
+// What is wrong with this process: STEPSCOPE_SIM_SLOW, words such as kernel=addmm:2.5 link=1-2:4 launch_us=50 malloc_ms=10.
+struct Slowness {
+  struct Link {
+    int64_t ranks[2];
+    double factor;
+  };
+  std::string kernel;  // operator whose kernels take longer
+  double kernel_factor = 1;
+  std::vector<Link> links;  // between two ranks of the job
+  int64_t launch_ns = 0;  // that the host needs longer for each task
+  int64_t malloc_ns = 0;  // that memory from the device takes longer
+};
+
 struct Settings {
   int devices;  // STEPSCOPE_SIM_DEVICES
   size_t queue_depth;  // STEPSCOPE_SIM_QUEUE_DEPTH: tasks the host may be ahead, per queue
@@ -37,10 +50,12 @@ struct Settings {
   bool task_queue;  // TASK_QUEUE_ENABLE, as on hardware
   bool workspaces;  // TASK_QUEUE_ENABLE=2: the dequeue thread allocates what kernels need besides their tensors
   bool blocking;  // ASCEND_LAUNCH_BLOCKING, as on hardware
+  Slowness slow;
 };
 const Settings& settings();
 
 int64_t now_ns();
+void sleep_until(int64_t when_ns);
 uint32_t thread_id();
 
 struct Task {

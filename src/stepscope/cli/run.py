@@ -34,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FAULT",
-        help="make one rank slow, such as rank=3,kind=frequency,factor=0.8; also kind=data_loading,ms=20 and kind=gc,ms=20,every=2",
+        help="make one rank slow, such as rank=3,kind=frequency,factor=0.8; also kind=kernel,op=addmm,factor=0.4, "
+        "kind=link,peer=2,factor=0.2, kind=dispatch,us=100, kind=allocation,ms=5, kind=data_loading,ms=20, kind=gc,ms=20,every=2",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
     parser.add_argument("script", metavar="SCRIPT", help="script to run; with -m, a module")
@@ -73,7 +74,7 @@ def _fault(text: str) -> str:
 def _check_ranks(texts: list[str], processes: int) -> None:
     from stepscope.simnpu import faults
 
-    absent = [fault.rank for fault in map(faults.parse, texts) if fault.rank >= processes]
+    absent = [rank for fault in map(faults.parse, texts) for rank in (fault.rank, fault.peer) if rank >= processes]
     if absent:
         raise SystemExit(f"error: there is no rank {absent[0]} for --sim-fault: --nproc starts {processes}")
 

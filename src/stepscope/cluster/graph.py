@@ -167,15 +167,22 @@ def _skew(rows: pl.DataFrame, steps: pl.DataFrame, place_of: dict[int, int]) -> 
 
 
 def _without_inflated(steps: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Steps but for the first and last, where starting or stopping the profiler made all ranks work longer."""
+    """Steps but for the first and last, where starting or stopping the profiler made all ranks work longer, and the last, where
+    it kept a rank after its last call."""
     numbers = sorted(steps["step"].unique().to_list())
     if len(numbers) < 2 + LEAST_INNER:
         return steps
-    spent = calls.group_by("rank", "step").agg(pl.sum_horizontal([pl.col(f"w_{cause}").sum() for cause in CAUSES]).alias("work"))
-    usual = dict(spent.group_by("step").agg(pl.col("work").median()).iter_rows())
-    inner = float(np.median([usual.get(number, 0.0) for number in numbers[1:-1]]))
-    odd = [number for number in (numbers[0], numbers[-1]) if usual.get(number, 0.0) > INFLATED * inner]
-    return steps.filter(~pl.col("step").is_in(odd))
+    work = pl.sum_horizontal([pl.col(f"w_{cause}").sum() for cause in CAUSES])
+    tail = pl.col("w_other").filter(pl.col("op").is_null()).sum()
+    spent = calls.group_by("rank", "step").agg(work.alias("work"), tail.alias("tail"))
+    inner = spent.filter(pl.col("step").is_in(numbers[1:-1]))
+    usual = inner.group_by("rank").agg(pl.col("work", "tail").median().name.prefix("usual_"))
+    spent = spent.filter(pl.col("step").is_in([numbers[0], numbers[-1]])).join(usual, on="rank")
+    middle = spent.group_by("step").agg(pl.col("work", "usual_work").median())
+    odd = set(middle.filter(pl.col("work") > INFLATED * pl.col("usual_work"))["step"])
+    longer = pl.col("tail") - pl.col("usual_tail") > (INFLATED - 1) * pl.col("usual_work")
+    odd |= set(spent.filter((pl.col("step") == numbers[-1]) & longer)["step"])
+    return steps.filter(~pl.col("step").is_in(list(odd)))
 
 
 def _common_steps(steps: pl.DataFrame) -> tuple[list[int], list[int], list[int]]:

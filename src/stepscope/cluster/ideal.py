@@ -191,11 +191,11 @@ def _with_missing(ranks: Sequence[int], hosts: Sequence[str | None], groups: Seq
 
 
 def _group_shape(members: Sequence[int], host_of: dict[int, str | None], name: str) -> tuple[object, ...]:
-    """What groups must share to be compared: size, stride, hosts that they span, name."""
+    """What groups must share to be compared: size, stride, hosts that they span, name unless it is but a number."""
     strides = {abs(after - before) for before, after in pairwise(members)}
     known = {host_of.get(one) for one in members}
     spans = 0 if None in known else len(known)
-    return len(members), (strides.pop() if len(strides) == 1 else -1), spans, name
+    return len(members), (strides.pop() if len(strides) == 1 else -1), spans, "" if name.isdigit() else name
 
 
 def pace_of(kernels: pl.DataFrame, ranks: Sequence[int], frequency: Mapping[int, float]) -> Floats:

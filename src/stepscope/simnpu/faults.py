@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from typing import Any
 
 VARIABLE = "STEPSCOPE_SIM_FAULT"
 KERNEL_TIME, LINK_TIME = "STEPSCOPE_SIM_KERNEL_TIME", "STEPSCOPE_SIM_LINK_TIME"
+SLOW = "STEPSCOPE_SIM_SLOW"  # what the device itself makes longer
 MODELLED = 200.0  # factor on the model's times where the user chose none: durations of this machine would hide the fault
-KINDS = ("frequency", "data_loading", "gc")
-_NUMBERS = {"rank": int, "factor": float, "ms": float, "every": int, "base": float}
+KINDS = ("frequency", "kernel", "link", "dispatch", "allocation", "data_loading", "gc")
+_NUMBERS = {"rank": int, "peer": int, "factor": float, "ms": float, "us": float, "every": int, "base": float}
+_SHOWN = ("rank", "kind", "factor", "ms", "us", "every", "op", "peer")
+_OPERATOR = re.compile(r"[A-Za-z_]\w{0,62}")
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,13 @@ class Fault:
 
     Attributes:
         kind: one of `KINDS`.
-        factor: of the clock of its cores (frequency).
-        ms: that loading a batch takes longer (data_loading), or that a collection takes after a step (gc).
+        factor: of the clock of its cores (frequency), or of the speed of kernels of one operator (kernel) or of a link (link).
+        ms: that loading a batch (data_loading), or getting memory from the device (allocation), takes longer, or that a collection
+            takes after a step (gc).
+        us: that the host needs longer for each task (dispatch).
         every: it hits each n-th batch or step.
+        op: operator whose kernels are slow, as torch calls it (kernel).
+        peer: rank at the other end (link).
         base: factor on the modelled times of healthy ranks; 0 for what the environment says.
     """
 
@@ -37,7 +45,10 @@ class Fault:
     kind: str
     factor: float = 0.8
     ms: float = 10.0
+    us: float = 100.0
     every: int = 1
+    op: str = "addmm"
+    peer: int = -1
     base: float = 0.0
 
 
@@ -50,13 +61,11 @@ def parse(text: str) -> Fault:
     values: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = word.partition("=")
-        if name == "kind" and value in KINDS:
+        if (name == "kind" and value in KINDS) or (name == "op" and _OPERATOR.fullmatch(value)):
             values[name] = value
             continue
         if not equals or name not in _NUMBERS:
-            known = (
-                f"kind={'|'.join(KINDS)}" if name == "kind" else ", ".join(f"{one}=" for one in ("rank", "kind", "factor", "ms"))
-            )
+            known = f"kind={'|'.join(KINDS)}" if name == "kind" else ", ".join(f"{one}=" for one in _SHOWN)
             raise ValueError(f"{word!r} in a fault is not one of {known}")
         try:
             values[name] = _NUMBERS[name](value)
@@ -66,10 +75,12 @@ def parse(text: str) -> Fault:
     if missing:
         raise ValueError(f"a fault needs {' and '.join(f'{name}=' for name in missing)}, as in rank=3,kind=frequency,factor=0.8")
     fault = Fault(**values)
-    if fault.rank < 0 or fault.ms < 0 or fault.every < 1 or not 0 < fault.factor <= 1:
+    if min(fault.rank, fault.ms, fault.us) < 0 or fault.every < 1 or not 0 < fault.factor <= 1:
         raise ValueError(
-            "of a fault, rank and ms are not negative, every is at least 1, and factor is a share of the clock: up to 1"
+            "of a fault, rank, ms and us are not negative, every is at least 1, and factor is a share of the speed: up to 1"
         )
+    if fault.kind == "link" and (fault.peer < 0 or fault.peer == fault.rank):
+        raise ValueError("a slow link needs the rank at its other end, as in rank=1,kind=link,peer=2,factor=0.25")
     return fault
 
 
@@ -80,15 +91,15 @@ def for_children(texts: tuple[str, ...], environment: MutableMapping[str, str]) 
     environment[VARIABLE] = ";".join(f"{text},base={base:g}" for text in texts)
 
 
+def everyones(environment: MutableMapping[str, str] = os.environ) -> list[Fault]:
+    """The faults of all processes."""
+    return [parse(text) for text in filter(None, environment.get(VARIABLE, "").split(";"))]
+
+
 def own(environment: MutableMapping[str, str] = os.environ) -> list[Fault]:
     """The faults of this process."""
     rank = int(_number(environment.get("RANK")) or 0)
-    found = []
-    for text in filter(None, environment.get(VARIABLE, "").split(";")):
-        fault = parse(text)
-        if fault.rank == rank:
-            found.append(fault)
-    return found
+    return [fault for fault in everyones(environment) if fault.rank == rank]
 
 
 def clock_share(environment: MutableMapping[str, str] = os.environ) -> float:
@@ -111,11 +122,22 @@ def apply(environment: MutableMapping[str, str] = os.environ) -> None:
         )
         environment[KERNEL_TIME] = f"{base / share:g}"
         environment[LINK_TIME] = f"{base:g}"  # links do not slow down with the cores
+    # All members of a group are as slow as its slowest link.
+    words = [f"link={one.rank}-{one.peer}:{1 / one.factor:g}" for one in everyones(environment) if one.kind == "link"]
     for fault in faults:
         if fault.kind == "data_loading":
             _slow_loading(fault)
         elif fault.kind == "gc":
             _collections(fault)
+        elif fault.kind == "kernel":
+            words.append(f"kernel={fault.op}:{1 / fault.factor:g}")
+        elif fault.kind == "dispatch":
+            words.append(f"launch_us={fault.us:g}")
+        elif fault.kind == "allocation":
+            words.append(f"malloc_ms={fault.ms:g}")
+            _emptied_caches(fault)
+    if words:
+        environment[SLOW] = " ".join(words)
 
 
 def _slow_loading(fault: Fault) -> None:
@@ -160,6 +182,23 @@ def _collections(fault: Fault) -> None:
 
     gc.callbacks.append(lasting)
     register_optimizer_step_post_hook(collect)
+
+
+def _emptied_caches(fault: Fault) -> None:
+    """Memory goes back to the device after a step and is asked for again, as where it is cut up too much to be used again."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    count = 0
+
+    def empty(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % fault.every == 0:
+            import torch
+
+            torch.npu.empty_cache()
+
+    register_optimizer_step_post_hook(empty)
 
 
 def _number(text: str | None) -> float | None:

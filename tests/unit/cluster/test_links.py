@@ -93,3 +93,28 @@ def test_a_network_that_is_slow_for_all_ranks_in_some_steps():
     lost = float((record(DDP, 8, 3, fault).step_ns - record(DDP, 8, 3).step_ns).mean())
     assert found.cost_ns == pytest.approx(lost, rel=0.25)
     assert _links(digests_of(record(DDP, 8, 3))) == []
+
+
+def test_groups_that_are_only_numbered_are_compared():
+    """Without a name of its own the framework numbers a group: 1, 2, …"""
+    whole = digests_of(record(MOE, 4, 3, Fault("group", 9, 5.0, link=("ep", SECOND))))
+    groups = whole["cluster_groups"].with_columns(pg_name=pl.col("group").rank("dense").cast(pl.String))
+    (found,) = _links(Digests({**whole.frames, "cluster_groups": groups}))
+    assert (found.kind, found.ranks) == ("slow_group", list(SECOND))
+
+
+def test_what_keeps_a_rank_after_its_last_call_is_not_of_the_step():
+    """Stopping the profiler takes some ranks longer than others."""
+    whole = digests_of(record(DDP, 6, 3, Fault("frequency", 2, 1.3)))
+    steps, calls = whole["cluster_steps"], whole["cluster_calls"]
+    mine = (pl.col("rank") == 2) & (pl.col("step") == 5)
+    longer = pl.when(mine & pl.col("op").is_null()).then(200_000_000).otherwise(0)
+    kept = Digests(
+        {
+            **whole.frames,
+            "cluster_calls": calls.with_columns(w_other=pl.col("w_other") + longer),
+            "cluster_steps": steps.with_columns(end_ns=pl.col("end_ns") + pl.when(mine).then(200_000_000).otherwise(0)),
+        }
+    )
+    (found,) = [one for one in analyse(kept).findings if one.kind == "slow_rank"]
+    assert (found.ranks, found.pattern, found.cause, found.steps) == ([2], "persistent", "frequency", [0, 1, 2, 3, 4])

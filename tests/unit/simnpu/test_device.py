@@ -378,3 +378,37 @@ def test_settings(queue, stamped):
     )
     assert lines[:3] == ["True", "50 True True", "True"]
     assert (lines[3] == "{0} True") is not stamped
+
+
+SLOW = """
+import time
+from stepscope.simnpu.records import Records
+
+a = torch.ones(64, 64, device="npu")
+torch.mm(a, a), a + a
+torch.npu.synchronize()
+records = Records()
+records.start()
+torch.mm(a, a), a + a
+torch.npu.synchronize()
+records.stop()
+tasks = records.tasks()
+print(*tasks["modelled_ns"].tolist())
+print((tasks["enqueue_end"] - tasks["enqueue_start"]).min())
+torch.npu.empty_cache()
+began = time.perf_counter_ns()
+torch.empty(4, device="npu")
+print(time.perf_counter_ns() - began)
+"""
+
+
+@pytest.mark.slow  # starts processes with torch
+def test_what_a_fault_makes_longer():
+    """Kernels of one operator, every launch, and memory from the device once it was given back."""
+    mm, add = (int(word) for word in ran(SLOW, STEPSCOPE_SIM_KERNEL_TIME="100")[0].split())
+    kernels, launch, memory = ran(
+        SLOW, STEPSCOPE_SIM_KERNEL_TIME="100", STEPSCOPE_SIM_SLOW="kernel=mm:3 launch_us=2000 malloc_ms=30 link=0-1:4"
+    )
+    assert [int(word) for word in kernels.split()] == [3 * mm, add]
+    assert int(launch) >= 2_000_000
+    assert int(memory) >= 30_000_000

@@ -23,7 +23,10 @@ def test_a_fault_from_its_text():
     [
         ("kind=frequency", "needs rank="),
         ("rank=1", "needs kind="),
-        ("rank=1,kind=fire", "kind=frequency|data_loading|gc"),
+        ("rank=1,kind=fire", "kind=frequency|kernel|link|dispatch|allocation|data_loading|gc"),
+        ("rank=1,kind=link", "needs the rank at its other end"),
+        ("rank=1,kind=link,peer=1", "needs the rank at its other end"),
+        ("rank=1,kind=kernel,op=a b", "'op=a b'"),
         ("rank=one,kind=gc", "'one' is not a number"),
         ("rank=1,kind=frequency,factor=1.5", "up to 1"),
         ("rank=1,kind=gc,colour=3", "'colour=3'"),
@@ -41,6 +44,22 @@ def test_what_is_no_fault(text, said, capsys):
 def test_a_rank_that_is_not_started():
     with pytest.raises(SystemExit, match="no rank 2"):
         main(["run", "--nproc", "2", "--sim-fault", "rank=2,kind=gc", "train.py"])
+
+
+def test_a_link_to_a_rank_that_is_not_started():
+    with pytest.raises(SystemExit, match="no rank 3"):
+        main(["run", "--nproc", "2", "--sim-fault", "rank=0,kind=link,peer=3", "train.py"])
+
+
+def test_what_the_device_makes_longer():
+    """A link is slow for all ranks, since a group is as slow as its slowest link; the rest only on its rank."""
+    job: dict[str, str] = {}
+    texts = ("rank=1,kind=kernel,op=mm,factor=0.4", "rank=1,kind=dispatch,us=50", "rank=0,kind=link,peer=2,factor=0.25")
+    faults.for_children(texts, job)
+    for rank, slow in {"0": "link=0-2:4", "1": "link=0-2:4 kernel=mm:2.5 launch_us=50", "2": "link=0-2:4"}.items():
+        child = {**job, "RANK": rank}
+        faults.apply(child)
+        assert child["STEPSCOPE_SIM_SLOW"] == slow
 
 
 @pytest.mark.parametrize(("before", "healthy"), [("", "200"), ("400", "400"), ("0", "200")])

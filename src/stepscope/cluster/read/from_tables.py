@@ -234,9 +234,8 @@ def _causes(tables: Tables, model: DeviceModel, unlaunched: Spans) -> dict[str, 
     layers: Mapping[str, Spans] = model.layers(main) if main is not None else {}
     found = {cause: layers.get(layer, EMPTY) for cause, layer in _LAYERS.items()}
     threads = model.tasks["issue_tid"].drop_nulls().unique().sort().to_list()[:4]
-    allocations = [
-        model.layers(thread).get("alloc", EMPTY) for thread in dict.fromkeys([*threads, *([main] if main is not None else [])])
-    ]
+    issuing = [model.layers(thread) for thread in dict.fromkeys([*threads, *([main] if main is not None else [])])]
+    allocations = [one.get("alloc", EMPTY) for one in issuing]
     tasks = model.tasks.filter(pl.col("kind") == COMPUTE)
     start, end, launch = (tasks[name].to_numpy() for name in ("start_ns", "end_ns", "launch_ns"))
     dispatch = EMPTY
@@ -244,7 +243,8 @@ def _causes(tables: Tables, model: DeviceModel, unlaunched: Spans) -> dict[str, 
         reach = np.maximum.accumulate(end)
         prompt = (start[1:] > reach[:-1]) & (start[1:] - np.nan_to_num(launch[1:].astype(np.float64)) < PROMPT_NS)
         dispatch = union(reach[:-1][prompt], start[1:][prompt])
-    dispatch = join(dispatch, unlaunched)
+    # While the device has nothing to do, a host inside operators and calls of the runtime is on its way to the next launch.
+    dispatch = join(dispatch, unlaunched, *(one.get(layer, EMPTY) for one in issuing for layer in ("operator", "api")))
     copies = model.tasks.filter(pl.col("kind") == COPY)
     return {
         "data_loading": found["data_loading"],
