@@ -106,7 +106,10 @@ def _as_type(text: pl.Series, kind: pl.DataType) -> pl.Series:
         truth: pl.Series = text.replace_strict(words, default=None, return_dtype=pl.Boolean())
         return truth
     value: pl.Series = (_integers(text) if kind.is_integer() else text).cast(kind, strict=False)
-    return value.fill_nan(None) if kind.is_float() else value
+    if not kind.is_float():
+        return value
+    finite = value.is_finite()  # the text `inf` is not a number either
+    return value if finite.all() else value.set(~finite.fill_null(True), None)
 
 
 def _integers(text: pl.Series) -> pl.Series:

@@ -113,6 +113,14 @@ plain = {
 event = st.fixed_dictionaries({"ph": plain["ph"], "ts": times}, optional={k: v for k, v in plain.items() if k not in ("ph", "ts")})
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "Infinity", "nan", "1e400", "1e5", "N/A"])
+def test_texts_that_are_no_finite_numbers(tmp_path, value):
+    path = tmp_path / "t.json"
+    assert_same(path, json.dumps([{"ph": "X", "ts": "0.000", "args": {"f": value, "n": value}}]))
+    found, _ = read(path, "0")
+    assert found["args.f"].to_list() == [100_000.0 if value == "1e5" else None]
+
+
 @pytest.mark.slow  # many values
 @given(st.lists(event, min_size=1, max_size=6), st.sampled_from([(", ", ": "), (",", ":")]), st.booleans())
 @settings(max_examples=150)
