@@ -154,6 +154,22 @@ def test_the_files_of_msprof_without_their_folder(golden, tmp_path):
     assert tables.kernels["name"].cast(str).to_list().count("_Z22elementwise_add_kernelPhS_S_") == 1
 
 
+def test_a_task_in_two_files_of_msprof_counts_once(golden, tmp_path):
+    """task_time names functions and op_summary operators; with the timeline, which is packed here, the same kernels are there."""
+    source = golden / "prof_raw/a2_pypto_mix_aicpu_event/official_output"
+    for path in source.glob("*_*"):
+        shutil.copy(path, tmp_path)
+    (whole,) = (capture.tables for capture in open_all(tmp_path))
+    assert whole.api_calls.height == 2728
+    for path in tmp_path.glob("*.json.gz"):
+        path.unlink()
+    (tables,) = (capture.tables for capture in open_all(tmp_path))
+    (tasks,) = (_table_of(path) for path in tmp_path.glob("task_time_*.csv"))
+    assert tables.kernels.height == whole.kernels.height == len(tasks)
+    for column in ("name", "kernel_name", "kind", "start_ns"):
+        assert sorted(map(str, tables.kernels[column])) == sorted(map(str, whole.kernels[column]))
+
+
 @pytest.mark.parametrize(("name", "table"), [("communication", "collective_times"), ("communication_matrix", "link_extremes")])
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 def test_communication_files_open_by_themselves(golden, tmp_path, name, table, folder):

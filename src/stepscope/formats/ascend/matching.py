@@ -46,6 +46,19 @@ def join_compute(timeline: pl.DataFrame, rows: KernelRows) -> tuple[pl.DataFrame
     return KERNELS.conform(kernels), _metrics(kernels["row"], rows.metrics)
 
 
+def with_operator_names(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Tasks of task_time.csv, which names functions, under the names that the kernel csv gives to their operators."""
+    keys = ["start_ns", "stream", "task_id"]
+    operators = rows.select(*keys, operator=pl.col("name").cast(pl.String)).drop_nulls().unique(keys, keep="first")
+    found = tasks.join(operators, on=keys, how="left", maintain_order="left")
+    name, operator = pl.col("name").cast(pl.String), pl.col("operator")
+    is_function = (operator != name) & (name != pl.col("task_type").cast(pl.String)).fill_null(True)
+    return found.with_columns(
+        pl.when(is_function).then("name").otherwise("kernel_name").alias("kernel_name"),
+        pl.coalesce(operator, name).cast(TEXT).alias("name"),
+    ).drop("operator")
+
+
 def guess_compute(timeline: pl.DataFrame) -> pl.DataFrame:
     """The tasks of a timeline that has no kernel csv: those on a core, under a name of their own, are compute."""
     kind = pl.col("task_type").cast(pl.String)

@@ -94,7 +94,8 @@ def _of_names(paths: list[Path], *, quality: list[pl.DataFrame]) -> ParsedFiles:
         for name in kinds.split("|"):
             found = found or _latest(paths, name, "csv", quality)
         csv[kinds.split("|")[0]] = found
-    return ParsedFiles(timeline=_latest(paths, "msprof", "json", quality), csv=csv)
+    timeline = _latest(paths, "msprof", "json", quality) or _latest(paths, "msprof", "json.gz", quality)
+    return ParsedFiles(timeline=timeline, csv=csv)
 
 
 def read_output_facts(prof: Path, *, quality: list[pl.DataFrame]) -> Facts:
@@ -132,7 +133,7 @@ def _latest(paths: Iterable[Path], name: str, suffix: str, quality: list[pl.Data
 
     A second export of the same data lies beside the first one; reading both would count everything twice.
     """
-    pattern = re.compile(rf"{name}_(?:slice_(\d{{1,20}})_?)?(\d{{0,20}}).*\.{suffix}")
+    pattern = re.compile(rf"{name}_(?:slice_(\d{{1,20}})_?)?(\d{{0,20}}).*\.{re.escape(suffix)}")
     found = [
         (match[2], int(match[1] or 0), path) for path in paths if (match := pattern.fullmatch(path.name)) and (match[1] or match[2])
     ]

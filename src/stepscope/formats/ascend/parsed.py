@@ -126,6 +126,7 @@ def _with_kernels(
         tasks = task_time.with_functions(tasks, files.of("task_time"), quality=quality)
     else:
         tasks = task_time.read(files.of("task_time"), quality=quality, device=device)
+        tasks = matching.with_operator_names(tasks, rows.compute)
     if rows.compute.height:
         tasks, metrics = matching.join_compute(tasks, rows)
         frames = {**frames, "kernel_metrics": metrics}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _OUR_RESULTS = ("_stepscope", "stepscope_output")  # what an analysis wrote beside a trace, and into a PROF folder
 _LINKS = "communication_matrix.json"
 _COMMUNICATION = ("communication.json", _LINKS)
-_TIMELINE = re.compile(r"trace_view\.json(?:\.gz)?|msprof_(?:slice_)?\d.*\.json")
+_TIMELINE = re.compile(r"(?:trace_view|msprof_(?:slice_)?\d.*)\.json(?:\.gz)?")
 
 
 def _claims(path: Path) -> CaptureFiles | None:
