@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_rank(parser)
     parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
     parser.add_argument("--baseline", type=_place, metavar="OTHER", help="compare with another run")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read captures (default: one per core)")
+    parser.add_argument("--workers", type=_count, metavar="N", help="processes that read captures (default: one per core)")
     parser.add_argument("--perfetto", type=Path, metavar="FILE", help="write all ranks on one clock as an archive for Perfetto")
     parser.add_argument("--unaligned", action="store_true", help="with ranks whose clock could not be aligned")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="let a Dask cluster read them, such as tcp://head:8786")
@@ -176,6 +176,15 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
 
             analysis.problems += write_archive(args.perfetto, loaded, analysis, unaligned=args.unaligned)
             files.append(str(args.perfetto))
+        if args.digests:
+            with _writing(args.digests):
+                store.write_cluster(args.digests, loaded.digests)
+            files.append(str(args.digests))
+        content = orjson.dumps(analysis.as_dict(), option=orjson.OPT_INDENT_2) + b"\n"
+        if args.json and args.json != "-":
+            with _writing(args.json):
+                Path(args.json).write_bytes(content)
+            files.append(args.json)
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return NOTHING_USABLE
@@ -183,22 +192,32 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         kept = "" if args.no_cache else "; digests that were finished are kept, and the next run continues there"
         print(f"interrupted{kept}", file=sys.stderr)
         return INTERRUPTED
-    if args.digests:
-        store.write_cluster(args.digests, loaded.digests)
-        files.append(str(args.digests))
-    content = orjson.dumps(analysis.as_dict(), option=orjson.OPT_INDENT_2) + b"\n"
     if args.json == "-":
         sys.stdout.write(content.decode())
     else:
-        if args.json:
-            Path(args.json).write_bytes(content)
-            files.append(args.json)
         print("\n".join(lines(analysis, words.language(args.lang), files)))
     for kind, share in args.fail_on:
         fired = [one for one in analysis.findings if kind in ("any", one.kind.replace("_", "-")) and one.share >= share]
         if fired:
             return FIRED
     return 0
+
+
+@contextlib.contextmanager
+def _writing(path: Path | str) -> Iterator[None]:
+    """What cannot be written is an error of the call."""
+    try:
+        yield
+    except OSError as problem:
+        raise CaptureError(
+            "the results cannot be written", where=str(path), cause=problem.strerror or str(problem), fix="choose another place"
+        ) from problem
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
 
 
 def _recipes(text: str) -> tuple[str, ...]:

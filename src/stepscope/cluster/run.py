@@ -21,6 +21,7 @@ from stepscope.cluster.read.engine import read_local
 from stepscope.cluster.read.reading import Options, Outcome
 from stepscope.cluster.read.remote import is_remote
 from stepscope.cluster.read.second_look import Reader, SecondLook
+from stepscope.cluster.words import ranges
 from stepscope.errors import CaptureError
 
 Engine = Callable[[Sequence[str], Options], Iterator[Outcome]]
@@ -162,17 +163,20 @@ def _host(path: str) -> str | None:
 def _chosen(loaded: Loaded, choice: Choice) -> Loaded:
     digests = loaded.digests
     if choice.ranks is not None:
-        digests = digests.filter(choice.ranks)
+        known, digests = digests.ranks, digests.filter(choice.ranks)
+        if not digests.ranks:
+            raise CaptureError("no rank is left", cause="none of the chosen ranks was found", fix=f"choose from {ranges(known)}")
     if choice.steps is not None:
         wanted = list(choice.steps)
+        steps = sorted(digests["cluster_steps"]["step"].drop_nulls().unique().to_list())
+        if not set(steps) & set(wanted):
+            raise CaptureError("no step is left", cause="none of the chosen steps was found", fix=f"choose from {ranges(steps)}")
         digests = Digests(
             {
                 name: frame.filter(pl.col("step").is_in(wanted)) if "step" in frame.columns else frame
                 for name, frame in digests.frames.items()
             }
         )
-    if not digests.ranks:
-        raise CaptureError("no rank is left", cause="the choice of ranks leaves out all that were found", fix="see --ranks")
     left = set(digests.ranks)
     captures = {rank: paths for rank, paths in loaded.captures.items() if rank in left}
     return replace(loaded, digests=digests, captures=captures)

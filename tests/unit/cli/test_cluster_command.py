@@ -144,3 +144,28 @@ def test_a_baseline_while_another_process_reads_the_run(tmp_path, capsys, monkey
     assert (code, err) == (0, "")
     assert "(+0.0 %)" in out
     assert (tmp_path / "both" / "cluster_analysis_output" / "cluster_step_trace_time.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--step", "99"), "choose from 0–3"),
+        (("--rank", "77"), "choose from 0–3"),
+        (("--json", "{}/no/run.json"), "the results cannot be written"),
+        (("--digests", "{}/file/digests"), "the results cannot be written"),
+    ],
+    ids=["step", "rank", "json", "digests"],
+)
+def test_what_cannot_be_chosen_or_written(words, said, captures, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, out, err = run(capsys, captures, "--no-cache", "--workers", 1, *(word.format(tmp_path) for word in words))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "do this" in err
+
+
+def test_no_workers(captures, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["cluster", str(captures), "--workers", "0"])
+    assert ended.value.code == 2
+    assert "not a positive whole number" in capsys.readouterr().err
