@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from pathlib import Path
 from urllib.request import urlopen
@@ -310,3 +311,34 @@ def test_the_folded_panel_keeps_the_views(tiny_page: Page) -> None:
     assert tiny_page.driver.execute_script("return document.querySelector('.rail [aria-current=page]').title") == "Trace"
     tiny_page.click("[data-testid=btn-unfold]")
     tiny_page.until("return !!document.querySelector('[data-testid=select-views]')", "the panel")
+
+
+def test_the_timeline_is_light_while_it_waits(driver: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canvas without alpha begins black; what is seen before the first slices come has the ground of the theme."""
+    from stepscope.formats.chrome import events
+
+    write_trace(tmp_path / "run" / "worker0.pt.trace.json")
+    read = threading.Event()
+    real = events.blocks
+
+    def held(*args, **kwargs):
+        read.wait(30)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(events, "blocks", held)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.leave()
+        page.driver.get(f"{address}#/trace?theme=light")
+        darkest = (
+            "const canvas = document.querySelector('[data-testid=trace-canvas]');"
+            "if (!canvas?.width) return null;"
+            "const pen = canvas.getContext('2d'); const {width, height} = canvas;"
+            "return Math.min(...[0.1, 0.5, 0.9].flatMap((at) =>"
+            " [...pen.getImageData(Math.floor(width * at), Math.floor(height * at), 1, 1).data].slice(0, 3)))"
+        )
+        seen = page.until(darkest, "the empty timeline")
+        read.set()
+        assert seen > 200
+        page.ready("trace")

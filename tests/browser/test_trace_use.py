@@ -252,3 +252,45 @@ def test_shares_steps_and_the_critical_path_are_told(sample_page):
         canvas, 0, round(lane["y"] + lane["height"] / 2 - canvas.size["height"] / 2)
     ).click().perform()
     page.until(lambda: page.stats["selected"] is not None or page.params.get("range"))
+
+
+def test_it_opens_at_its_steps_with_the_groups_in_order(sample_page):
+    page = Timeline(sample_page, NPU, height=4000)
+    meta = page.meta()
+    low, high = page.stats["window"]
+    begin, end = meta["steps"][0]["start_ns"], meta["steps"][-1]["end_ns"]
+    assert low <= begin < end <= high
+    assert high - low < 1.1 * (end - begin) < meta["length_ns"]
+    groups = {process["name"]: process["group"] for process in meta["processes"]}
+    shown = [lane for lane in page.stats["lanes"] if lane["kind"] == "process"]
+    order = [groups[lane["label"]] for lane in shown]
+    places = ["overlap", "device", "communication", "host", "counters"]
+    assert set(order) <= set(places), order
+    assert order == sorted(order, key=places.index)
+    assert {lane["folded"] for lane, group in zip(shown, order, strict=True) if group == "counters"} == {True}
+
+
+def test_the_menu_follows_launches_pins_groups_hides_and_copies(sample_page):
+    page = Timeline(sample_page, f"{NPU}&find=aclnnAddmm_MatMulCommon_MatMulV2", height=900)
+    kernel = page.until(lambda: page.stats["selected"])
+
+    def choose(item: str) -> None:
+        open_menu(page)
+        page.until(lambda: page.all(f"[data-testid=trace-context]:not([hidden]) [data-testid={item}]"))[0].click()
+
+    choose("menu-back")
+    launch = page.until(lambda: page.stats["selected"] not in (None, kernel) and page.stats["selected"])
+    page.settle()
+    choose("menu-follow")
+    page.until(lambda: page.stats["selected"] not in (None, launch))
+    page.settle()
+    choose("menu-group")
+    page.until(lambda: [lane for lane in page.stats["lanes"] if lane["key"] in page.params.get("pins", "")])
+    sample_page.driver.execute_script(
+        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+    )
+    choose("menu-link")
+    page.until(lambda: "pins=" in (sample_page.driver.execute_script("return window.copied") or ""))
+    choose("menu-hide")
+    page.until(lambda: page.params.get("hide"))
+    assert not page.errors()

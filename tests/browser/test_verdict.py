@@ -123,3 +123,13 @@ def test_what_is_about_all_ranks_says_so(sample_page: Page) -> None:
     assert sample_page.text("[data-testid=select-workers]").strip() == "All"
     sample_page.open("verdict", run="odd")
     assert sample_page.text(".crumbs").split() == ["odd", "w"]
+
+
+def test_a_switch_that_was_missing_is_copied_by_a_click(sample_page: Page) -> None:
+    sample_page.open("verdict", run="npu_level2")
+    sample_page.driver.execute_script(
+        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); };"
+        "[...document.querySelectorAll('[data-testid=verdict-limits] .switch')]"
+        ".find((one) => one.textContent === 'gc_detect_threshold').click()"
+    )
+    sample_page.until("return window.copied === 'gc_detect_threshold'", "the copied switch")

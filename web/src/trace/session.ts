@@ -44,6 +44,15 @@ export interface Listener {
   changed(): void;
 }
 
+/** The window that these steps fill, on the host and on the device. */
+function fitted(source: Source, steps: Source["meta"]["steps"]): [number, number] | null {
+  if (!steps.length) return null;
+  const from = Math.min(...steps.map((step) => step.start_ns));
+  const to = Math.max(...steps.map((step) => Math.max(step.end_ns, step.device_end_ns ?? 0)));
+  const margin = (to - from) * 0.01;
+  return [from - margin + source.place, to + margin + source.place];
+}
+
 export class Session {
   detail: Detail | null = null;
   result: SearchResult | null = null;
@@ -207,13 +216,9 @@ export class Session {
   showSteps(at: number | null): boolean {
     const [first] = this.scene.sources;
     const steps = first?.meta.steps ?? [];
-    const shown = at === null ? steps : steps.slice(at, at + 1);
-    if (!first || !shown.length) return false;
-    const from = Math.min(...shown.map((step) => step.start_ns));
-    const to = Math.max(...shown.map((step) => Math.max(step.end_ns, step.device_end_ns ?? 0)));
-    const margin = (to - from) * 0.01;
-    this.timeline.view.set(from - margin + first.place, to + margin + first.place);
-    return true;
+    const window = first ? fitted(first, at === null ? steps : steps.slice(at, at + 1)) : null;
+    if (window) this.timeline.view.set(...window);
+    return window !== null;
   }
 
   /** As a reader asks for it: can be undone. */
@@ -228,6 +233,15 @@ export class Session {
   stepInView(): number | null {
     const [first] = this.scene.sources;
     const { view } = this.timeline;
+    const steps = first?.meta.steps ?? [];
+    // As `showSteps` shows them; the device may be long with one step when the host is through with the next.
+    const shows = (some: typeof steps): boolean => {
+      const [from, to] = fitted(first!, some)!;
+      return Math.abs(view.from - from) + Math.abs(view.to - to) < (to - from) / 100;
+    };
+    if (steps.length > 1 && shows(steps)) return null;
+    const exact = steps.findIndex((step) => shows([step]));
+    if (exact >= 0) return exact;
     const inside = (first?.meta.steps ?? []).map((step) => Math.min(view.to, step.end_ns + first!.place) - Math.max(view.from, step.start_ns + first!.place));
     const most = inside.reduce((best, ns, i) => (ns > (inside[best] ?? 0) ? i : best), 0);
     const others = inside.reduce((sum, ns, i) => sum + (i === most ? 0 : Math.max(0, ns)), 0);

@@ -2,11 +2,11 @@
 // Verdict: the answer in a sentence, where each step goes, what would save time, what if, and what the capture cannot tell.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { auto } from "../format";
 import { apiFor, openView, param, selection, setParams, type Texts, views } from "../state";
-import { Card } from "../ui/controls";
+import { Card, copyText, say } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
 import { Await } from "../ui/messages";
 import { inLanguage, t } from "../words";
@@ -246,21 +246,32 @@ function worstMedianBest(ranks: readonly Rank[]): readonly Rank[] {
   return [sorted[0]!, sorted[Math.floor(sorted.length / 2)]!, sorted.at(-1)!];
 }
 
+/** Px that a label needs at most, with its ground: in the widest of the fonts that the page may get. */
+const widthOf = (text: string): number => 16 + [...text].reduce((sum, one) => sum + (one > "\u2e7f" ? 13 : 8.6), 0);
+
 function Bar(props: {
   label: string; pieces: readonly Piece[]; total: number; scale: number; percent: boolean; worker: string; window: readonly [number, number]; thin?: boolean;
 }): JSX.Element {
   const whole = props.pieces.reduce((sum, piece) => sum + piece.ms, 0) || 1;
   const wide = props.percent ? 100 : (100 * props.total) / (props.scale || 1);
+  const box = useRef<HTMLDivElement>(null);
+  const [room, setRoom] = useState(0);
+  useLayoutEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setRoom(entry!.contentRect.width));
+    watch.observe(box.current!);
+    return () => watch.disconnect();
+  }, []);
   const open = (piece: Piece): void =>
     openView("trace", { worker: props.worker, ...(piece.link ?? { t: `${props.window[0]}_${props.window[1]}` }) });
   return (
-    <div class={`part-bar${props.thin ? " thin" : ""}`} style={{ width: `${wide}%` }} role="group" aria-label={props.label}>
+    <div ref={box} class={`part-bar${props.thin ? " thin" : ""}`} style={{ width: `${wide}%` }} role="group" aria-label={props.label}>
       {props.pieces.map((piece) => {
         const share = (100 * piece.ms) / whole;
         const shown = props.percent ? `${share.toFixed(0)} %` : ms(piece.ms);
         const inner = piece.parts.length > 1 ? `\n${piece.parts.map((part) => `  ${inLanguage(part.name)} ${ms(part.ms)} ms`).join("\n")}` : "";
         const full = `${nameOf(piece.family)} ${ms(piece.ms)} ms, ${share.toFixed(1)} %`;
-        const text = props.thin || (share * wide) / 100 < 4.5 ? "" : (share * wide) / 100 >= 13 ? `${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}` : shown;
+        const texts = props.thin ? [] : [`${t(SHORT[piece.family] ?? nameOf(piece.family))} ${shown}`, shown];
+        const text = texts.find((one) => widthOf(one) <= (room * share) / 100) ?? "";
         return (
           <button
             key={piece.family} type="button" class={`part ${piece.family}`} style={{ width: `${share}%` }} title={full + inner} aria-label={full.includes(text) ? full : `${text}: ${full}`}
@@ -370,12 +381,19 @@ function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element
   );
 }
 
+/** Names of switches, such as `with_stack`, are copied by a click. */
+function withSwitches(text: string): (string | JSX.Element)[] {
+  return text.split(/\b([a-z]+(?:_[a-z]+)+)\b/).map((part, at) => at % 2 === 0 ? part : (
+    <button key={at} type="button" class="switch" title={t("Copy")} onClick={() => void copyText(part).then(() => say(`${t("Copied")}: ${part}`))}>{part}</button>
+  ));
+}
+
 function CannotTell({ data }: { data: Verdict }): JSX.Element | null {
   const all = [...data.limits, ...data.absent];
   if (!all.length) return null;
   return (
     <Card title={t("What this capture cannot tell")} testid="verdict-limits">
-      <ul class="cannot">{all.map((text) => <li key={text.en}><i aria-hidden="true">?</i> {inLanguage(text)}</li>)}</ul>
+      <ul class="cannot">{all.map((text) => <li key={text.en}><i aria-hidden="true">?</i> <span>{withSwitches(inLanguage(text))}</span></li>)}</ul>
     </Card>
   );
 }

@@ -1,1 +1,1 @@
-export{t as render}from"./app-3lnvDhqY.js";
+export{t as render}from"./app-CMCbmlK_.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-3lnvDhqY.js";e();
+import{t as e}from"./app-CMCbmlK_.js";e();

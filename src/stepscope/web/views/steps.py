@@ -21,13 +21,14 @@ NPU_BAR = ("Computing", "Communication(Not Overlapped)", "Free", "Preparing", "O
 def npu_steps(capture: LoadedCapture) -> pl.DataFrame:
     """Rows of step_trace_time.csv: device, step (null without steps), values in us under their headings, and `total`.
 
-    `total` is the length of the step in the timeline, where it has the step; else what the device spent in it.
+    `total` is the length of the step in the timeline, or what the device spent in it where that is more, as the verdict has it:
+    a host that runs ahead is through with a step long before the device.
     """
     return capture.once("npu steps", lambda: _npu_steps(capture))
 
 
 def npu_bars(capture: LoadedCapture) -> pl.DataFrame:
-    """The same steps in parts that add up to `total`, in us, or to more where the device goes on after the step's end.
+    """The same steps in parts that add up to `total`, in us.
 
     Preparing counts from the step's start on the host, when the device may still be busy with the step before: what exceeds the
     step is taken from it. The times on the device are those of every other view. Other is the end of the step after its last task.
@@ -47,7 +48,7 @@ def _npu_steps(capture: LoadedCapture) -> pl.DataFrame:
     return (
         step_times(capture.tables)
         .join(lengths, on="step", how="left", maintain_order="left")
-        .select("device", "step", *titles, total=pl.coalesce("length", on_device))
+        .select("device", "step", *titles, total=pl.max_horizontal("length", on_device))
     )
 
 

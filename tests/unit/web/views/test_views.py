@@ -271,6 +271,27 @@ def test_overview_of_both_kinds(npu, gpu):
     assert other["gpu_summary"][1]["value"] == pytest.approx(20.0)
 
 
+def test_a_step_is_as_long_as_the_device_needs_where_the_host_runs_ahead():
+    """The host is through after 10 us, the device is busy for 80: no part is more than the step."""
+    made = loaded(
+        tables(
+            ops=ops(op("ProfilerStep#1", 0, 10_000), op("ProfilerStep#2", 10_000, 110_000)),
+            kernels=kernels(
+                task(5_000, 85_000, launch_ns=1_000, launch_tid=MAIN), task(90_000, 100_000, launch_ns=20_000, launch_tid=MAIN)
+            ),
+            steps=steps((1, 0, 10_000), (2, 10_000, 110_000)),
+        ),
+        device_kind="npu",
+        device_ids=(0,),
+    )
+    rows = step_view.npu_bars(made).sort("step")
+    assert rows["total"].to_list() == [80.0, 100.0]
+    assert rows.select(pl.sum_horizontal(*step_view.NPU_BAR)).to_series().to_list() == pytest.approx([80.0, 100.0])
+    shown = overview.overview(made)
+    assert shown["average_step_us"] == 90.0
+    assert all(percent <= 100 for _, _, percent in shown["execution"]["rows"])
+
+
 def allocation(name, start, end, size, **more):
     return {
         "pid": 7,
