@@ -239,3 +239,10 @@ def test_bars_of_a_difference_can_be_seen(sample_page: Page) -> None:
         ".filter((one) => /z$/.test(one.getAttribute('d'))).map((one) => one.getBoundingClientRect().height)"
     )
     assert max(tall, default=0) > 30
+
+
+@pytest.mark.parametrize("capture", [NPU, GPU], ids=["npu", "gpu"])
+def test_shares_of_the_overview_are_of_its_step(sample_page: Page, capture: dict[str, str]) -> None:
+    sample_page.open("overview", **capture)
+    length = float(sample_page.text("[data-testid=table-execution] .headline").split("·")[1].split()[0].replace(",", ""))
+    assert sum(sample_page.pie("execution").values()) == pytest.approx(length, rel=1e-4)

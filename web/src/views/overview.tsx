@@ -62,9 +62,6 @@ function Facts({ title, facts, testid }: { title: string; facts: readonly Fact[]
   );
 }
 
-// Of an NPU's figures these stand beside each other; the others are parts of them.
-const NPU_PARTS = ["Computing", "Communication(Not Overlapped)", "Free", "Preparing"];
-
 export function View({ api }: ViewProps): JSX.Element {
   const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Overview>("overview", {}, options));
   const step = param("step");
@@ -73,8 +70,10 @@ export function View({ api }: ViewProps): JSX.Element {
       <Await load={load} remedy="overview" tall>
         {(data) => {
           const execution = data.execution?.rows ?? [];
-          const npu = execution.some(([name]) => name === "Computing");
-          const parts = execution.filter(([name, value]) => value > 0 && name !== "Average Step Time" && (!npu || NPU_PARTS.includes(name)));
+          // As the bars below: parts that add up to the step. Rows of the table may lie beside each other.
+          const parts = (data.steps?.categories ?? [])
+            .map((name, at) => ({ name, value: data.steps!.rows.reduce((sum, row) => sum + row.values[at]!, 0) / data.steps!.rows.length }))
+            .filter(({ value }) => value > 0);
           const categories = data.steps?.categories ?? [];
           const stacked = categories.map((name, at) => ({ name, at })).filter(({ at }) => data.steps!.rows.some((row) => (row.values[at] ?? 0) > 0));
           const median = data.steps?.median_us ?? null;
@@ -104,7 +103,7 @@ export function View({ api }: ViewProps): JSX.Element {
                   </Card>
                 )}
                 {parts.length > 0 && (
-                  <Pie pie={{ key: "execution", title: t("Percentage (%)"), total: 0, items: parts.map(([name, value]) => ({ name, value })), other: 0 }} />
+                  <Pie pie={{ key: "execution", title: t("Percentage (%)"), total: 0, items: parts, other: 0 }} />
                 )}
               </div>
               {data.steps && data.steps.rows.length > 0 && (

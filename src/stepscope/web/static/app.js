@@ -1,1 +1,1 @@
-export{t as render}from"./app-CMCbmlK_.js";
+export{t as render}from"./app-eRpBoeGf.js";

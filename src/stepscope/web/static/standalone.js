@@ -1,1 +1,1 @@
-import{t as e}from"./app-CMCbmlK_.js";e();
+import{t as e}from"./app-eRpBoeGf.js";e();
