@@ -21,6 +21,7 @@ from stepscope.errors import CaptureError
 
 if TYPE_CHECKING:
     from stepscope.cluster.read.text_ahead import TextAhead
+    from stepscope.cluster.run import Loaded
 
 EXAMPLES = """\
   stepscope cluster runs/llama                             who is slow, why, and what it costs
@@ -30,6 +31,7 @@ EXAMPLES = """\
   stepscope cluster runs/llama --digests small/            keep what is needed to ask again, without the captures
 """
 NOTHING_USABLE, FIRED, INTERRUPTED = 2, 3, 130
+ALL = "all"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIMIT = re.compile(r"(?P<kind>[a-z-]+):(?P<share>\d+(?:\.\d+)?)%?")
 _RECIPES = ("cluster_time_summary", "compute_op_sum", "ep_load_balance", "freq_analysis", "hccl_sum", "slow_rank")
@@ -48,7 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--step", "--steps", type=numbers, dest="step", metavar="A[:B]", help="only this step, or A to B; also 10,12 (default: all)"
     )
     add_rank(parser)
-    parser.add_argument("--run", type=int, metavar="N", help="which run, if there are several (default: the newest)")
+    parser.add_argument(
+        "--run", type=_run, metavar="N|all", help="which run, if there are several (default: the newest); all: a few lines of each"
+    )
     parser.add_argument("--baseline", type=_place, metavar="OTHER", help="compare with another run")
     parser.add_argument("--workers", type=_count, metavar="N", help="processes that read captures (default: one per core)")
     parser.add_argument("--perfetto", type=Path, metavar="FILE", help="write all ranks on one clock as an archive for Perfetto")
@@ -136,7 +140,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
     from stepscope.cluster.report import lines
-    from stepscope.cluster.run import Choice, analyse_run, load
+    from stepscope.cluster.run import Choice, analyse_run, load, load_all
     from stepscope.verdict import words
 
     def read(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
@@ -154,10 +158,19 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     try:
         if (args.format or args.recipes) and not args.out:
             raise CaptureError("--format and --recipes have nothing to write", fix="say where with --out DIR")
+        if args.run == ALL and (args.out or args.perfetto or args.digests or args.baseline or args.fail_on):
+            raise CaptureError(
+                "--run all only tells, it writes and compares nothing",
+                cause="--out, --perfetto, --digests, --baseline and --fail-on are about one run",
+                fix="choose one with --run N",
+            )
         options = Options(keep_stores=args.keep_stores, cache=not args.no_cache, deep=args.deep)
-        choice = Choice(args.run, args.step, tuple(args.rank) if args.rank else None)
-
-        loaded = load([folder_of(root) if isinstance(root, Path) else root for root in args.roots], choice, options, read_run)
+        ranks = tuple(args.rank) if args.rank else None
+        roots = [folder_of(root) if isinstance(root, Path) else root for root in args.roots]
+        if args.run == ALL:
+            return _tell_all(load_all(roots, Choice(None, args.step, ranks), options, read), args)
+        choice = Choice(args.run, args.step, ranks)
+        loaded = load(roots, choice, options, read_run)
         baseline = load([args.baseline], Choice(), options, read) if args.baseline else None
         in_full = replace(options, deep=True)
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""), lambda paths: read(paths, in_full))
@@ -201,6 +214,33 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         if fired:
             return FIRED
     return 0
+
+
+def _tell_all(runs: Sequence[Loaded], args: argparse.Namespace) -> int:
+    """Each run in a few lines, oldest first; as JSON in full."""
+    import orjson
+
+    from stepscope.cluster.report import brief
+    from stepscope.cluster.run import analyse_run
+    from stepscope.verdict import words
+
+    analyses = [analyse_run(run) for run in runs]
+    if args.json:
+        found = {"schema": "stepscope.cluster-runs/1", "runs": [one.as_dict() for one in analyses]}
+        content = orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n"
+        if args.json == "-":
+            sys.stdout.write(content.decode())
+            return 0
+        with _writing(args.json):
+            Path(args.json).write_bytes(content)
+    print("\n".join(brief(analyses, words.language(args.lang))))
+    return 0
+
+
+def _run(text: str) -> int | str:
+    if text != ALL and not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither the number of a run nor all")
+    return text if text == ALL else int(text)
 
 
 @contextlib.contextmanager

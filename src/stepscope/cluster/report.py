@@ -32,6 +32,16 @@ def lines(analysis: Analysis, lang: str = "en", files: Sequence[str] = ()) -> li
     return [*head, *body, *tail, *problems, *wrote]
 
 
+def brief(analyses: Sequence[Analysis], lang: str = "en") -> list[str]:
+    """Each of several runs in three lines at most: what it is, how long a step takes, and its first finding."""
+    shown = analyses[-((MOST_LINES - 1) // 3) :]
+    found = [line("earlier", lang, count=len(analyses) - len(shown))] if len(shown) < len(analyses) else []
+    for number, analysis in enumerate(shown, len(analyses) - len(shown) + 1):
+        found.append(line("run_number", lang, number=number, text=_run_line(analysis, lang)))
+        found += [f"   {text}" for text in (*_step_lines(analysis, lang)[-2:-1], _finding_lines(analysis, lang)[0])]
+    return found
+
+
 def _run_line(analysis: Analysis, lang: str) -> str:
     ranks = analysis.digests["cluster_ranks"]
     hosts = ranks["host"].drop_nulls().n_unique()

@@ -74,6 +74,21 @@ def load(
     return settle((engine or read_local)(found.paths, options), _base(roots), choice, found.problems)
 
 
+def load_all(roots: Sequence[Path | str], choice: Choice, options: Options, engine: Engine) -> list[Loaded]:
+    """The digests of every run, oldest first; of a folder with digests, the one that is there.
+
+    Raises:
+        CaptureError: nothing at the roots can be used.
+    """
+    if len(roots) == 1 and not is_remote(roots[0]) and store.is_cluster_store(Path(roots[0])):
+        return [load(roots, choice)]
+    found = discover(roots)
+    outcomes = list(engine(found.paths, options))
+    first = settle(outcomes, _base(roots), replace(choice, run=1), found.problems)
+    count = next((one.params["count"] for one in first.problems if one.kind == "several_runs"), 1)
+    return [first, *(settle(outcomes, _base(roots), replace(choice, run=run), found.problems) for run in range(2, count + 1))]
+
+
 def _base(roots: Sequence[Path | str]) -> str:
     """What all roots lie in; nothing for several of which one is an address."""
     if any(map(is_remote, roots)):

@@ -134,6 +134,8 @@ _LINES: dict[str, tuple[str, str]] = {
         "{found} of {expected} {expected:rank|ranks} on {hosts}, {steps} {steps:step|steps}",
         "{expected} 个 rank 中的 {found} 个，{hosts}，{steps} 个 step",
     ),
+    "run_number": ("run {number}: {text}", "第 {number} 次运行：{text}"),
+    "earlier": ("{count} earlier {count:run|runs} in the JSON", "JSON 中还有更早的 {count} 次运行"),
     "hosts": ("{count} {count:host|hosts}", "{count} 台主机"),
     "hosts_unknown": ("unknown hosts", "主机未知"),
     "layout": ("layout: {text} ({source})", "并行配置：{text}（{source}）"),

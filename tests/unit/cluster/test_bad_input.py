@@ -96,6 +96,14 @@ def test_of_two_runs_the_newest_is_shown(root, tmp_path, capsys):
     assert analysed(capsys, root, "--run", 1)["run"]["ranks"] == [0, 1, 2, 3]
     assert main(["cluster", str(root), "--run", "3"]) == 2
     assert "choose a run from 1 to 2" in capsys.readouterr().err
+    both = analysed(capsys, root, "--run", "all")
+    assert [one["run"]["ranks"] for one in both["runs"]] == [[0, 1, 2, 3], [0, 1, 2]]
+    assert main(["cluster", str(root), "--run", "all", "--lang", "en"]) == 0
+    first, *_, second, step, finding = capsys.readouterr().out.splitlines()
+    assert first == "run 1: 4 of 4 ranks on 2 hosts, 3 steps"
+    assert (second, step[:15], finding[:3]) == ("run 2: 3 of 4 ranks on 2 hosts, 3 steps", "   a step takes", "   ")
+    assert main(["cluster", str(root), "--run", "all", "--out", str(tmp_path / "out")]) == 2
+    assert "choose one with --run N" in capsys.readouterr().err
 
 
 def test_a_rank_that_counts_steps_from_another_number_is_aligned_by_its_calls(root, capsys):
