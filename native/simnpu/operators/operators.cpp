@@ -133,8 +133,8 @@ class OperatorCall {
     if (settings().kernel_time > 0) {
       const Slowness& slow = settings().slow;
       const double longer = !slow.kernel.empty() && slow.kernel == op_.name ? slow.kernel_factor : 1;
-      task_->record.modelled_ns =
-          static_cast<int64_t>(static_cast<double>(signature.model.duration_ns) * settings().kernel_time * longer);
+      task_->record.modelled_ns = static_cast<int64_t>(static_cast<double>(signature.model.duration_ns) * settings().kernel_time *
+                                                       longer);
     }
   }
 
