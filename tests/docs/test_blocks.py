@@ -23,23 +23,10 @@ DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) ", re.MULTILINE)
 # Pages beside the tree of users' pages (`en/`, `zh/`) have a twin next to them; of those without one somebody said why.
-FOR_DEVELOPERS = "for those who change stepscope or talk to its server, as the code itself is"
 BOTH_IN_ONE = "has both languages in one"
 WITHOUT_TWIN = {
-    "architecture.md": FOR_DEVELOPERS,
-    "contributing/add-a-format.md": FOR_DEVELOPERS,
-    "formats/cann.md": FOR_DEVELOPERS,
-    "formats/enums.md": FOR_DEVELOPERS,
-    "formats/framework.md": FOR_DEVELOPERS,
-    "formats/mindspeed-profiler.md": FOR_DEVELOPERS,
-    "formats/mindspore.md": FOR_DEVELOPERS,
-    "formats/mstx-plugin.md": FOR_DEVELOPERS,
-    "formats/outputs.md": FOR_DEVELOPERS,
-    "formats/profiler-api.md": FOR_DEVELOPERS,
     "glossary.md": BOTH_IN_ONE,
-    "http_api.md": FOR_DEVELOPERS,
     "index.md": BOTH_IN_ONE,
-    "reference/viewer.md": FOR_DEVELOPERS,
 }
 _CHINESE = re.compile(r"\.zh(-CN)?\.md$")
 BESIDE = sorted(
