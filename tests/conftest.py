@@ -43,10 +43,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure coverage on the fast unit tests alone: the tracer costs them half their time, and other tests start processes."""
+    """Measure coverage on the fast unit tests alone: the tracer costs them half their time, and other tests start processes.
+
+    Property tests run the same lines a hundred times.
+    """
     if config.pluginmanager.hasplugin("_cov"):
         for item in items:
-            if UNIT not in item.path.parents or item.get_closest_marker("slow"):
+            properties = hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+            if UNIT not in item.path.parents or item.get_closest_marker("slow") or properties:
                 item.add_marker("no_cover")
     # Files are handed out in this order: the long ones first, many short ones to fill the end.
     items.sort(key=lambda item: UNIT in item.path.parents)

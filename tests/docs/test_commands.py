@@ -76,6 +76,7 @@ def reason(line: str) -> str | None:
 def adapted(line: str) -> str:
     """The command on this machine: fewer processes, free ports, rings in the folder."""
     line = line.replace("--nproc-per-node 8", "--nproc-per-node 2").replace("ranks=0+8", "ranks=0")
+    line = line.replace("--nproc 4", "--nproc 2").replace("--devices 4", "--devices 2").replace("rank=3", "rank=1")
     line = line.replace("STEPSCOPE_WATCH=1", "STEPSCOPE_WATCH=rings=rings").replace("/dev/shm/stepscope-watch-$(id -u)", "rings")
     line = re.sub(r"(torchrun(?: --nproc-per-node 2)?) ", r"\1 --master-port 0 ", line)
     line = line.replace("--epochs 3", "").replace(" --bind 0.0.0.0", " --bind 127.0.0.1")
