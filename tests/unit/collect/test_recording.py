@@ -268,7 +268,8 @@ def test_calls_that_cannot_be_recorded_are_a_message_for_each_capture(there, per
 @pytest.mark.parametrize(("attached", "why"), [(False, "was not attached to this process"), (True, "recorded no call")])
 def test_a_capture_without_calls_says_why(attached, why, perf, noting_tier, monkeypatch, capsys):
     perf("", "while :; do sleep 0.05; done", attached)
-    monkeypatch.setattr("stepscope.collect.sources.os_calls._ATTACH_SECONDS", 0.05)
+    if not attached:
+        monkeypatch.setattr("stepscope.collect.sources.os_calls._ATTACH_SECONDS", 0.05)
     with profile(on_trace_ready=lambda prof: None, experimental_config=_ExperimentalConfig(host_sys=["osrt"])):
         pass
     assert why in capsys.readouterr().err
