@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the reference analyser on a capture, without an NPU: `reference.py SOURCES CAPTURE`.
+"""Run the reference analyser on a capture, without an NPU: `reference.py SOURCES EXPORTS CAPTURE`, with `text` or `text,db`.
 
 SOURCES is a folder with the Python files of a torch-npu wheel (`pip download --no-deps torch-npu`, unzipped). The steps in which
 it calls the vendor's `msprof`, and those that delete what that command has written before, are left out: the captures of the
-benchmark hold its files already. Databases are made by `msprof` too, so none is written here.
+benchmark hold its files already, for `db` its database, too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def main() -> int:
     for name in ("torch_npu._C", "torch_npu._C._profiler", "torch_npu.npu"):
         _package(name, None)
     from torch_npu.profiler.analysis._npu_profiler import NpuProfiler
+    from torch_npu.profiler.analysis._profiling_parser import ProfilingParser
+    from torch_npu.profiler.analysis.prof_common_func._cann_package_manager import CannPackageManager
     from torch_npu.profiler.analysis.prof_common_func._constant import Constant
     from torch_npu.profiler.analysis.prof_parse._cann_file_parser import CANNFileParser
     from torch_npu.profiler.analysis.prof_view.cann_parse import _cann_analyze, _cann_export
@@ -48,10 +50,12 @@ def main() -> int:
 
     for name in ("del_summary_and_timeline_data", "del_output_path_data"):
         setattr(CANNFileParser, name, lambda self: None)
+    ProfilingParser.delete_previous_cann_db_files = lambda self: None
+    CannPackageManager.SUPPORT_EXPORT_DB = True
     _cann_export.CANNExportParser.run = done
     _cann_export.CANNTimelineParser.run = done
     _cann_analyze.CANNAnalyzeParser.run = done
-    NpuProfiler.analyse(sys.argv[2], max_process_number=1, export_type=["text"])
+    NpuProfiler.analyse(sys.argv[3], max_process_number=1, export_type=sys.argv[2].split(","))
     return 0
 
 

@@ -3,12 +3,13 @@
 
     python -m benchmarks.analysis.sizes [--ops 10000 …] [--runs 3] [--python PYTHON] [--reference SOURCES] [--generator SCRIPT]
 
-Both tools write the text files of the same capture, ours both databases and the store besides; runs alternate, and every run
-starts from a fresh copy. `--python` names an interpreter with an installed wheel (`make bench` makes one). `--reference` is a
-folder with the Python files of a torch-npu wheel: `python tests/vendor/fetch.py FOLDER 2.13.0`, then FOLDER/2.13.0; it needs
-torch in the interpreter of this script. Its steps that call `msprof` are left out (reference.py), so the captures must hold what
-that command writes: `--generator` names a script that writes such captures, called with --out and --ops. Without one the captures
-have no device, and the reference is not measured.
+Both tools write the json, csv and both databases of the same capture, which is what the documents call `text`, ours the store
+besides; the reference is run without its databases, too. Runs alternate, and every run starts from a fresh copy. `--python` names
+an interpreter with an installed wheel (`make bench` makes one). `--reference` is a folder with the Python files of a torch-npu
+wheel: `python tests/vendor/fetch.py FOLDER 2.13.0`, then FOLDER/2.13.0; it needs torch in the interpreter of this script. Its
+steps that call `msprof` are left out (reference.py), so the captures must hold what that command writes: `--generator` names a
+script that writes such captures, called with --out, --ops and --db. Without one the captures have no device, and the reference
+is not measured.
 """
 
 from __future__ import annotations
@@ -37,21 +38,28 @@ def generate(folder: Path, ops: int, script: Path | None) -> Path:
     """A capture of so many operators."""
     if script is None:
         return framework_capture.capture(folder, ops=ops, steps=10)
-    subprocess.run([sys.executable, str(script), "--out", str(folder), "--ops", str(ops)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, str(script), "--out", str(folder), "--ops", str(ops), "--db"], check=True, stdout=subprocess.DEVNULL
+    )
     return next(folder.glob("*_ascend_pt"))
 
 
 def copied(capture: Path, folder: Path) -> Path:
-    """A new copy whose files may be deleted; the data itself is shared."""
+    """A new copy whose files may be deleted; the data itself is shared, but for databases, which the reference writes on."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(capture, folder / capture.name, copy_function=os.link)
+    for path in (folder / capture.name).rglob("*.db"):
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
     return folder / capture.name
 
 
 def commands(args: argparse.Namespace) -> dict[str, list[str]]:
     ours = {"stepscope": [args.python, "-m", "stepscope", "analyse", "--export", "text"]}
     if args.reference and args.generator:
-        ours["reference"] = [sys.executable, str(HERE / "reference.py"), str(args.reference)]
+        for tool, exports in (("reference", "text,db"), ("reference without databases", "text")):
+            ours[tool] = [sys.executable, str(HERE / "reference.py"), str(args.reference), exports]
     return ours
 
 
@@ -65,7 +73,7 @@ def runs(args: argparse.Namespace, data: Path, ops: int) -> dict[str, list[measu
             target = copied(capture, data / f"{tool}-{ops}")
             costs[tool].append(measure.run([*command, str(target)]))
             written[tool] = target / OUTPUT
-    if len(written) > 1 and (missing := missing_files(*written.values())):
+    if "reference" in written and (missing := missing_files(written["stepscope"], written["reference"])):
         print(f"{ops:,} operators: only the reference wrote {', '.join(missing)}", file=sys.stderr)
     for folder in (capture.parent, *(path.parents[1] for path in written.values())):
         shutil.rmtree(folder)
@@ -108,7 +116,7 @@ def row(what: str, tool: str, costs: Sequence[measure.Cost], against: Sequence[m
     yield f"{max(cost.peak_bytes for cost in costs) / 1e6:,.0f}"
     if against:
         for name in ("seconds", "cpu_seconds"):
-            yield f"{min(getattr(cost, name) for cost in against) / min(getattr(cost, name) for cost in costs):.1f}×"
+            yield f"{min(getattr(cost, name) for cost in costs) / min(getattr(cost, name) for cost in against):.1f}×"
 
 
 def main() -> int:
@@ -122,7 +130,7 @@ def main() -> int:
     args = parser.parse_args()
     args.reference, args.generator = (path if path and path.exists() else None for path in (args.reference, args.generator))
     table = Table(title="analysis by size of the capture", title_justify="left")
-    for name in ("operators", "tool", "s", "CPU s", "peak MB", "faster", "less CPU"):
+    for name in ("operators", "tool", "s", "CPU s", "peak MB", "of ours", "of our CPU"):
         table.add_column(name, justify="left" if name in ("operators", "tool") else "right")
     shutil.rmtree(args.data, ignore_errors=True)
     args.data.mkdir(parents=True)
@@ -130,7 +138,7 @@ def main() -> int:
         for ops in args.ops:
             costs = runs(args, args.data, ops)
             for tool, found in costs.items():
-                table.add_row(*row(f"{ops:,}", tool, found, costs.get("reference", ()) if tool == "stepscope" else ()))
+                table.add_row(*row(f"{ops:,}", tool, found, costs["stepscope"] if tool != "stepscope" else ()))
         found, ops = many(args, args.data)
         table.add_row(*row(f"{MANY} × {ops:,}", "stepscope", found))
     finally:
