@@ -207,6 +207,16 @@ class Verdict:
     def complete(self) -> bool:
         return all(one.complete for one in self.ranks)
 
+    @property
+    def step_ns(self) -> float:
+        """Mean length of a step, of the rank that takes longest: the one figure for it, wherever it is shown."""
+        return max((one.partition.get("total", 0.0) for one in self.ranks), default=0.0)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any step is marked; else `step_ns` is the time from the first to the last task."""
+        return any(step is not None for one in self.ranks for step in one.steps)
+
     def _repr_html_(self) -> str:
         from stepscope.verdict.html import block
 

@@ -92,12 +92,9 @@ def plain(value: Any) -> Any:
 
 def answer(found: Verdict, lang: str) -> str:
     """The answer in one line: how long a step is and what would save most of it."""
-    totals = [one.partition.get("total", 0.0) for one in found.ranks]
-    mean = max(totals, default=0.0) / 1e6
-    if not mean:
+    if not found.step_ns:
         return line("empty", lang)
-    stepped = any(step is not None for one in found.ranks for step in one.steps)
-    head = line("step" if stepped else "run", lang, ms=mean)
+    head = line("step" if found.has_steps else "run", lang, ms=found.step_ns / 1e6)
     causes = [one for one in found.findings if one.severity != "info"][:2]
     if not causes:
         from stepscope.verdict.settings import limits

@@ -17,6 +17,7 @@ from stepscope.cli import main
 from stepscope.web.app import App
 from stepscope.web.catalogue import Catalogue, Entry
 from stepscope.web.html_report.markup import number, time_text
+from stepscope.web.views.verdict import verdict_page
 
 
 def printed(*arguments: object) -> list[dict[str, Any]]:
@@ -105,9 +106,23 @@ def check_steps(one: Compared) -> list[tuple[int | None, float]]:
     lengths = {row["step"]: (row["end_ns"] - row["start_ns"]) / 1000 for row in timeline}
     agree = (_same(total, max(lengths[step], on_device[step])) for step, total in shown if step in lengths)
     assert all(agree), "Overview and Trace agree"
-    if overview["average_step_us"]:
-        assert time_text(overview["average_step_us"]) in one.report()
+    check_mean_step(one)
     return shown
+
+
+def check_mean_step(one: Compared) -> float:
+    """The length of a step in us that a reader meets first: the same in Overview, Verdict, report and on the command line."""
+    step = one.page("overview")["step"]
+    length: float = step["us"]
+    page = verdict_page({one._name["worker"]: one.capture}, [])
+    assert _same(length, 1000 * page["step_ms"])
+    assert (step["marked"], step["count"]) == (page["has_steps"], len(page["ranks"][0]["steps"]) + page["ranks"][0]["left_out"])
+    (rank,) = one.info["verdict"]["ranks"]
+    assert abs(1000 * rank["partition"].get("total", 0.0) - length) < 0.001, "rounded to ns"
+    if length:
+        assert f"{length / 1000:.1f} ms" in one.info["verdict"]["answer"]["en"]
+        assert time_text(length) in one.report()
+    return length
 
 
 def check_kernels(one: Compared) -> tuple[int, float]:

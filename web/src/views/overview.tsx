@@ -27,6 +27,7 @@ interface Overview {
   readonly gpu_summary: readonly Fact[];
   readonly execution: { readonly columns: readonly string[]; readonly rows: readonly (readonly [string, number, number | null])[] } | null;
   readonly average_step_us: number | null;
+  readonly step: { readonly us: number; readonly count: number; readonly marked: boolean; readonly differs: boolean };
   readonly steps: { readonly categories: readonly string[]; readonly rows: readonly { step: number; values: readonly number[]; total: number; slow: boolean }[]; readonly median_us: number | null; readonly mad_us: number | null } | null;
   readonly findings: readonly Finding[];
   readonly notes: readonly string[];
@@ -62,6 +63,20 @@ function Facts({ title, facts, testid }: { title: string; facts: readonly Fact[]
   );
 }
 
+/** The figure of the Verdict; the table below it has the means of all marks, which may be others. */
+function MeanStep({ data }: { data: Overview }): JSX.Element | null {
+  const { step, average_step_us: average } = data;
+  if (!step.us) return null;
+  const name = step.marked ? t(step.count > 1 ? "mean step" : "step") : t("from the first to the last task");
+  const marks = step.marked ? t("Mean of all marks on the host: {time}. The verdict counts from the first task of a step to that of the next, without steps that the profiler slowed down.") : t("Whole capture: {time}");
+  return (
+    <>
+      <p class="headline" data-testid="mean-step"><b>{auto(step.us, "us")}</b><span>{name} · {three(step.us)} us</span></p>
+      {step.differs && average !== null && <p class="hint" data-testid="mean-of-marks">{marks.replace("{time}", auto(average, "us"))}</p>}
+    </>
+  );
+}
+
 export function View({ api }: ViewProps): JSX.Element {
   const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Overview>("overview", {}, options));
   const step = param("step");
@@ -85,9 +100,7 @@ export function View({ api }: ViewProps): JSX.Element {
               <div class="overview-top">
                 {execution.length > 0 && (
                   <Card title={t("Execution Summary")} testid="table-execution" class="execution">
-                    {data.average_step_us !== null && (
-                      <p class="headline"><b>{auto(data.average_step_us, "us")}</b><span>{t("Average Step Time")} · {three(data.average_step_us)} us</span></p>
-                    )}
+                    <MeanStep data={data} />
                     <table class="plain">
                       <thead><tr>{data.execution!.columns.map((name, at) => <th key={name} scope="col" class={at ? "number" : ""}>{name}</th>)}</tr></thead>
                       <tbody>

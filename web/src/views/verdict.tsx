@@ -69,6 +69,7 @@ interface Verdict {
   readonly answer: Texts;
   readonly together: Texts;
   readonly step_ms: number;
+  readonly has_steps: boolean;
   readonly saved_ms: number | null;
   readonly complete: boolean;
   readonly unfinished: Texts;
@@ -142,7 +143,7 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
         {inLanguage(data.together) && <p>{inLanguage(data.together)}</p>}
       </div>
       <dl>
-        <div><dd>{ms(data.step_ms)} ms</dd><dt>{steps > 1 ? t("mean step") : t("step")}</dt></div>
+        <div><dd>{ms(data.step_ms)} ms</dd><dt>{!data.has_steps ? t("from the first to the last task") : steps > 1 ? t("mean step") : t("step")}</dt></div>
         {data.saved_ms !== null && data.saved_ms > 0 && <div><dd>{ms(data.saved_ms)} ms</dd><dt>{t("saved by all fixes")}</dt></div>}
         <div><dd>{data.ranks.length} × {least < steps ? `${least}–${steps}` : steps}</dd><dt>{t("ranks × steps")}</dt></div>
       </dl>

@@ -52,10 +52,11 @@ def _overview(capture: LoadedCapture, workers: int) -> Markup:
     slow = [str(row["step"]) for row in steps["rows"] if row["slow"]]
     notes = [f"slow steps: {', '.join(slow)}"] if slow else []
     notes += [f"the first {drawing.MOST_BARS} of {len(bars)} steps are drawn"] if len(bars) > drawing.MOST_BARS else []
-    average = data["average_step_us"]
+    step = data["step"]
+    called = " mean step" if step["marked"] else " from the first to the last task"
     return joined(
         tag("p", tag("b", data["headline"]["en"]), class_="note") if data["headline"]["en"] else EMPTY,
-        tag("p", tag("b", time_text(average)), " average step time", class_="headline") if average else EMPTY,
+        tag("p", tag("b", time_text(step["us"])), called, class_="headline") if step["us"] else EMPTY,
         *(tag("p", note, class_="note") for note in data["notes"]),
         table(data["execution"]["columns"], rows, bars=1) if rows else EMPTY,
         tag("h4", "Step Time Breakdown"),

@@ -1,1 +1,1 @@
-export{t as render}from"./app-eRpBoeGf.js";
+export{t as render}from"./app-B64CCDvc.js";

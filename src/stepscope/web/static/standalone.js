@@ -1,1 +1,1 @@
-import{t as e}from"./app-eRpBoeGf.js";e();
+import{t as e}from"./app-B64CCDvc.js";e();

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.verdict import Finding
-from stepscope.verdict.engine import conclude
 from stepscope.web.loaded import LoadedCapture
-from stepscope.web.views.verdict import answer_of
+from stepscope.web.views.verdict import verdict_of
 
 # Where the page shows what a family of rules is about.
 VIEWS = {"host": "Trace", "device": "Kernel", "communication": "Distributed", "memory": "Memory", "steps": "Overview"}
@@ -20,7 +19,7 @@ def findings(capture: LoadedCapture) -> dict[str, Any]:
 
 
 def _findings(capture: LoadedCapture) -> dict[str, Any]:
-    found = conclude([answer_of(capture)])
+    found = verdict_of(capture)
     answered = found.as_dict()
     return {
         "answer": answered["answer"],

@@ -18,8 +18,12 @@ from stepscope.tables import device_word
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.views.findings import findings
 from stepscope.web.views.steps import NPU, NPU_BAR, OTHER, npu_bars, npu_steps, other_steps
+from stepscope.web.views.verdict import verdict_of
 
 SIMULATED = "recorded on the simulated NPU: what ran and how long it took is real; modelled, not measured, are "
+NO_STEPS = "no steps in this capture: use a schedule and call prof.step() after every step"
+OUTSIDE_STEPS = "none of the recorded tasks belongs to a marked step: the figures are of the whole capture"
+SHOWN_US = 0.0005  # less is the same figure where three decimals are shown
 COUNTERS = ("counters of cores and caches",)
 
 
@@ -30,7 +34,7 @@ def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     on_gpu = capture.kind not in ("npu", "cpu") and capture.has_device
     notes = [simulated(capture)] if capture.simulated else []
     if not rows["step"].drop_nulls().len():
-        notes.append("no steps in this capture: use a schedule and call prof.step() after every step")
+        notes.append(OUTSIDE_STEPS if capture.tables.steps.height else NO_STEPS)
     return {
         "complete": quality.complete(capture.tables.quality),
         "headline": quality.as_dict(capture.tables.quality)["headline"],
@@ -38,11 +42,21 @@ def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
         "device_summary": [_without(asdict(figure), "device") for figure in npu_summary(capture.tables)] if npu else [],
         "gpu_summary": [asdict(figure) for figure in gpu_summary(capture.tables)] if on_gpu else [],
         "execution": {"columns": ["Category", "Time Duration (us)", "Percentage (%)"], "rows": _execution(summary, npu)},
+        "step": _mean_step(capture, summary),
         "average_step_us": summary.average,
         "steps": _steps(npu_bars(capture), NPU_BAR, summary) if npu else _steps(rows, parts, summary),
         "findings": findings(capture)["findings"][:3],
         "notes": notes,
     }
+
+
+def _mean_step(capture: LoadedCapture, summary: StepSummary) -> dict[str, Any]:
+    """The mean step as the verdict has it, and whether the marks of all steps give another figure."""
+    found = verdict_of(capture)
+    length = found.step_ns / 1000.0
+    counted = len(found.ranks[0].steps)
+    differs = summary.average is not None and abs(summary.average - length) >= SHOWN_US
+    return {"us": length, "count": counted, "marked": found.has_steps, "differs": differs}
 
 
 def simulated(capture: LoadedCapture) -> str:

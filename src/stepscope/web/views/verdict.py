@@ -55,16 +55,21 @@ def answer_of(capture: LoadedCapture) -> Answer:
     return capture.once("answer", lambda: ask(Case(capture.tables, limits())))
 
 
+def verdict_of(capture: LoadedCapture) -> Verdict:
+    """The verdict about one rank alone."""
+    return capture.once("verdict", lambda: conclude([answer_of(capture)]))
+
+
 def verdict_page(workers: Mapping[str, LoadedCapture], missing: list[dict[str, Any]]) -> dict[str, Any]:
     """All that the view shows, about the given workers together."""
     answers = {worker: answer_of(capture) for worker, capture in workers.items()}
     found = conclude(list(answers.values()))
-    totals = [one.partition.get("total", 0.0) for one in found.ranks]
     limiting, absent = zip(*(words.lacks(found, lang) for lang in words.LANGUAGES), strict=True)
     return {
         "answer": _texts(lambda lang: words.answer(found, lang)),
         "together": _texts(lambda lang: together_line(found, lang)),
-        "step_ms": max(totals, default=0.0) / 1e6,
+        "step_ms": found.step_ns / 1e6,
+        "has_steps": found.has_steps,
         "saved_ms": None if found.together_ns is None else found.together_ns / 1e6,
         "complete": found.complete,
         "unfinished": _texts(lambda lang: words.line("unfinished", lang)),

@@ -23,7 +23,7 @@ from stepscope.web.parameters import Query
 from stepscope.web.problems import Problem
 from stepscope.web.sql import sql
 from stepscope.web.view_list import views_of
-from stepscope.web.views import diff, distributed, files, findings, flame, memory, modules, operators, overview
+from stepscope.web.views import diff, distributed, files, findings, flame, memory, modules, operators, overview, verdict
 from stepscope.web.views import kernels as kernel_view
 from stepscope.web.views import steps as step_view
 
@@ -290,6 +290,34 @@ def test_a_step_is_as_long_as_the_device_needs_where_the_host_runs_ahead():
     shown = overview.overview(made)
     assert shown["average_step_us"] == 90.0
     assert all(percent <= 100 for _, _, percent in shown["execution"]["rows"])
+
+
+def test_the_mean_step_is_that_of_the_verdict():
+    """Marks of 100 us each; the device begins later in every step, and the profiler slows the first and the last one down."""
+    lag = {1: 10_000, 2: 20_000, 3: 30_000, 4: 40_000}
+    made = loaded(
+        tables(
+            ops=ops(*(op(f"ProfilerStep#{step}", 100_000 * step, 100_000 * (step + 1)) for step in lag)),
+            kernels=kernels(
+                *(
+                    task(100_000 * step + late, 100_000 * step + late + 50_000, launch_ns=100_000 * step + 1_000, launch_tid=MAIN)
+                    for step, late in lag.items()
+                )
+            ),
+            steps=steps(*((step, 100_000 * step, 100_000 * (step + 1)) for step in lag)),
+        ),
+        device_kind="cuda",
+    )
+    shown = overview.overview(made)
+    assert shown["average_step_us"] == 100.0
+    assert shown["step"] == {"us": 105.0, "count": 2, "marked": True, "differs": True}
+    assert shown["step"]["us"] == pytest.approx(1000 * verdict.verdict_page({"0": made}, [])["step_ms"])
+
+
+def test_tasks_outside_of_all_steps_are_not_called_a_capture_without_steps():
+    made = loaded(tables(kernels=kernels(task(0, 50)), steps=steps((1, 100, 200))), device_kind="npu", device_ids=(0,))
+    (note,) = overview.overview(made)["notes"]
+    assert note.startswith("none of the recorded tasks belongs to a marked step")
 
 
 def allocation(name, start, end, size, **more):
