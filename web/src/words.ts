@@ -11,6 +11,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Mean of all marks on the host: {time}. The verdict counts from the first task of a step to that of the next, without steps that the profiler slowed down.": "Host 上全部 Step 标记的平均：{time}。Verdict 从一步的首个任务计到下一步的首个任务，不含被 profiler 拖慢的步。",
   "Whole capture: {time}": "整个采集：{time}",
   "none of the recorded tasks belongs to a marked step: the figures are of the whole capture": "采集到的任务都不在已标记的 Step 内：数值为整个采集",
+  "waits for ranks that were not recorded": "在等待未采集的 rank",
+  "Which rank was late in the recorded steps": "已采集的步中哪个 rank 晚到",
   "saved by all fixes": "全部修复可省",
   "ranks × steps": "rank × 步",
   "Where the step goes": "时间去哪了",

@@ -18,6 +18,7 @@ from stepscope.cluster.ideal import ideal_of, pace_of
 from stepscope.cluster.layout import Layout, layout_of
 from stepscope.cluster.match import Matches, match, same_steps
 from stepscope.cluster.network.links import slow_links
+from stepscope.cluster.outside import LEAST_SHARE, latest_rank, members_of, places_of, wait_outside
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
 from stepscope.cluster.slow import Ranking, Scenarios, Suspect, find_slow, finding_of
 
@@ -42,7 +43,13 @@ class Analysis:
     ranking: Ranking | None = None
     replay_error: float | None = None
     joint_saving_ns: float = 0.0
+    wait_outside_ns: float = 0.0  # per step, for ranks that were not recorded
     baseline: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def undecided(self) -> bool:
+        """A rank is waited for, but one step is too few to call it slow."""
+        return any(problem.kind == "one_step" for problem in self.problems)
 
     @property
     def step_ns(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -69,6 +76,7 @@ class Analysis:
             },
             "lost_ms": None if lost is None else _ms(lost),
             "saving_ms": _ms(self.joint_saving_ns),
+            "wait_outside_ms": _ms(self.wait_outside_ns),
             "replay_error": None if self.replay_error is None else round(self.replay_error, 6),
             "layout": self.layout.as_dict(),
             "clocks": self.clocks.as_rows(),
@@ -106,6 +114,9 @@ def analyse(
     world, missing = _missing(digests, matches, expected)
     problems += _input_problems(digests, matches, graph, clocks, layout, missing)
     analysis = Analysis(digests, matches, clocks, layout, graph, [], problems, world, missing)
+    if graph is not None and len(graph.step_ns):
+        waited = wait_outside(digests, matches, graph.steps)
+        analysis.wait_outside_ns = waited if waited >= LEAST_SHARE * float(np.median(graph.step_ns)) else 0.0
     if graph is None or len(graph.ranks) < 2 or not any(variant.program.calls for variant in graph.variants):
         if graph is not None and len(graph.ranks) > 1:
             problems.append(Problem("no_calls", {}))
@@ -143,6 +154,10 @@ def analyse(
     # What somebody can repair first; that the model is cut unevenly, or that imbalance moves, holds for the run as a whole.
     rest = {"pipeline_imbalance": 1, "imbalance": 2}
     analysis.findings = sorted(findings, key=lambda one: (rest.get(one.kind, 0), -one.cost_ns, one.kind, one.ranks))
+    if not findings and count == 1 and not analysis.wait_outside_ns:
+        late, wait = latest_rank(digests, matches, graph.steps[0])
+        if wait >= LEAST_SHARE * float(np.median(graph.step_ns)):
+            problems.append(Problem("one_step", {"wait_ms": wait / 1e6, "share": wait / float(np.median(graph.step_ns))}, late))
     places = {place for suspect in ranking.suspects for place in suspect.places}
     analysis.joint_saving_ns = scenarios.saving(sorted(places)) if places else 0.0
     return analysis
@@ -176,8 +191,9 @@ def _missing(digests: Digests, matches: Matches, expected: int | None) -> tuple[
     present = set(digests.ranks)
     said = digests["cluster_ranks"]["world_size"].drop_nulls()
     world = expected or (int(said.max()) if said.len() else 0)  # type: ignore[arg-type]
-    wanted = set(range(world)) | {rank for group in matches.groups if group.certain for rank in group.members}
-    return max(world, len(present | wanted)), sorted(wanted - present)
+    wanted = set(range(world)).union(*(members_of(digests, group) for group in matches.groups))
+    least = max((places_of(digests, group) for group in matches.groups), default=0)
+    return max(world, len(present | wanted), least), sorted(wanted - present)
 
 
 def _input_problems(

@@ -71,9 +71,13 @@ def _step_lines(analysis: Analysis, lang: str) -> list[str]:
 
 
 def _finding_lines(analysis: Analysis, lang: str) -> list[str]:
-    if not analysis.findings:
-        return [line("nothing" if analysis.ranking is not None else "withheld", lang)]
     found = []
+    if analysis.wait_outside_ns:
+        share = analysis.wait_outside_ns / float(np.median(analysis.step_ns))
+        found.append(line("outside", lang, wait=analysis.wait_outside_ns / 1e6, share=share))
+    if not analysis.findings:
+        nothing = "nothing_recorded" if found or analysis.missing else "nothing"
+        return [*found, line(nothing if analysis.ranking is not None and not analysis.undecided else "withheld", lang)]
     count = len(analysis.graph.steps) if analysis.graph else 0
     for number, finding in enumerate(analysis.findings[:MOST_FINDINGS], 1):
         steps = len(finding.steps)

@@ -45,6 +45,10 @@ _PROBLEMS: dict[str, tuple[str, str]] = {
         "no communication call could be matched, so nothing can be said about slow ranks",
         "没有可对应的通信调用，无法判断慢 rank",
     ),
+    "one_step": (
+        "in the only step the others wait {wait_ms:.2f} ms ({share:.0%}) for rank {rank}; one step is too few to call it slow",
+        "在唯一的 step 中，其他 rank 等待 rank {rank} {wait_ms:.2f} ms（{share:.0%}），仅一个 step 不足以判定其为慢 rank",
+    ),
     "no_common_steps": ("the ranks have no step in common", "各 rank 没有相同的 step"),
     "cycle": (
         "the waits of {ranks} ranks contradict each other; nothing is concluded",
@@ -151,6 +155,14 @@ _LINES: dict[str, tuple[str, str]] = {
     "nothing": (
         "nobody is slow: no rank, host, link or stage costs 1 % of a step",
         "没有慢者：没有 rank、主机、链路或 stage 的代价达到 step 的 1 %",
+    ),
+    "outside": (
+        "the recorded ranks wait {wait:.2f} ms a step ({share:.0%}) for ranks that were not recorded",
+        "已采集的 rank 每个 step 有 {wait:.2f} ms（{share:.0%}）在等待未采集的 rank",
+    ),
+    "nothing_recorded": (
+        "of the recorded ones nobody is slow: no rank, host, link or stage costs 1 % of a step",
+        "已采集的 rank 中没有慢者：没有 rank、主机、链路或 stage 的代价达到 step 的 1 %",
     ),
     "withheld": ("no verdict: see the problems below", "不作结论：见下列问题"),
     "finding": (

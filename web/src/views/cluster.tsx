@@ -31,10 +31,11 @@ interface Run {
   readonly step_ms: { readonly median: number; readonly ideal: number | null };
   readonly lost_ms: number | null;
   readonly saving_ms: number | null;
+  readonly wait_outside_ms: number;
   readonly clocks: readonly { readonly rank: number; readonly sigma_ns: number | null; readonly refused: boolean }[];
   readonly findings: readonly Found[];
   readonly has: { readonly links: boolean; readonly clock: boolean };
-  readonly problems: readonly { readonly text: Texts }[];
+  readonly problems: readonly { readonly kind: string; readonly text: Texts }[];
   readonly ranks: readonly { readonly rank: number; readonly host: string | null; readonly stage: number | null; readonly worker: string | null; readonly span: string | null }[];
 }
 
@@ -93,13 +94,21 @@ function Answer({ data }: { data: Run }): JSX.Element {
   const share = data.step_ms.median > 0 ? Math.round((100 * lost) / data.step_ms.median) : 0;
   const sigma = Math.max(...data.clocks.filter((one) => !one.refused).map((one) => one.sigma_ns ?? 0), 0) / 1000;
   const refused = data.clocks.filter((one) => one.refused).length;
+  const outside = data.wait_outside_ms > 0;
+  const undecided = data.problems.find((one) => one.kind === "one_step");
+  const percent = (value: number): string => `${ms(value)} ms (${data.step_ms.median > 0 ? Math.round((100 * value) / data.step_ms.median) : 0} %)`;
+  const waits = `${percent(data.wait_outside_ms)} ${t("waits for ranks that were not recorded")}`;
+  const nobody = data.run.missing.length ? t("no recorded rank, host or link holds the others up.") : t("no rank, host or link holds the others up.");
+  const quiet = outside ? waits : undecided ? inLanguage(undecided.text) : nobody;
   return (
     <section class="card verdict-answer" aria-label={t("Answer")} data-testid="cluster-answer">
       <div>
         <h2>
           {inLanguage(STEP)} {ms(data.step_ms.median)} ms{t(": ")}
-          {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : t(data.run.missing.length ? "no recorded rank, host or link holds the others up." : "no rank, host or link holds the others up.")}
+          {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : quiet}
         </h2>
+        {outside && data.findings.length > 0 && <p>{waits}</p>}
+        {(outside || undecided) && <p><button type="button" class="link" data-testid="cluster-verdict" onClick={() => openView("verdict")}>{t("Which rank was late in the recorded steps")} · Verdict ↗</button></p>}
         {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
       </div>
       <dl>

@@ -155,6 +155,7 @@ interface Run {
   readonly run: { readonly ranks: readonly number[] };
   readonly step_ms: { readonly median: number };
   readonly lost_ms: number | null;
+  readonly wait_outside_ms: number;
   readonly findings: readonly { readonly who: Texts; readonly why: Texts }[];
 }
 
@@ -177,7 +178,7 @@ function AllRanks({ api, asked }: { api: Api; asked: number }): JSX.Element | nu
       <span>
         {found === null
           ? (count <= READ_BY_ITSELF ? `${t("Loading")} …` : "")
-          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : t("no rank, host or link holds the others up.")}
+          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : found.wait_outside_ms > 0 ? `${ms(found.wait_outside_ms)} ms ${t("waits for ranks that were not recorded")}` : t("no rank, host or link holds the others up.")}
       </span>
       <button type="button" class="link" onClick={() => openView("cluster")}>{t("Which rank waits for which")} · Cluster ↗</button>
     </p>

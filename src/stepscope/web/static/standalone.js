@@ -1,1 +1,1 @@
-import{t as e}from"./app-B64CCDvc.js";e();
+import{t as e}from"./app-Cr_MmCP4.js";e();

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording that lacks ranks or steps tells about waiting: for whom nobody recorded, and for whom in the only step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from stepscope.cluster.digest import Digests
+from stepscope.cluster.match import P2P, Group, Matches
+
+LEAST_SHARE = 0.02  # of a step: from where the verdict about single ranks speaks of waiting
+
+
+def places_of(digests: Digests, group: Group) -> int:
+    """How many members a group has at least: as many as were recorded, or as its transfers name."""
+    if group.certain:
+        return len(group.members)
+    ends = digests["cluster_links"].filter(pl.col("group").is_in(group.keys)).select(pl.max_horizontal("src", "dst").max())
+    return max(len(group.members), 1 + int(ends.item())) if ends.height and ends.item() is not None else len(group.members)
+
+
+def members_of(digests: Digests, group: Group) -> set[int]:
+    """The ranks of a group as far as they are known: transfers count inside the group, which is the world where ranks send as themselves."""
+    members = set(group.members)
+    if group.certain:
+        return members
+    own = digests["cluster_links"].filter(pl.col("group").is_in(group.keys) & pl.col("rank").is_in(group.members))
+    as_themselves = own.height > 0 and bool((own["src"] == own["rank"]).all())
+    return members | set(range(places_of(digests, group))) if as_themselves else members
+
+
+def wait_outside(digests: Digests, matches: Matches, steps: Sequence[int]) -> float:
+    """Time per step that every recorded rank of a call waits in it, for a member that was not recorded, in ns.
+
+    Where all of them wait, none of them is the last. What is hidden behind computing costs nothing.
+    """
+    present = set(digests.ranks)
+    lacking = [
+        gid
+        for gid, group in enumerate(matches.groups)
+        if places_of(digests, group) > len(group.members) or not present.issuperset(group.members)
+    ]
+    if not lacking or not steps:
+        return 0.0
+    waits = digests["cluster_calls"].select("rank", "step", "index", pl.col("wait_ns").fill_null(0))
+    calls = matches.rows.drop_nulls("call").filter(pl.col("gid").is_in(lacking) & pl.col("step").is_in(list(steps)))
+    calls = calls.select("rank", "step", "index", "call").join(waits, on=["rank", "step", "index"])
+    least = calls.group_by("call").agg(pl.col("step").first(), pl.col("wait_ns").min())
+    by_step = least.group_by("step").agg(pl.col("wait_ns").sum())
+    exposed = digests["cluster_steps"].group_by("step").agg(pl.col("exposed_ns").min())
+    both = by_step.join(exposed, on="step", how="left")
+    return float(both.select(pl.min_horizontal("wait_ns", "exposed_ns")).to_series().sum()) / len(steps)
+
+
+def latest_rank(digests: Digests, matches: Matches, step: int) -> tuple[int, float]:
+    """The rank that the others wait for most in one step, and how long the one in the middle of them waits, in ns.
+
+    Who stays in a call the shortest came last, as the verdict has it.
+    """
+    times = digests["cluster_calls"].select("rank", "step", "index", "op", length=pl.col("end_ns") - pl.col("start_ns"))
+    calls = matches.rows.drop_nulls("call").filter(pl.col("step") == step).select("rank", "step", "index", "call")
+    calls = calls.join(times, on=["rank", "step", "index"]).drop_nulls("length").filter(~pl.col("op").is_in(P2P).fill_null(False))
+    calls = calls.with_columns(
+        late=pl.col("rank").sort_by("length").first().over("call"), wait=pl.col("length") - pl.col("length").min().over("call")
+    )
+    ranks = calls["rank"].unique().sort()
+    if ranks.len() < 2:
+        return -1, 0.0
+    waits = calls.group_by("late", "rank").agg(pl.col("wait").sum())
+    every = waits.select("late").unique().join(ranks.to_frame(), how="cross").filter(pl.col("rank") != pl.col("late"))
+    lost = every.join(waits, on=["late", "rank"], how="left").group_by("late").agg(pl.col("wait").fill_null(0).median())
+    rank, wait = lost.sort("wait", "late", descending=[True, False]).row(0)
+    return int(rank), float(wait)
