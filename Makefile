@@ -233,8 +233,9 @@ wheel: $(VENV)/native $(VENV)/simnpu ## build a wheel with the compiled librarie
 	@ls dist
 
 # What is in a release, for those who must know: of the wheel and what it needs, nothing else.
-wheels: $(DOCS_VENV)/ready ## build wheels for manylinux_2_28, x86_64 and aarch64, with the kernels of the analyser, in dist/
-	PYTHON=$(CURDIR)/$(DOCS_VENV)/bin/python packaging/portable_wheels.sh dist
+wheels: $(DOCS_VENV)/ready $(VENV)/torch ## build wheels for manylinux_2_28, x86_64 and aarch64, with the compiled libraries, in dist/
+	PYTHON=$(CURDIR)/$(DOCS_VENV)/bin/python TORCH_PYTHON=$(CURDIR)/$(BIN)/python \
+	  TORCH_AARCH64=$(realpath $(VENV)/aarch64/torch/lib) packaging/portable_wheels.sh dist
 
 sbom: $(DOCS_VENV)/ready ## list everything that an installation contains (CycloneDX), in dist/
 	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom
