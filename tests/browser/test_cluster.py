@@ -155,3 +155,13 @@ def test_the_first_screen_of_a_large_run_tells_what_all_its_ranks_say(page: Page
     assert f"rank {SLOW}" in page.text("[data-testid=verdict-ranks]")
     page.click("[data-testid=verdict-ranks] .link")
     page.ready("cluster")
+
+
+def test_a_run_that_lacks_ranks_says_so_and_whom_they_wait_for(sample_page: Page) -> None:
+    """Two of eight ranks: nobody recorded is slow, and the answer is not that nobody holds the run up."""
+    sample_page.open("cluster", run="npu_level2")
+    assert "waits for ranks that were not recorded" in sample_page.text("[data-testid=cluster-answer] h2")
+    assert sample_page.text("[data-testid=cluster-partial]") == "partial 2 of 8 ranks were recorded"
+    sample_page.click("[data-testid=cluster-verdict]")
+    sample_page.ready("verdict")
+    assert "waits for rank 5" in sample_page.text("[data-testid=verdict-answer] h2")

@@ -73,6 +73,7 @@ def test_missing_data_names_file_and_switch(tiny_page: Page) -> None:
     tiny_page.until(
         "return document.querySelector('[data-testid=empty]')?.innerText.includes('profile_memory=True')", "what to switch on"
     )
+    assert tiny_page.text("[data-testid=empty] h2") == "No memory events in this capture"
 
 
 def test_keys_open_views_and_help(tiny_page: Page) -> None:
@@ -194,7 +195,12 @@ def test_broken_capture_says_what_and_where(driver: object, tmp_path: Path) -> N
         page = Page(driver, address)
         page.driver.get(f"{address}#/operator?run=bad")
         page.until("return !!document.querySelector('.problem')", "problem")
-        assert "bad/w.pt.trace.json" in page.text(".problem")
+        assert page.text(".problem h2") == "unreadable: bad/w.pt.trace.json"
+        assert "the trace holds no whole event" in page.text(".problem")
+        page.choose("select-language", "zh")
+        page.until("return document.querySelector('.problem')?.innerText.includes('请重新采集')", "what to do, in Chinese")
+        assert "capture again" not in page.text(".problem")
+        page.choose("select-language", "en")
         page.choose("select-runs", "good")
         page.until("return !!document.querySelector('[data-testid=view-operator][data-ready=true]')", "the other run")
 

@@ -37,6 +37,10 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   diff: () => import("./views/diff"),
 };
 
+const NOT_COLLECTED: Readonly<Record<string, string>> = {
+  kernel: "No device tasks in this capture", memory: "No memory events in this capture", module: "No modules in this capture",
+  communication: "No figures of links in this capture", flame: "No call stacks in this capture",
+};
 const RAIL = 48; // px of the folded panel
 
 export function Shell(): JSX.Element {
@@ -117,7 +121,7 @@ function Chosen({ span }: { span: SpanEntry }): JSX.Element {
     const listed = views.value.some((one) => one.slug === slug);
     if (!listed && span.state === "ready" && (LOADERS[slug] === undefined || !["distributed", "cluster"].includes(slug))) {
       return (
-        <Empty title={LOADERS[slug] ? t("This view has no data here") : `Unknown view “${slug}”`} hint={t("Switch to another view or capture on the left.")} remedy={slug}>
+        <Empty title={LOADERS[slug] ? t(NOT_COLLECTED[slug] ?? "This view has no data here") : `Unknown view “${slug}”`} hint={t("Switch to another view or capture on the left.")} remedy={slug}>
           <div class="row">
             {views.value.map((one) => (
               <button key={one.slug} type="button" class="button" onClick={() => openView(one.slug)}>{one.name}</button>

@@ -24,7 +24,7 @@ export interface SpanEntry {
   path: string;
   steps: number | null;
   changing: boolean;
-  quality: { summary: Texts; headline: Texts; warnings: number } | null;
+  quality: { complete?: boolean; summary: Texts; headline: Texts; warnings: number } | null;
   command: string | null;
   error: { title?: string; detail?: string; hint?: string; file?: string; id?: string } | null;
 }

@@ -22,7 +22,10 @@ def places_of(digests: Digests, group: Group) -> int:
 
 
 def members_of(digests: Digests, group: Group) -> set[int]:
-    """The ranks of a group as far as they are known: transfers count inside the group, which is the world where ranks send as themselves."""
+    """The ranks of a group as far as they are known.
+
+    Transfers count inside the group; where every recorded rank sends under its own number, the group is the world.
+    """
     members = set(group.members)
     if group.certain:
         return members

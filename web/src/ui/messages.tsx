@@ -4,8 +4,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Progress } from "../api";
-import { t } from "../words";
-import { cancelReading, selection } from "../state";
+import { inLanguage, t } from "../words";
+import { cancelReading, openView, selection } from "../state";
 import { Snippet } from "./controls";
 import { Icon } from "./icons";
 import type { Loaded } from "./load";
@@ -60,7 +60,7 @@ export function Empty(props: { title: string; detail?: string; hint?: string; re
       {remedy && (
         <>
           <p>
-            {t("File")}: <code>{remedy.file}</code>
+            {t("The view needs")} <code>{remedy.file}</code>
           </p>
           <h3>{t("How to collect it")}</h3>
           <Snippet text={remedy.code} />
@@ -71,6 +71,17 @@ export function Empty(props: { title: string; detail?: string; hint?: string; re
   );
 }
 
+/** Some rows or files could not be used: how many, and where the list of them is. */
+export function Partial(): JSX.Element | null {
+  const quality = selection.value.span?.quality;
+  if (!quality || quality.complete !== false && quality.warnings === 0) return null;
+  return (
+    <p class="partial" data-testid="partial">
+      <span class="tag partial">{t("partial")}</span> {inLanguage(quality.summary)} <button type="button" class="link" onClick={() => openView("files")}>{t("Details")}</button>
+    </p>
+  );
+}
+
 export function Problem({ problem, again, remedy }: { problem: ApiError; again?: () => void; remedy?: string }): JSX.Element {
   if (problem.code === "missing_data") {
     return <Empty title={problem.message} detail={problem.detail} hint={problem.hint} {...(remedy ? { remedy } : {})} />;
@@ -78,17 +89,18 @@ export function Problem({ problem, again, remedy }: { problem: ApiError; again?:
   return (
     <div class="problem" role="alert">
       <h2>
-        <Icon name="alert" /> {problem.code === "unreadable" && problem.file ? `${t("unreadable")}: ${problem.file}` : problem.message}
+        <Icon name="alert" /> {problem.code === "unreadable" && problem.file ? `${t("unreadable")}${t(": ")}${problem.file}` : t(problem.message)}
       </h2>
-      {problem.detail && <p>{problem.detail}</p>}
-      {problem.file && (
+      {problem.code === "unreadable" && problem.file && <p><strong>{t(problem.message)}</strong></p>}
+      {problem.detail && <p>{t(problem.detail)}</p>}
+      {problem.file && problem.code !== "unreadable" && (
         <p>
           {t("File")}: <code>{problem.file}</code>
         </p>
       )}
       {problem.hint && (
         <p>
-          <strong>{t("What to do")}:</strong> {problem.hint}
+          <strong>{t("What to do")}:</strong> {t(problem.hint)}
         </p>
       )}
       <div class="row">

@@ -109,6 +109,9 @@ function Answer({ data }: { data: Run }): JSX.Element {
         </h2>
         {outside && data.findings.length > 0 && <p>{waits}</p>}
         {(outside || undecided) && <p><button type="button" class="link" data-testid="cluster-verdict" onClick={() => openView("verdict")}>{t("Which rank was late in the recorded steps")} · Verdict ↗</button></p>}
+        {data.run.missing.length > 0 && (
+          <p class="partial" data-testid="cluster-partial"><span class="tag partial">{t("partial")}</span> {t("{found} of {all} ranks were recorded").replace("{found}", String(data.run.ranks.length)).replace("{all}", String(data.run.expected ?? data.run.ranks.length + data.run.missing.length))}</p>
+        )}
         {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
       </div>
       <dl>

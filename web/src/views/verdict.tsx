@@ -8,7 +8,7 @@ import { auto } from "../format";
 import { apiFor, openView, param, selection, setParams, type Texts, views } from "../state";
 import { Card, copyText, say } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
-import { Await } from "../ui/messages";
+import { Await, Partial } from "../ui/messages";
 import { inLanguage, t } from "../words";
 import { Frame, type ViewProps } from "./view";
 
@@ -79,6 +79,7 @@ interface Verdict {
   readonly limits: readonly Texts[];
   readonly absent: readonly Texts[];
   readonly replay_error: number | null;
+  readonly rules: { readonly asked: number; readonly not_asked: number };
 }
 
 interface WhatIf {
@@ -119,7 +120,7 @@ export function View({ api }: ViewProps): JSX.Element {
             <AllRanks api={api} asked={data.ranks.length} />
             <Steps data={data} />
             <div class="verdict-columns">
-              <Findings findings={data.findings} error={data.replay_error} />
+              <Findings data={data} />
               <div class="verdict-side">
                 <WhatIfCard findings={data.findings} />
                 <CannotTell data={data} />
@@ -138,6 +139,7 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
   return (
     <section class="card verdict-answer" aria-label={t("Answer")} data-testid="verdict-answer">
       <div>
+        {data.complete && <Partial />}
         {!data.complete && <p class="table-note block">{inLanguage(data.unfinished)}</p>}
         <h2>{inLanguage(data.answer)}</h2>
         {inLanguage(data.together) && <p>{inLanguage(data.together)}</p>}
@@ -290,7 +292,9 @@ function Bar(props: {
 /** Two ranks may have a finding of one rule each. */
 const keyOf = (finding: Finding): string => `${finding.worker} ${finding.id}`;
 
-function Findings({ findings, error }: { findings: readonly Finding[]; error: number | null }): JSX.Element {
+function Findings({ data }: { data: Verdict }): JSX.Element {
+  const { findings, replay_error: error, rules } = data;
+  const onDevice = data.ranks.some((rank) => rank.steps.some((step) => step.device.length > 0));
   const shown = findings.filter((one) => one.severity !== "info");
   const notes = findings.filter((one) => one.severity === "info");
   const [open, setOpen] = useState<string | null>(null);
@@ -298,7 +302,12 @@ function Findings({ findings, error }: { findings: readonly Finding[]; error: nu
   const note = error === null ? t("ranked by ms saved per step") : `${t("ranked by ms saved per step, by replay of this capture")} (± ${(error * 100).toFixed(1)} %)`;
   return (
     <Card title={t("Findings")} note={note} testid="verdict-findings" tools={findings.length ? <button type="button" class="link" onClick={() => openView("findings")}>{t("All findings")}</button> : undefined}>
-      {shown.length === 0 && <p class="verdict-none">{t("Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.")} <button type="button" class="link" onClick={() => openView("operator")}>Operator</button></p>}
+      {shown.length === 0 && (
+        <p class="verdict-none">
+          {t("{asked} rules asked, {not} could not be asked.").replace("{asked}", String(rules.asked)).replace("{not}", String(rules.not_asked))} {t("Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.")}{" "}
+          <button type="button" class="button" data-testid="to-operator" onClick={() => openView("operator", { t: JSON.stringify({ sort: [[onDevice ? "device_self" : "host_self", true]], filters: {} }) })}>{t(onDevice ? "Operator, by device time" : "Operator, by host time")}</button>
+        </p>
+      )}
       <ol class="verdict-list">
         {shown.map((finding) => (
           <li key={keyOf(finding)} class={keyOf(finding) === current ? "open" : ""} data-rule={finding.rule} data-testid="verdict-finding">

@@ -1,1 +1,1 @@
-export{t as render}from"./app-Cr_MmCP4.js";
+export{t as render}from"./app-ByVeUNel.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-Cr_MmCP4.js";e();
+import{t as e}from"./app-ByVeUNel.js";e();

@@ -14,6 +14,7 @@ from stepscope.analysis.partition.model import COMMUNICATION, COMPUTE, COPY, FRO
 from stepscope.errors import CaptureError
 from stepscope.verdict import Finding, Verdict, words
 from stepscope.verdict.case import Case, Draft
+from stepscope.verdict.catalogue import RULES
 from stepscope.verdict.engine import Answer, ask, conclude
 from stepscope.verdict.settings import limits
 from stepscope.verdict.text import together_line
@@ -78,6 +79,7 @@ def verdict_page(workers: Mapping[str, LoadedCapture], missing: list[dict[str, A
         "findings": [_finding(finding, workers, answers) for finding in found.findings],
         "limits": _paired(limiting),
         "absent": _paired(absent),
+        "rules": _rules(found),
         "replay_error": max((one.replay_error for one in found.ranks if one.replay_error is not None), default=None),
     }
 
@@ -102,6 +104,13 @@ def _removed(text: str, known: Mapping[str, Any]) -> dict[str, float]:
             raise bad_parameter("remove", f"finding:percent with one of {', '.join(known) or 'no findings'}")
         wanted[name] = int(percent) / 100
     return wanted
+
+
+def _rules(found: Verdict) -> dict[str, int]:
+    """How many rules had the data that they need, of some rank at least, and how many had not."""
+    lacking = [{lack.rule for lack in one.cannot_tell} for one in found.ranks]
+    not_asked = len(set.intersection(*lacking) & {rule.name for rule in RULES}) if lacking else 0
+    return {"asked": len(RULES) - not_asked, "not_asked": not_asked}
 
 
 def _texts(text: Any) -> dict[str, str]:
