@@ -48,6 +48,23 @@ PYTHON_NOT_RUN = {
 }
 
 
+# Pages whose blocks run elsewhere, or that show nothing that could run.
+ELSEWHERE = {
+    "views.md": "tests/unit/query runs each query",
+    "architecture.md": "a picture, and a line of a table's definition",
+    "contributing/add-a-format.md": "tests/unit/formats runs its code as a package",
+    "formats/framework.md": "tests/unit/formats/framework holds its bytes against the reader; the rest is grammar",
+    "formats/cann.md": "names of files and formulas",
+    "formats/outputs.md": "an algorithm in words, and the form of a file",
+}
+
+
+def test_every_block_is_on_a_page_that_runs_or_is_listed():
+    beside = {page for page in DOCS.rglob("*.md") if not page.name.endswith((".zh-CN.md", ".zh.md")) and "zh" not in page.parts}
+    with_code = {page.relative_to(DOCS).as_posix() for page in beside - set(pages()) if _BLOCK.search(page.read_text("utf-8"))}
+    assert with_code == set(ELSEWHERE)
+
+
 def pages() -> list[Path]:
     found = [ROOT / "README.md", *DOCS.glob("*.md"), *(DOCS / "en").rglob("*.md")]
     return sorted(

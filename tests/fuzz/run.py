@@ -126,7 +126,7 @@ def _fuzz(name: str, args: argparse.Namespace, seconds: float, done: ctypes.c_ui
     ]
     options += [f"-runs={args.inputs}"] if args.inputs else []
     (folder / "words").write_text("".join(f'"{word}"\n' for word in _WORDS))
-    options += [f"-dict={folder / 'words'}", "-rss_limit_mb=3000", f"-artifact_prefix={folder}/failure-", str(folder / "corpus")]
+    options += [f"-dict={folder / 'words'}", "-rss_limit_mb=8000", f"-artifact_prefix={folder}/failure-", str(folder / "corpus")]
     atheris.Setup([sys.argv[0], *options], one)
     atheris.Fuzz()
 

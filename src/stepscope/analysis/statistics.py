@@ -13,7 +13,7 @@ import polars as pl
 from stepscope.analysis.steps import by_launch, step_of
 from stepscope.analysis.sub_tasks import without_parents
 from stepscope.tables import TEXT, Tables
-from stepscope.tables.api_levels import API_LEVELS
+from stepscope.tables.npu_kinds import API_LEVELS
 
 Ints = npt.NDArray[np.int64]
 
@@ -151,7 +151,7 @@ def api_statistic(tables: Tables) -> pl.DataFrame:
     calls = tables.api_calls.filter(pl.col("level").ne_missing(pl.lit("os", dtype=TEXT))).select("level", "name", spent)
     # The vendor's tools count a call without a begin from the counter's zero.
     early = tables.early_calls.select("level", "name", (pl.col("end_ns") - pl.col("zero_ns")).alias("length"))
-    calls = pl.concat([calls, early]) if early.height else calls
+    calls = (pl.concat([calls, early]) if early.height else calls).drop_nulls("length")
     length = pl.col("length")
     groups = (
         calls.group_by("level", "name")

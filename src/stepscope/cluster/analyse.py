@@ -13,14 +13,14 @@ from stepscope.cluster.causes import explain, frequencies, is_mere_pause
 from stepscope.cluster.clocks import Clocks, align
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Finding, Problem
-from stepscope.cluster.graph import Graph, build_graph
-from stepscope.cluster.ideal import ideal_of, pace_of
 from stepscope.cluster.layout import Layout, layout_of
 from stepscope.cluster.match import Matches, match, same_steps
 from stepscope.cluster.network.links import slow_links
 from stepscope.cluster.outside import LEAST_SHARE, latest_rank, members_of, places_of, wait_outside
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
 from stepscope.cluster.slow import Ranking, Scenarios, Suspect, find_slow, finding_of
+from stepscope.cluster.whatif.graph import Graph, build_graph
+from stepscope.cluster.whatif.ideal import ideal_of, pace_of
 
 SCHEMA = "stepscope.cluster/1"
 REPLAY_ERROR = 0.02  # between replayed and measured step time; above, nothing is concluded

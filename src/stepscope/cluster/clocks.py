@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.analysis.partition.spans import Ints
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.match import Matches
-from stepscope.cluster.replay import Flags, Floats
+from stepscope.cluster.whatif.replay import Flags, Floats
 
 # Calls whose members end together. Roots of broadcasts end early, and the ends of all-to-all differ by hundreds of µs.
 TOGETHER = ("allreduce", "allgather", "reducescatter", "barrier", "send", "recv", "sendrecv", "batchsendrecv")

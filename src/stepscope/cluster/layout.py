@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.cluster.digest import Digests
-from stepscope.cluster.graph import Graph
 from stepscope.cluster.match import Matches
+from stepscope.cluster.whatif.graph import Graph
 
 WORDS = ("tp", "pp", "dp", "cp", "ep")
 _NAMES = {

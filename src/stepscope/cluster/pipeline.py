@@ -8,8 +8,8 @@ import numpy as np
 from stepscope.analysis.partition.spans import Ints
 from stepscope.cluster.finding import Finding
 from stepscope.cluster.layout import Layout
-from stepscope.cluster.replay import Floats
 from stepscope.cluster.slow import Ranking, Scenarios
+from stepscope.cluster.whatif.replay import Floats
 
 UNEVEN = 0.05  # a stage counts as uneven when its work is this much above that of the others
 STAGE_SHARE = 0.01  # of the step

@@ -15,9 +15,9 @@ import numpy as np
 
 from stepscope.analysis.partition.spans import Ints
 from stepscope.cluster.finding import Finding
-from stepscope.cluster.graph import Graph
-from stepscope.cluster.ideal import FEW, Ideal
-from stepscope.cluster.replay import Floats
+from stepscope.cluster.whatif.graph import Graph
+from stepscope.cluster.whatif.ideal import FEW, Ideal
+from stepscope.cluster.whatif.replay import Floats
 
 SHARE = 0.01  # of the step: findings below cost too little to mention
 ONE_OFF_SHARE = 0.02  # of the mean step, for what stands out in single steps only: every host pauses now and then

@@ -418,6 +418,16 @@ UNREADABLE_VALUE = _issue(
     sentence=("{count} {value|values} could not be read: shown as missing", "{count} 个值无法读取，显示为缺失"),
     advice=_REPORT,
 )
+VALUE_OUT_OF_RANGE = _issue(
+    "loss",
+    "value-out-of-range",
+    "values",
+    sentence=(
+        "{count} {value|values} cannot be what was measured: shown as missing, durations as 0",
+        "{count} 个值超出可能的范围，显示为缺失，时长按 0 显示",
+    ),
+    advice=_REPORT,
+)
 TEXT_NOT_UTF8 = _issue(
     "warning",
     "text-not-utf8",

@@ -18,6 +18,7 @@ import polars as pl
 
 from stepscope.errors import CaptureError, printable
 from stepscope.tables import issues
+from stepscope.tables.limits import within_limits
 from stepscope.tables.sealed_folder import MANIFEST, Damaged, SealedFolder, seal
 from stepscope.tables.tableset import ALL_TABLES, Tables, lost
 from stepscope.tables.union import REFERENCES
@@ -114,7 +115,7 @@ def open_store(folder: Path) -> Tables:
         if version != SCHEMA_VERSION:
             # Columns that came later are null, those that are gone are left out.
             frames = {name: ALL_TABLES[name].conform(frame) for name, frame in frames.items()}
-        tables = Tables(frames).check()
+        tables = within_limits(Tables(frames).check())
         tables.facts.check()
         _check_references(tables)
     except (Damaged, KeyError, TypeError, ValueError, OSError, pl.exceptions.PolarsError) as problem:

@@ -8,9 +8,9 @@ import pytest
 
 from stepscope.cluster.analyse import hosts_by_device
 from stepscope.cluster.digest import Digests
-from stepscope.cluster.ideal import _with_missing
 from stepscope.cluster.match import Group
 from stepscope.cluster.run import _located
+from stepscope.cluster.whatif.ideal import _with_missing
 from stepscope.tables.cluster import CLUSTER_TABLES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.cluster.replay import Program
+from stepscope.cluster.whatif.replay import Program
 
 
 def program(call, *, stop=(), late=(), after=(), after_stop=(), lane=None, ranks=2):

@@ -9,6 +9,7 @@ from stepscope.analysis import flows, overlap, steps
 from stepscope.analysis.link import attribution, call_stacks, op_tree
 from stepscope.analysis.memory import blocks as memory
 from stepscope.tables import ALL_TABLES, TEXT, Tables, issues, lost
+from stepscope.tables.limits import within_limits
 from stepscope.tables.threads import side_by_side
 
 SOURCE = "link"
@@ -22,6 +23,7 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
     analysis; names of queued tasks and numbers of Python calls where the source has none. What could not be matched is
     counted in `quality`. Linking linked tables changes nothing.
     """
+    tables = within_limits(tables)
     parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
     other_issues = tables.quality.filter(pl.col("source") != SOURCE)
     tables = tables.replace(ops=tables.ops.with_columns(parent=parent), quality=other_issues, **launched)

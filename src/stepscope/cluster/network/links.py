@@ -18,8 +18,8 @@ from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Finding
 from stepscope.cluster.match import Group
 from stepscope.cluster.network.speeds import SlowPair, slow_pairs
-from stepscope.cluster.replay import Floats
 from stepscope.cluster.slow import ONE_OFF_SHARE, ONE_STEP, SHARE, Scenarios, pattern_of
+from stepscope.cluster.whatif.replay import Floats
 
 RATIO = 1.3  # of the usual transfer
 MOST = 4  # groups that are replayed

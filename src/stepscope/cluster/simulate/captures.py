@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stepscope.cluster.replay import Floats
 from stepscope.cluster.simulate.programs import Call
 from stepscope.cluster.simulate.recording import FREQUENCY_MHZ, KERNELS, Recording, kernel_times
+from stepscope.cluster.whatif.replay import Floats
 
 LAUNCH_NS = 4_000.0  # from the launch of a task to its start, when the device waits for it
 HOST_NS = 5_000.0  # that a host which runs ahead needs for a launch

@@ -16,8 +16,8 @@ import polars as pl
 
 from stepscope.analysis.partition.spans import Ints, Spans, union
 from stepscope.cluster.digest import Calls, Digests, call_rows, member_lists
-from stepscope.cluster.replay import Floats
 from stepscope.cluster.simulate.programs import Call, Fault, Item, Plan, program, transfer_ns
+from stepscope.cluster.whatif.replay import Floats
 from stepscope.tables.cluster import CAUSES, CLUSTER_TABLES
 
 EPOCH_NS = 1_764_246_877_000_000_000

@@ -14,7 +14,7 @@ from stepscope.render.csv_file import NOT_KNOWN, write_csv
 from stepscope.render.lines import Numbers
 from stepscope.render.number_forms import SHORTEST, THOUSANDTHS
 from stepscope.tables import ALL_TABLES, TEXT
-from stepscope.tables.task_kinds import task_kind
+from stepscope.tables.npu_kinds import task_kind
 
 KERNELS = ALL_TABLES["kernels"]
 FILE = "task_time.csv"

@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.formats.cann.device.side import DeviceSide
 from stepscope.formats.cann.host.side import HostSide
 from stepscope.tables import ALL_TABLES, TEXT, issues, lost
-from stepscope.tables.task_kinds import task_kind
+from stepscope.tables.npu_kinds import task_kind
 
 KEY = ["stream", "task_id", "batch_id", "context_id"]
 

@@ -291,7 +291,8 @@ class _Reading:
         long_numbers = self._long_numbers  # another part may set it while this one is parsed
         if long_numbers:
             lines = _LONG_NUMBER.sub(rb'\1"\2"', lines)
-        events = pl.read_ndjson(BytesIO(lines), schema=self._schema(lines))
+        # An empty line first: bytes that look like a compressed file at the beginning would be taken for one.
+        events = pl.read_ndjson(BytesIO(b"\n" + lines), schema=self._schema(lines))
         if not long_numbers and _inexact(events["ts"], lines):
             self._long_numbers = True
             return self._by_parser(lines)

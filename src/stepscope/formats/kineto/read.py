@@ -38,6 +38,8 @@ _READERS: dict[str, tuple[str, Rows]] = {
     "session": ("session", lambda events: events.select("start_ns", "end_ns")),
 }
 
+_LATEST_BASE_NS = 1 << 61  # in the year 2043; times of events are added to it
+
 
 def read(path: Path, *, most_bytes: int | None = None) -> Tables:
     """Read a trace of the PyTorch profiler (`.json` or `.json.gz`); times become epoch time where the trace knows it.
@@ -66,16 +68,25 @@ def read(path: Path, *, most_bytes: int | None = None) -> Tables:
             cause=", ".join(f"{count} of {what}" for (_, what), count in found.items()) or "the list of events is empty",
             fix="give a trace that torch.profiler wrote (export_chrome_trace or tensorboard_trace_handler)",
         )
-    base_ns = header.get("baseTimeNanoseconds")
-    tables, loose = _tables(parts, base_ns if isinstance(base_ns, int) else 0)
+    base_ns = _base(header, found)
+    tables, loose = _tables(parts, base_ns)
     found[issues.UNPAIRED_RECORD, "flow events"] += loose
     if "counter" in parts:
-        tables = tables.replace(counters=read_counters(path, base_ns if isinstance(base_ns, int) else 0))
-    session = _session(parts, base_ns if isinstance(base_ns, int) else 0)
+        tables = tables.replace(counters=read_counters(path, base_ns))
+    session = _session(parts, base_ns)
     quality += [lost(issue, path.name, count, what) for (issue, what), count in found.items()]
     return tables.replace(
         meta=facts_of(path, header, tables, session, frozenset(labels.values()) | categories).table()
     ).with_quality(*quality)
+
+
+def _base(header: dict[str, Any], found: Counter[tuple[Issue, str]]) -> int:
+    """What the times of a trace count from; 0 where it does not say, or says what no clock shows."""
+    base_ns = header.get("baseTimeNanoseconds", 0)
+    if isinstance(base_ns, int) and 0 <= base_ns < _LATEST_BASE_NS:
+        return base_ns
+    found[issues.UNREADABLE_VALUE, "baseTimeNanoseconds"] += 1
+    return 0
 
 
 def _add_chunk(events: pl.DataFrame, parts: dict[str, list[pl.DataFrame]], found: Counter[tuple[Issue, str]]) -> None:

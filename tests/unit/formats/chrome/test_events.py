@@ -266,3 +266,12 @@ def test_times_that_no_clock_shows_are_counted(trace, ts):
     found, quality = events_of(path)
     assert found.select("name", "ts_ns", "dur_ns").rows() == [("a", 5000, 1000.0), ("b", None, None)]
     assert quality.select("issue", "count").rows() == [("unreadable-value", 1)] * 2
+
+
+def test_bytes_of_a_compressed_file_inside_a_list_are_events_that_cannot_be_read(trace):
+    """The parser takes text that begins like a compressed file for one."""
+    path = trace("[]")
+    path.write_bytes(b'[\x1f\x8b\x08x, {"ts": 1, "dur": 1, "name": "a"}]')
+    found, quality = events_of(path)
+    assert found["name"].to_list() == ["a"]
+    assert quality["count"].sum() >= 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def test_example_is_read(name):
     found, losses = decoded(kind, data)
     assert_frame_equal(found, frame(kind, rows))
     assert losses == {}
+
+
+def test_bytes_on_the_page_are_those_of_the_examples():
+    page = next(path / "docs/formats/framework.md" for path in Path(__file__).parents if (path / "pyproject.toml").is_file())
+    dumps = re.findall(r"^```\n(0000  .*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    shown = [bytes.fromhex("".join(line[4:] for line in dump.splitlines())) for dump in dumps]
+    whole = [data for _, data, _ in EXAMPLES.values()]
+    assert len(shown) == 6
+    # Of the names of calls only the first record is shown.
+    assert [data.hex(" ") for data in shown if not any(example.startswith(data) for example in whole)] == []
+    values = [text for _, _, rows in EXAMPLES.values() for row in rows for text in row.values()]
+    (texts,) = re.findall(r"^```\n(weight\).*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert [text for text in texts.splitlines() if text not in values] == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

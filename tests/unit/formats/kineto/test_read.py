@@ -417,3 +417,10 @@ def test_an_unknown_category_of_a_device_is_shown_and_counted_but_never_called_c
     ]
     assert tables.facts.device_kind == "warp"
     assert issues(tables) == {("unknown-device-category", "cat warp_events"): 2, ("unknown-kind", "cat tea_break"): 1}
+
+
+@pytest.mark.parametrize("base", [1 << 61, 10**40, -1, "soon", 1.5])
+def test_a_base_that_no_clock_shows_is_left_out_and_counted(tmp_path, base):
+    tables = kineto.read(written(tmp_path, [event("cpu_op", "a", 7, 2)], baseTimeNanoseconds=base))
+    assert rows(tables.ops, "start_ns", "end_ns") == [(7000, 9000)]
+    assert issues(tables)["unreadable-value", "baseTimeNanoseconds"] == 1

@@ -11,7 +11,7 @@ from stepscope.formats.ascend.db.database import Database
 from stepscope.formats.ascend.db.schema import ENUMS, NO_CONNECTION, NO_NOTIFY, NO_NOTIFY_OLD, NOTHING, OLD_ENUMS
 from stepscope.formats.sqlite.texts import enumerated, per_text
 from stepscope.tables import ALL_TABLES, TEXT, issues
-from stepscope.tables.task_kinds import task_kind
+from stepscope.tables.npu_kinds import task_kind
 
 _SPAN = tuple(SPAN)
 # What a transfer has from its task.

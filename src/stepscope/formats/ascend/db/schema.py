@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stepscope.render.sqlite_table import DbColumn, DbTable
-from stepscope.tables.api_levels import API_LEVELS
+from stepscope.tables.npu_kinds import API_LEVELS
 
 SCHEMA_VERSION = "1.2.0"
 

@@ -9,7 +9,7 @@ from stepscope.formats.ascend.trace import args
 from stepscope.formats.ascend.trace.events import category, number, rewritten, span
 from stepscope.formats.ascend.trace.lanes import Lanes
 from stepscope.tables import ALL_TABLES
-from stepscope.tables.task_kinds import task_kind
+from stepscope.tables.npu_kinds import task_kind
 
 # The stream is the thread that the event stands on, and the rate follows from size and duration.
 TASK_ARGS = (*args.without(args.TASKS, "stream"), *args.without(args.COPIES, "rate"), *args.GRIDS)

@@ -17,7 +17,7 @@ from stepscope.analysis.partition.spans import Ints
 from stepscope.cluster.clocks import TOGETHER, connected_offsets
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.match import Matches, numbered
-from stepscope.cluster.replay import Flags, Floats, Program
+from stepscope.cluster.whatif.replay import Flags, Floats, Program
 from stepscope.tables.cluster import CAUSES
 
 VOTES = 0.1  # share of peers × steps that makes a wait part of the program

@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 
 from stepscope.analysis.partition.spans import Ints
-from stepscope.cluster.graph import Graph, Variant
 from stepscope.cluster.match import Group
-from stepscope.cluster.replay import Flags, Floats
+from stepscope.cluster.whatif.graph import Graph, Variant
+from stepscope.cluster.whatif.replay import Flags, Floats
 
 COMPUTE = 0
 SLOW_PACE = 1.03  # a role is slow as a whole when its kernels take this much longer than everywhere else
