@@ -83,6 +83,27 @@ def test_a_page_beside_the_tree_has_a_twin(name: str):
     assert f"({english.name})" in texts[1]
 
 
+CHINESE = sorted(
+    name
+    for name in (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+    if name.startswith("zh/") or _CHINESE.search(name)
+)
+
+
+@pytest.mark.parametrize("name", CHINESE)
+def test_a_chinese_page_names_what_the_english_one_names(name: str):
+    """Options, variables, files and functions are not translated: one that is missing is a sentence that is missing."""
+    english = re.sub(r"^zh/", "en/", _CHINESE.sub(".md", name))
+    assert _named(DOCS / english) - _named(DOCS / name) == set()
+
+
+def _named(path: Path) -> set[str]:
+    """What stands between backticks outside of blocks, but for placeholders and answers, which hold words of the language."""
+    text = _BLOCK.sub("", path.read_text(encoding="utf-8"))
+    found = {re.sub(r"\s+", " ", name) for name in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)}
+    return {name for name in found if "{" not in name and name[0] not in "])"}
+
+
 def _code(path: Path) -> list[tuple[str, list[str]]]:
     """The blocks without comments and what commands print, which may be in the language of the page."""
     kept = []

@@ -30,7 +30,7 @@ EXAMPLES = """\
   stepscope diff runs/main runs/branch                                        why the second is slower or faster
   stepscope diff main1 main2 main3 -- branch1 branch2 branch3 --by op         several runs a side: noise between runs counts
   stepscope diff runs/main -- runs/branch --gate budget.toml --format md      for CI: the exit code says whether a budget is kept
-  stepscope diff --series runs/nightly                                        from which run on the step time is another one
+  stepscope diff --series runs/nightly                                        since which run the step time has changed
 """
 
 
