@@ -15,6 +15,7 @@ from stepscope.cluster.digest import Digests
 from stepscope.cluster.finding import Finding, Problem
 from stepscope.cluster.layout import Layout, layout_of
 from stepscope.cluster.match import Matches, match, same_steps
+from stepscope.cluster.network.bandwidth import bandwidths
 from stepscope.cluster.network.links import slow_links
 from stepscope.cluster.outside import LEAST_SHARE, latest_rank, members_of, places_of, wait_outside
 from stepscope.cluster.pipeline import moving_imbalance, stage_imbalance
@@ -81,6 +82,7 @@ class Analysis:
             "layout": self.layout.as_dict(),
             "clocks": self.clocks.as_rows(),
             "findings": [finding.as_dict() for finding in self.findings],
+            "bandwidth": bandwidths(self.digests, self.matches),
             "matching": self.matches.quality,
             "problems": [problem.as_dict() for problem in self.problems],
         }

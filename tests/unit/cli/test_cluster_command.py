@@ -67,7 +67,7 @@ def test_other_processes_give_the_same_bytes(captures, capsys):
 def test_the_digest_is_kept_and_made_again_when_the_capture_changes(tmp_path, capsys):
     write_captures(tmp_path, record(PLAN, 3, 3), "kineto")
     first = run(capsys, tmp_path, "--workers", 1, "--json", "-")[1]
-    kept = sorted(tmp_path.glob(".rank-*.digest-v3.arrow"))
+    kept = sorted(tmp_path.glob(".rank-*.digest-v4.arrow"))
     assert len(kept) == 4
     kept[0].write_bytes(kept[0].read_bytes()[:100])
     assert run(capsys, tmp_path, "--workers", 1, "--json", "-")[1] == first

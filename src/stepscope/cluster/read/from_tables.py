@@ -15,6 +15,7 @@ from stepscope.analysis.partition import DeviceModel, device_model, names
 from stepscope.analysis.partition.model import COMPUTE, COPY
 from stepscope.analysis.partition.spans import EMPTY, Ints, Spans, join, minus, spans_of, union
 from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, frame_of_calls, member_lists
+from stepscope.cluster.network.sizes import size_class
 from stepscope.cluster.read.names import operator_name
 from stepscope.formats.cann.write.hash import text_hash
 from stepscope.tables import TEXT, Facts, Tables
@@ -25,7 +26,6 @@ QUEUE_NS = 20_000  # between two calls of one queue
 PROMPT_NS = 10_000  # a task that starts this soon after its launch was waited for by the device
 LATENCY_NS = 30_000  # from a launch to the moment at which the device comes to the task, at most
 _LAYERS = {"data_loading": "data", "gc": "gc", "checkpoint": "checkpoint"}
-_SMALLEST = 4096  # bytes of the first size class
 
 
 def digest(tables: Tables, *, rank: int, path: str = "") -> Digests:
@@ -77,7 +77,7 @@ def _on_one_device(tables: Tables) -> Tables:
     return tables.replace(kernels=tables.kernels.with_columns(device), collectives=tables.collectives.with_columns(device))
 
 
-_CALL_COLUMNS = ("group", "op", "peer", "seq", "bytes", "variable", "lane", "start_ns", "end_ns")
+_CALL_COLUMNS = ("group", "op", "peer", "seq", "bytes", "variable", "retry", "relay", "lane", "start_ns", "end_ns")
 
 
 def _with_group_keys(tables: Tables) -> Tables:
@@ -424,11 +424,6 @@ def _kernels(tables: Tables, model: DeviceModel, rank: int) -> pl.DataFrame:
     )
     found = found.sort(["total_ns", "name", "shapes"], descending=[True, False, False], nulls_last=True)
     return found.head(TOP_KERNELS).with_columns(rank=pl.lit(rank, pl.Int64))
-
-
-def size_class(size: pl.Expr) -> pl.Expr:
-    """0 below 4 KiB, then one more for each factor of 4, up to 1 GiB."""
-    return (size.clip(1, None) / _SMALLEST).log(4).floor().clip(-1, 9).cast(pl.Int8) + 1
 
 
 def _links(

@@ -9,7 +9,7 @@ from stepscope.tables.schema import Column, Table
 
 # Where local time (everything but waiting for others) goes; `w_<cause>` in `cluster_calls`.
 CAUSES = ("compute", "data_loading", "gc", "allocation", "checkpoint", "copy", "dispatch", "other")
-DIGEST_VERSION = 3
+DIGEST_VERSION = 4
 
 _RANK = Column("rank", pl.Int64(), "Rank in the run.")
 _STEP = Column("step", pl.Int64(), "Step number; null where the capture marks none.")
@@ -77,6 +77,8 @@ CLUSTER_CALLS = Table(
         Column("seq", pl.Int64(), "Number of the call in its group, where the source has one."),
         Column("bytes", pl.Int64(), "Bytes, where known.", "B"),
         Column("variable", pl.Boolean(), "Sizes differ from rank to rank by design (all-to-all-v)."),
+        Column("retry", pl.Boolean(), "Was retried, where the source says."),
+        Column("relay", pl.Boolean(), "Went through a relay, where the source says."),
         Column("lane", pl.String(), "Queue of the device on which it ran; calls of one lane run one after the other."),
         Column("folded", pl.Int32(), "Calls in this row."),
         _ns("issue_ns", "When the compute stream had reached the call."),

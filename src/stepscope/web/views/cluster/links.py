@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.cluster.network.sizes import least_bytes
 from stepscope.cluster.network.speeds import pair_speeds, recorded
 from stepscope.web.parameters import Query
 from stepscope.web.problems import missing
@@ -42,7 +43,7 @@ def matrix(run: RunAnalysis, query: Query) -> dict[str, Any]:
     ranks = sorted({*found["src"].to_list(), *found["dst"].to_list()})
     return {
         "transports": [ALL, *transports], "transport": transport, "size": size, "unit": "GB/s",
-        "sizes": [ALL, *({"class": one, "from_bytes": 0 if one == 0 else 4096 * 4 ** (one - 1)} for one in sizes)],
+        "sizes": [ALL, *({"class": one, "from_bytes": least_bytes(one)} for one in sizes)],
         "ranks": ranks, "links": shown.to_dicts(), "thinned": found.height > MOST_LINKS,
     }  # fmt: skip
 
