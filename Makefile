@@ -130,8 +130,8 @@ $(DOCS_VENV)/ready: $(VENV)/core
 environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready $(DOCS_VENV)/ready web/node_modules/.package-lock.json browser
 
 # One process more than there are cores: many tests wait for a process or the browser.
-test: check ## style, types and the whole test suite, with coverage
-	@$(MAKE) --no-print-directory --jobs=4 environments
+test: $(VENV)/core ## style, types and the whole test suite, with coverage
+	@$(MAKE) --no-print-directory --jobs=4 check environments
 	@$(MAKE) --no-print-directory cross prometheus
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
