@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -191,25 +191,31 @@ def source_bytes(capture: Capture) -> int:
 
 
 def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
-    """Write the chosen files, two tasks at a time: timeline, databases and tables cost about as much as one another."""
-    wanted = set(exports)
-    tasks: list[Callable[[], list[Path]]] = []
-    if "text" in wanted:
-        tasks.append(lambda: _timeline(tables, folder, progress))
+    """Write the chosen files, two tasks at a time, long ones first: the short ones at the end let both threads end together."""
+    with ThreadPoolExecutor(2 if parallel else 1) as pool:
+        running = [pool.submit(task) for task in _export_tasks(tables, set(exports), folder, progress, parallel)]
+        return [path for task in running for path in task.result()]
+
+
+def _export_tasks(
+    tables: Tables, wanted: set[str], folder: Path, progress: Progress, parallel: bool
+) -> Iterator[Callable[[], list[Path]]]:
     # MindSpore makes a database only when asked for one.
     if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
-        alone = parallel and "text" not in wanted
-        tasks.append(lambda: _databases(tables, folder, progress, alone))
+        yield partial(_databases, tables, folder, progress, parallel and "text" not in wanted)
     if "text" in wanted:
-        tasks.append(lambda: _other_text(tables, folder, progress))
+        from stepscope.export.text_files import outputs_of, write_text
+
+        *others, timeline = outputs_of(tables.facts)
+        progress("writing json and csv")
+        for output in (timeline, *others):
+            yield partial(write_text, tables, folder, [output])
     if "perfetto" in wanted:
-        tasks.append(lambda: _perfetto(tables, folder, progress))
+        yield partial(_perfetto, tables, folder, progress)
     if "kineto" in wanted:
-        tasks.append(lambda: _kineto(tables, folder, progress))
+        yield partial(_kineto, tables, folder, progress)
     if "parquet" in wanted:
-        tasks.append(lambda: _parquet(tables, folder, progress))
-    with ThreadPoolExecutor(2 if parallel else 1) as pool:
-        return [path for files in pool.map(lambda task: task(), tasks) for path in files]
+        yield partial(_parquet, tables, folder, progress)
 
 
 def _export_prof(
@@ -227,20 +233,6 @@ def _export_prof(
         progress("writing the vendor's files")
         written = write_msprof(tables, folder, stamp)
     return [*written, *export(tables, wanted - {"text", "db"}, folder, progress, parallel=parallel)]
-
-
-def _timeline(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
-    from stepscope.export import text_files
-
-    progress("writing the timeline")
-    return text_files.write_text(tables, folder, text_files.outputs_of(tables.facts)[-1:])
-
-
-def _other_text(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
-    from stepscope.export import text_files
-
-    progress("writing json and csv")
-    return text_files.write_text(tables, folder, text_files.outputs_of(tables.facts)[:-1])
 
 
 def _perfetto(tables: Tables, folder: Path, progress: Progress) -> list[Path]:

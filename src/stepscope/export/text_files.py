@@ -92,21 +92,22 @@ def _write_trace_view(tables: Tables, folder: Path) -> list[Path]:
     return trace_view.write(tables, folder / FILE)
 
 
+# The long ones first, but for the timeline: who writes two at a time has short ones left at the end.
 OUTPUTS = (
     Output(kernel_details.write, _ANY_LEVEL),
+    Output(memory_csv.write_memory_record, _switch("profile_memory", of=lambda facts: True)),
     Output(operator_details.write, _on_host),
+    Output(memory_csv.write_operator_memory, _switch("profile_memory", of=lambda facts: True)),
+    Output(task_time.write, _ANY_LEVEL),
     Output(flops_csv.write, _on_host),
     Output(step_trace_time.write, _ANY_LEVEL),
     Output(statistics_csv.write_op_statistic, _DETAILED),
     Output(statistics_csv.write_api_statistic, _DETAILED),
     Output(communication_json.write, _DETAILED),
     Output(hardware_csv.write_data_preprocess, _level("Level2")),
-    Output(memory_csv.write_memory_record, _switch("profile_memory", of=lambda facts: True)),
-    Output(memory_csv.write_operator_memory, _switch("profile_memory", of=lambda facts: True)),
     Output(memory_csv.write_module_memory, _both(_ANY_LEVEL, _switch("profile_memory"))),
     Output(hardware_csv.write_l2_cache, _switch("l2_cache")),
     Output(hardware_csv.write_soc_pmu, _switch("l2_cache")),
-    Output(task_time.write, _ANY_LEVEL),
     Output(hardware_csv.write_pcie, _switch("sys_interconnection")),
     Output(hardware_csv.write_hccs, _switch("sys_interconnection")),
     Output(hardware_csv.write_nic, _switch("sys_io")),
