@@ -3,14 +3,23 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from viewer.page import Page, absent, chromium, serving
+from viewer.page import Page, TabPage, absent, chromium, serving
 from viewer.timeline import odd_trace
 from viewer.tiny_trace import write_trace
 
@@ -54,6 +63,46 @@ def samples(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_page(driver: object, samples: Path) -> Iterator[Page]:
     with serving(samples) as address:
         yield Page(driver, address)
+
+
+@pytest.fixture(scope="session")
+def tensorboard(samples: Path, cache: Path) -> Iterator[str]:
+    """Address of a TensorBoard that shows the real captures, below a path prefix."""
+    if importlib.util.find_spec("tensorboard") is None:
+        absent("tensorboard")
+    if "stepscope" not in {point.name for point in importlib.metadata.entry_points(group="tensorboard_plugins")}:
+        absent("stepscope's entry point for TensorBoard (install the package again)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(samples), "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--path_prefix", "/below/here"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )  # fmt: skip
+    address = f"http://127.0.0.1:{port}/below/here/"
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{address}data/plugin/stepscope/index.js").close()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert process.poll() is None, "TensorBoard did not start"
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(params=["own", "tensorboard"])
+def door_page(request: pytest.FixtureRequest, driver: Any) -> Iterator[Page]:
+    """The real captures behind each of the two doors: the page's own server, and TensorBoard."""
+    if request.param == "own":
+        yield request.getfixturevalue("sample_page")
+    else:
+        yield TabPage(driver, request.getfixturevalue("tensorboard"))
+        driver.switch_to.default_content()
 
 
 @pytest.fixture(scope="session")

@@ -17,47 +17,52 @@ CAPTURE = {"run": "npu_level2", "worker": "0"}
 SIZES = pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["1280x720", "1920x1080"], indirect=True)
 
 
+ROW = '[data-testid^="table-"] .table-layer > .table-row'
+
+
+def follow(page: Page, at: int = 3) -> None:
+    """ "Show in Trace" of a row."""
+    page.until(f"return document.querySelectorAll('{ROW}').length > {at}", "rows")
+    page.driver.execute_script(f"document.querySelectorAll('{ROW}')[{at}].querySelector('[data-testid=show-in-trace]').click()")
+
+
 @SIZES
-def test_a_finding_leads_to_its_evidence(sample_page: Page, size: tuple[int, int]) -> None:
-    sample_page.open("findings", **CAPTURE)
-    count = sample_page.driver.execute_script("return document.querySelectorAll('.finding').length")
+def test_a_finding_leads_to_its_evidence(door_page: Page, size: tuple[int, int]) -> None:
+    door_page.open("findings", **CAPTURE)
+    count = door_page.driver.execute_script("return document.querySelectorAll('.finding').length")
     assert count > 2
     landed = 0
     for at in range(count):
-        sample_page.open("findings", **CAPTURE)
-        followed = sample_page.driver.execute_script(
-            "const link = document.querySelectorAll('.finding')[arguments[0]].querySelector('[data-testid=evidence], button.link');"
-            "link.click(); return location.hash",
-            at,
+        if at:
+            door_page.choose("select-views", "findings")
+            door_page.ready("findings")
+        door_page.driver.execute_script(
+            "document.querySelectorAll('.finding')[arguments[0]].querySelector('[data-testid=evidence], button.link').click()", at
         )
-        if "/trace" in followed:
-            Landing(sample_page).lands()
+        if door_page.state.startswith("/trace"):
+            Landing(door_page).lands()
             landed += 1
     assert landed
 
 
 @SIZES
 @pytest.mark.parametrize("group", ["all", "statistic"])
-def test_a_kernel_row_leads_to_its_slice(sample_page: Page, size: tuple[int, int], group: str) -> None:
-    sample_page.open("kernel", **CAPTURE, group=group)
-    row = '[data-testid^="table-kernels"] .table-layer > .table-row'
-    sample_page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
-    sample_page.driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
-    Landing(sample_page).lands()
+def test_a_kernel_row_leads_to_its_slice(door_page: Page, size: tuple[int, int], group: str) -> None:
+    door_page.open("kernel", **CAPTURE, group=group)
+    follow(door_page)
+    Landing(door_page).lands()
 
 
 @SIZES
-def test_an_operator_row_leads_to_its_longest_slice(sample_page: Page, size: tuple[int, int]) -> None:
-    sample_page.open("operator", **CAPTURE)
-    row = '[data-testid="table-operators"] .table-layer > .table-row'
-    sample_page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
-    sample_page.driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
-    Landing(sample_page).lands()
+def test_an_operator_row_leads_to_its_longest_slice(door_page: Page, size: tuple[int, int]) -> None:
+    door_page.open("operator", **CAPTURE)
+    follow(door_page)
+    Landing(door_page).lands()
 
 
 @SIZES
-def test_a_click_on_a_low_slice_leaves_it_in_view(sample_page: Page, size: tuple[int, int]) -> None:
-    page = Timeline(sample_page, NPU)
+def test_a_click_on_a_low_slice_leaves_it_in_view(door_page: Page, size: tuple[int, int]) -> None:
+    page = Timeline(door_page, NPU)
     canvas = page.find("[data-testid=trace-canvas]")
     box = canvas.size
     # A slice near the lower edge, where the panel is going to be.
@@ -78,28 +83,61 @@ def test_a_click_on_a_low_slice_leaves_it_in_view(sample_page: Page, size: tuple
         canvas, round(place["x"] + 1 - box["width"] / 2), round(place["y"] - box["height"] / 2)
     ).click().perform()
     window = page.stats["window"]
-    Landing(sample_page).lands()
+    Landing(door_page).lands()
     assert page.stats["window"] == window, "a click does not move the time"
 
 
 @SIZES
-def test_a_link_opens_as_it_was_left(sample_page: Page, size: tuple[int, int]) -> None:
-    sample_page.open("operator", **CAPTURE)
-    row = '[data-testid="table-operators"] .table-layer > .table-row'
-    sample_page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
-    sample_page.driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
-    page = Landing(sample_page)
+def test_an_arrow_leads_to_its_other_end(door_page: Page, size: tuple[int, int]) -> None:
+    page = Timeline(door_page, f"{NPU}&find=aclnnAddmm_MatMulCommon_MatMulV2")
+    Landing(door_page).lands()
+    kernel = page.stats["selected"]
+    page.press("G")
+    page.until(lambda: page.stats["selected"] not in (None, kernel))
+    Landing(door_page).lands()
+    launch = page.stats["selected"]
+    page.press("g")
+    page.until(lambda: page.stats["selected"] not in (None, launch))
+    Landing(door_page).lands()
+
+
+@SIZES
+def test_a_link_opens_as_it_was_left(door_page: Page, size: tuple[int, int]) -> None:
+    door_page.open("operator", **CAPTURE)
+    follow(door_page)
+    page = Landing(door_page)
     page.lands()
-    page.until(lambda: "slice" in page.params and "y" in page.params)
+    folded = next(lane["key"] for lane in page.stats["lanes"] if lane["kind"] == "process" and not lane["folded"])
+    page.browser.execute_script("document.querySelector(`.trace-head[data-key='${arguments[0]}'] .trace-fold`).click()", folded)
+    page.until(lambda: folded in page.params.get("fold", ""))
+    page.settle()
+    page.until(lambda: "slice" in page.params)
     page.until(lambda: page.params.get("t") == "_".join(str(round(end)) for end in page.stats["window"]))
     stats, link = page.stats, page.browser.current_url
-    page.browser.get("about:blank")
-    page.browser.get(link)
-    again = Landing(sample_page)
-    again.lands()
-    assert again.stats["selected"] == stats["selected"]
+    door_page.choose("select-theme", "dark")
+    assert "theme" not in door_page.state, "who follows the link has a theme of their own"
+    door_page.enter_again(link)
+    again = Landing(door_page)
+    again.settle()
+    again.until(lambda: again.stats["selected"] == stats["selected"])
+    again.settle()
     assert again.stats["window"] == pytest.approx(stats["window"], abs=1)
     assert again.stats["canvas"]["scroll"] == pytest.approx(stats["canvas"]["scroll"], abs=1)
+    assert [(lane["key"], lane["folded"]) for lane in again.stats["lanes"]] == [
+        (lane["key"], lane["folded"]) for lane in stats["lanes"]
+    ]
+
+
+@SIZES
+def test_an_address_with_a_window_shows_its_slice_too(door_page: Page, size: tuple[int, int]) -> None:
+    """Written by hand, or by another tool: a time and a slice, and nothing about how far the tracks were scrolled."""
+    page = Timeline(door_page, f"{NPU}&find=aclnnAddmm_MatMulCommon_MatMulV2")
+    Landing(door_page).lands()
+    slice_id, window = page.stats["selected"], "_".join(str(round(end)) for end in page.stats["window"])
+    again = Timeline(door_page, f"{NPU}&slice={slice_id}&t={window}")
+    Landing(door_page).lands()
+    assert again.stats["selected"] == slice_id
+    assert "_".join(str(round(end)) for end in again.stats["window"]) == window
 
 
 def test_headings_stay_while_their_tracks_are_scrolled(sample_page: Page) -> None:
@@ -143,3 +181,39 @@ def test_idle_time_has_the_colour_of_its_cause(sample_page: Page) -> None:
         lane["y"] + 9,
     )
     assert colours.get("227,177,34", 0) > 20, "the host was issuing operators, and it is the colour of the host"
+
+
+def test_gaps_are_walked_by_keys_and_buttons(sample_page: Page) -> None:
+    page = Timeline(sample_page, NPU, height=720)
+    page.press(">")
+    page.until(lambda: page.stats["selected"] is not None)
+    Landing(sample_page).lands()
+    first = page.stats["selected"]
+    assert page.facts()["Title"] == "Free"
+    window = page.stats["window"]
+    assert float(page.facts()["Wall Duration"].removesuffix(" us").replace(",", "")) * 400_000 >= window[1] - window[0], (
+        "it can be seen"
+    )
+    page.find("[data-testid=gap-after]").click()
+    page.until(lambda: page.stats["selected"] not in (None, first))
+    assert page.facts()["Title"] == "Free"
+    Landing(sample_page).lands()
+    page.press("<")
+    page.until(lambda: page.stats["selected"] == first)
+    page.press("<")
+    page.until(lambda: "No further gap" in page.find(".trace-message").text)
+    assert page.stats["selected"] == first
+    assert not page.errors()
+
+
+def test_gaps_of_one_kind_are_listed(sample_page: Page) -> None:
+    page = Timeline(sample_page, f"{NPU}&find=%5EFree%24&findmode=r", height=720)
+    Landing(sample_page).lands()
+    longest = page.stats["selected"]
+    page.find("[data-testid=alike] summary").click()
+    lengths = [row.text for row in page.all("[data-testid=alike] li b")]
+    assert len(lengths) > 2
+    page.all("[data-testid=alike] li button")[1].click()
+    page.until(lambda: page.stats["selected"] not in (None, longest))
+    Landing(sample_page).lands()
+    assert page.facts()["Title"] == "Free"

@@ -3,22 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
-from viewer.page import Page, absent
+from viewer.page import Page, TabPage
 from viewer.timeline import Landing
 
 pytestmark = pytest.mark.slow  # a real browser and a real TensorBoard
@@ -26,44 +15,12 @@ pytestmark = pytest.mark.slow  # a real browser and a real TensorBoard
 READY = "return !!document.querySelector('[data-testid=\"view-{view}\"][data-ready=true]')"
 
 
-@pytest.fixture(scope="module")
-def tensorboard(samples: Path) -> Iterator[str]:
-    if importlib.util.find_spec("tensorboard") is None:
-        absent("tensorboard")
-    if "stepscope" not in {point.name for point in importlib.metadata.entry_points(group="tensorboard_plugins")}:
-        absent("stepscope's entry point for TensorBoard (install the package again)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(samples), "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--path_prefix", "/below/here"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
-    )
-    address = f"http://127.0.0.1:{port}/below/here/"
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{address}data/plugin/stepscope/index.js").close()
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert process.poll() is None, "TensorBoard did not start"
-                time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def opened(driver: Any, address: str, state: str, view: str) -> Page:
+def opened(driver: Any, address: str, state: str, view: str) -> TabPage:
     """TensorBoard with our tab, the driver inside the tab's frame."""
-    from selenium.webdriver.common.by import By
-
-    page = Page(driver, address)
+    page = TabPage(driver, address)
     page.leave()
-    driver.get(f"{address}#stepscope&p.stepscope.s={quote(state, safe='')}")
-    page.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
-    driver.switch_to.frame(driver.find_element(By.CSS_SELECTOR, "iframe"))
-    page.until(READY.replace("{view}", view), f"view {view}", 60)
+    page.enter(state)
+    page.ready(view)
     return page
 
 
@@ -80,7 +37,7 @@ def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, samp
     wanted = sample_page.rows("operators", keys)
     page = opened(driver, tensorboard, "/operator?run=npu_level2&worker=0", "operator")
     assert page.rows("operators", keys)[:10] == wanted[:10]
-    assert [line for line in page.errors() if "/data/plugin/stepscope/" in line] == []
+    assert page.errors() == []
     assert page.foreign_requests() == []
 
 
@@ -91,7 +48,7 @@ def test_same_numbers_as_the_page_of_its_own(driver: Any, tensorboard: str, samp
 def test_every_view_is_clean_here_too(capture: str, views: int, driver: Any, tensorboard: str) -> None:
     page = opened(driver, tensorboard, f"/overview?{capture}", "overview")
     assert len(page.views()) == views
-    assert [flaw for flaw in page.flaws(also_dark=False) if "/data/plugin/stepscope/" in flaw or "http" not in flaw] == []
+    assert page.flaws(also_dark=False) == []
     assert page.foreign_requests() == []
 
 
@@ -115,16 +72,6 @@ def test_theme_follows_tensorboard(driver: Any, tensorboard: str) -> None:
 
 @pytest.mark.usefixtures("back", "size")
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["1280x720", "1920x1080"], indirect=True)
-def test_a_kernel_row_leads_to_its_slice_here_too(driver: Any, tensorboard: str) -> None:
-    page = opened(driver, tensorboard, "/kernel?run=npu_level2&worker=0&group=all", "kernel")
-    row = '[data-testid^="table-kernels"] .table-layer > .table-row'
-    page.until(f"return document.querySelectorAll('{row}').length > 3", "rows")
-    driver.execute_script(f"document.querySelectorAll('{row}')[3].querySelector('[data-testid=show-in-trace]').click()")
-    Landing(page).lands()
-
-
-@pytest.mark.usefixtures("back", "size")
-@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["1280x720", "1920x1080"], indirect=True)
 def test_a_finding_leads_to_its_evidence_and_the_link_opens_again_here_too(driver: Any, tensorboard: str) -> None:
     page = opened(driver, tensorboard, "/verdict?run=npu_level2&worker=0", "verdict")
     page.click("[data-rule=peer-wait] [data-testid=evidence]")
@@ -134,12 +81,8 @@ def test_a_finding_leads_to_its_evidence_and_the_link_opens_again_here_too(drive
     here = "t%3D" + "_".join(str(round(end)) for end in landing.stats["window"])
     landing.until(lambda: "slice%3D" in driver.execute_script(hash_of) and here in driver.execute_script(hash_of))
     stats, link = landing.stats, driver.execute_script("return window.parent.location.href")
-    driver.switch_to.default_content()
-    driver.get("about:blank")
-    driver.get(link)
-    page.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
-    driver.switch_to.frame(driver.find_element("css selector", "iframe"))
-    page.until(READY.replace("{view}", "trace"), "view trace", 60)
+    page.enter_again(link)
+    page.ready("trace")
     again = Landing(page)
     again.lands()
     assert again.stats["selected"] == stats["selected"]

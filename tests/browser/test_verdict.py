@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from viewer.page import Page
+from viewer.page import Page, serving
 from viewer.timeline import Landing
 
 import stepscope
@@ -117,6 +119,54 @@ def test_texts_have_the_room_they_need(sample_page: Page, size: tuple[int, int])
     assert sample_page.driver.execute_script("return document.querySelectorAll('[data-testid=evidence]').length")
 
 
+def test_evidence_of_one_name_is_told_apart(sample_page: Page) -> None:
+    sample_page.open("verdict", **CAPTURE)
+    chips = sample_page.driver.execute_script(
+        "return [...document.querySelectorAll('[data-rule=peer-wait] [data-testid=evidence] span')].map((one) => one.textContent)"
+    )
+    assert len({chip.split(", ")[0] for chip in chips}) == 1, "waits have one name"
+    assert {chip.split(", ")[1].split()[0] for chip in chips} == {"Plane"}
+    assert len(set(chips)) > 2, "and the planes differ"
+
+
+def test_views_have_counts_that_follow_the_data(sample_page: Page) -> None:
+    shown = (
+        "return Object.fromEntries([...document.querySelectorAll('[data-testid=select-views] option[data-count]')]"
+        ".map((one) => [one.value, Number(one.dataset.count)]))"
+    )
+    sample_page.open("verdict", run="npu_level2")
+    found = sample_page.driver.execute_script("return document.querySelectorAll('[data-testid=verdict-finding]').length")
+    assert sample_page.driver.execute_script(shown) == {"verdict": found, "cluster": 2}
+    sample_page.choose("select-views", "memory")
+    sample_page.ready("memory")
+    assert sample_page.driver.execute_script(shown) == {"verdict": found, "cluster": 2}, "in the other views, too"
+    sample_page.choose("select-runs", "odd")
+    sample_page.until(f"{shown}.verdict === undefined", "no count of another run")
+
+
+def test_figures_of_the_answer_open_their_tables(sample_page: Page) -> None:
+    for at, view in enumerate(("overview", "findings", "distributed")):
+        sample_page.open("verdict", run="npu_level2")
+        sample_page.driver.execute_script(
+            "document.querySelectorAll('[data-testid=verdict-answer] .figure')[arguments[0]].click()", at
+        )
+        sample_page.ready(view)
+
+
+def test_parts_have_patterns_where_something_waits_or_is_not_known(sample_page: Page) -> None:
+    """Never colour alone: what waits is striped in one of three directions, what was not recorded is dotted."""
+    sample_page.open("verdict", **CAPTURE)
+    grounds: dict[str, str] = sample_page.driver.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('.part-bar .part')].map((one) =>"
+        " [one.dataset.testid.slice(5), getComputedStyle(one).backgroundImage]))"
+    )
+    solid = {family for family, image in grounds.items() if image == "none"}
+    assert solid == {"computing", "communication", "copy", "dispatch", "python"}
+    patterns = [grounds[family] for family in ("wait", "sync", "preparing", "unknown")]
+    assert len(set(patterns)) == 4
+    assert {text.split("(")[0] for text in patterns} == {"repeating-linear-gradient", "radial-gradient"}
+
+
 def test_what_is_about_all_ranks_says_so(sample_page: Page) -> None:
     sample_page.open("verdict", run="npu_level2", worker="1")
     assert sample_page.text(".crumbs").split() == ["npu_level2", "all", "ranks"]
@@ -133,3 +183,32 @@ def test_a_switch_that_was_missing_is_copied_by_a_click(sample_page: Page) -> No
         ".find((one) => one.textContent === 'gc_detect_threshold').click()"
     )
     sample_page.until("return window.copied === 'gc_detect_threshold'", "the copied switch")
+
+
+def test_of_many_steps_all_are_drawn_and_each_can_be_opened(driver: Any, tmp_path: Path) -> None:
+    """Three of them as bars, and all in their order as columns, as high as the step is long."""
+    lengths = [10, 10, 14, 10, 10, 12, 10]
+    events, at = [], 1_000_000
+    for step, length in enumerate(lengths):
+        common = {"ph": "X", "pid": 1, "tid": 1}
+        events.append({**common, "name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": at, "dur": length * 1000})
+        events.append({**common, "name": "aten::mm", "cat": "cpu_op", "ts": at + 500, "dur": length * 900})
+        at += length * 1000
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "w.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict")
+        columns: list[list[Any]] = driver.execute_script(
+            "return [...document.querySelectorAll('[data-testid=all-steps] i')]"
+            ".map((one) => [one.title, parseFloat(one.style.height)])"
+        )
+        first = int(columns[0][0].split()[1])
+        counted = lengths[first : first + len(columns)]  # without steps that the profiler slowed down or cut
+        assert len(counted) > 4
+        assert [title.split(" · ")[1] for title, _ in columns] == [f"{length}.0 ms" for length in counted]
+        assert [height for _, height in columns] == pytest.approx([100 * length / 14 for length in counted], abs=0.5)
+        driver.execute_script("document.querySelectorAll('[data-testid=all-steps] i')[arguments[0]].click()", 2 - first)
+        page.until("return document.querySelectorAll('.step-row').length === 1", "the step that was clicked")
+        assert "Step 2" in page.text(".step-row .step-name")
+        assert page.errors() == []

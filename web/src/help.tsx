@@ -16,7 +16,7 @@ const KEYS: readonly (readonly [string, readonly (readonly [string, string])[]])
   ["Trace", [
     ["W / S, Ctrl+wheel", "zoom in / out (Shift: fast)"], ["A / D, ← / →", "pan"], ["↑ / ↓", "scroll tracks"], ["Alt+drag, Shift+Z", "zoom to range"],
     ["F", "fit selection"], ["Ctrl+0", "whole capture"], ["Backspace", "undo zoom"], ["M", "range of the slice"], ["K", "flag or range mark"], [". / ,", "next / previous slice"],
-    ["] / [", "next / previous of the same name"], ["G / Shift+G", "follow flow"], ["P / H / E / Q", "pin, hide, fold, bottom panel"], ["L / R", "align start / end"], ["n / N", "next / previous hit"],
+    ["] / [", "next / previous of the same name"], ["> / <", "next / previous gap of the device"], ["G / Shift+G", "follow flow"], ["P / H / E / Q", "pin, hide, fold, bottom panel"], ["L / R", "align start / end"], ["n / N", "next / previous hit"],
   ]],
   ["Memory", [["drag", "zoom"], ["double click, Backspace", "whole time"]]],
 ];

@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { address } from "./api";
 import { panelOpen, panelWidth } from "./settings";
-import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, showsAllRanks, type SpanEntry, view, views } from "./state";
+import { openCapture, openView, place, refresh, type RunEntry, runs, selection, setParams, showsAllRanks, type SpanEntry, view, viewCounts, views } from "./state";
 import { IconButton, Select } from "./ui/controls";
 import { Icon, VIEW_ICONS } from "./ui/icons";
 import { stageText } from "./ui/messages";
@@ -25,7 +25,7 @@ function Brand(): JSX.Element {
 /** The folded panel: the views as icons, so that a wide picture costs no way to the others. */
 export function Rail(): JSX.Element {
   return (
-    <aside class="rail" aria-label="Control panel">
+    <aside class="rail" aria-label={t("Control panel")}>
       <Brand />
       <IconButton icon="right" label={t("Show panel")} testid="btn-unfold" onClick={() => { panelOpen.value = true; }} />
       <nav class="rail-views" aria-label="Views">
@@ -40,7 +40,7 @@ export function Rail(): JSX.Element {
 export function Panel(): JSX.Element {
   const diff = view.value === "diff";
   return (
-    <aside class="panel" aria-label="Control panel">
+    <aside class="panel" aria-label={t("Control panel")}>
       <div class="brand">
         <Brand />
         <strong>stepscope</strong>
@@ -60,6 +60,8 @@ export function Panel(): JSX.Element {
   );
 }
 
+const countText = (slug: string): string => `${viewCounts.value[slug]} ${t(slug === "verdict" ? "findings" : "ranks")}`;
+
 function NormalBoxes(): JSX.Element {
   const { run, worker, span } = selection.value;
   const list = runs.value?.runs ?? [];
@@ -73,7 +75,7 @@ function NormalBoxes(): JSX.Element {
         testid="select-views"
         value={view.value}
         size={Math.max(4, available.length)}
-        options={available.map((one) => ({ value: one.slug, label: one.name }))}
+        options={available.map((one) => ({ value: one.slug, label: one.name, ...(viewCounts.value[one.slug] === undefined ? {} : { count: viewCounts.value[one.slug]!, about: countText(one.slug) }) }))}
         onChange={(value) => openView(value)}
       />
       {showsAllRanks.value ? (

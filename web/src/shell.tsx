@@ -96,7 +96,7 @@ function Stage(): JSX.Element {
   return (
     <>
       {runsProblem.value && (
-        <p class="banner" role="alert"><Icon name="alert" /> {runsProblem.value.message}. {runsProblem.value.hint}</p>
+        <p class="banner" role="alert"><Icon name="alert" /> {t(runsProblem.value.message)}{t(". ")}{t(runsProblem.value.hint)}</p>
       )}
       {unknown.length > 0 && (
         <p class="banner" role="alert" data-testid="unknown">
@@ -121,7 +121,7 @@ function Chosen({ span }: { span: SpanEntry }): JSX.Element {
     const listed = views.value.some((one) => one.slug === slug);
     if (!listed && span.state === "ready" && (LOADERS[slug] === undefined || !["distributed", "cluster"].includes(slug))) {
       return (
-        <Empty title={LOADERS[slug] ? t(NOT_COLLECTED[slug] ?? "This view has no data here") : `Unknown view “${slug}”`} hint={t("Switch to another view or capture on the left.")} remedy={slug}>
+        <Empty title={LOADERS[slug] ? t(NOT_COLLECTED[slug] ?? "This view has no data here") : t("Unknown view “{name}”", { name: slug })} hint={t("Switch to another view or capture on the left.")} remedy={slug}>
           <div class="row">
             {views.value.map((one) => (
               <button key={one.slug} type="button" class="button" onClick={() => openView(one.slug)}>{one.name}</button>
@@ -139,7 +139,7 @@ async function startLoading(): Promise<void> {
   try {
     await call("load", {}, { run: run?.name, worker: worker?.name, span: span?.name });
   } catch (problem) {
-    if (problem instanceof ApiError) say(problem.message);
+    if (problem instanceof ApiError) say(t(problem.message));
     else throw problem;
   }
   await refresh();
@@ -187,7 +187,7 @@ function LazyView(props: { slug: string } & ViewProps): JSX.Element {
   useEffect(() => {
     let gone = false;
     const load = LOADERS[props.slug];
-    if (!load) setProblem(new ApiError(404, { title: `Unknown view “${props.slug}”` }));
+    if (!load) setProblem(new ApiError(404, { title: t("Unknown view “{name}”", { name: props.slug }) }));
     else {
       load().then(
         (module) => { if (!gone) setPart(module); },

@@ -233,6 +233,22 @@ export const showsAllRanks = computed(() => {
   return ["distributed", "cluster"].includes(view.value) || (view.value === "verdict" && count > 1 && count <= ASKED_TOGETHER);
 });
 
+/** Findings that the Verdict showed, and of which data: other data have another key, and no count until they were asked. */
+export const counted = signal<{ readonly key: string; readonly findings: number } | null>(null);
+
+/** What a verdict is about: all ranks of a run, or the chosen worker of a larger one, as they are now. */
+export const verdictKey = computed(() => {
+  const { run, worker } = selection.value;
+  const asked = (run?.workers.length ?? 0) <= ASKED_TOGETHER ? (run?.workers ?? []) : [worker];
+  return JSON.stringify([run?.name, asked.map((one) => [one?.name, one?.spans.map((span) => span.version)])]);
+});
+
+/** Numbers beside the names of views, where they are known without asking for them. */
+export const viewCounts = computed<Readonly<Record<string, number>>>(() => {
+  const ranks = selection.value.run?.workers.length ?? 0;
+  return { ...(ranks > 1 ? { cluster: ranks } : {}), ...(counted.value?.key === verdictKey.value ? { verdict: counted.value.findings } : {}) };
+});
+
 /** Routes of the selected capture; the same object as long as it is the same data. */
 export const api = computed<Api | null>(() => {
   const { run, worker, span } = selection.value;

@@ -15,9 +15,10 @@ from stepscope.verdict.case import Case
 from stepscope.verdict.rules.communication import WAIT, group_members
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.timeline.slices import SOURCES
-from stepscope.web.views.verdict import answer_of
+from stepscope.web.views.verdict import answer_of, free_slice
 
 MOST_OPERATORS = 6
+MOST_ALIKE = 20
 
 # By the part that takes most of the gap; {op} is the operator that the host spent most of it in.
 WHY = {
@@ -144,7 +145,7 @@ def gap_cause(capture: LoadedCapture, number: int) -> dict[str, Any] | None:
         "operators": operators,
         "ended_by": _ended_by(capture, gaps),
         "place": _place(capture, gaps["tid"].drop_nulls().to_list(), start, end),
-        "alike": _alike(case, columns, sums[0][1]),
+        "alike": _alike(capture, case, columns, sums[0][1]),
         "late": [],
         "global": False,
     }
@@ -188,12 +189,17 @@ def _place(capture: LoadedCapture, threads: list[int], start: int, end: int) -> 
     return {"line": user_frame(stack) if stack else "", "innermost": stack.split(";")[0], "modules": modules}
 
 
-def _alike(case: Case, columns: list[str], part: str) -> dict[str, int]:
-    """How many gaps have the same part as their largest, and their length together."""
-    gaps = case.parts.gaps
+def _alike(capture: LoadedCapture, case: Case, columns: list[str], part: str) -> dict[str, Any]:
+    """How many gaps have the same part as their largest, their length together, and the longest of them as slices."""
     largest = pl.max_horizontal(columns)
-    same = gaps.filter((pl.col(part) == largest) & (largest > 0))
-    return {"count": same.height, "ns": int((same["end_ns"] - same["start_ns"]).sum())}
+    same = case.parts.gaps.filter((pl.col(part) == largest) & (largest > 0)).select("start_ns", "end_ns")
+    same = same.with_columns(ns=pl.col("end_ns") - pl.col("start_ns")).sort("ns", "start_ns", descending=[True, False])
+    longest: dict[int, dict[str, int]] = {}
+    for start, end, ns in same.head(MOST_ALIKE).iter_rows():
+        found = free_slice(capture, case, start, end)
+        if found is not None:
+            longest.setdefault(found, {"id": found, "start_ns": start - capture.base_ns, "ns": ns})
+    return {"count": same.height, "ns": int(same["ns"].sum()), "longest": list(longest.values())}
 
 
 def _ended_by(capture: LoadedCapture, gaps: pl.DataFrame) -> dict[str, Any] | None:

@@ -389,7 +389,8 @@ def trace_slice(request: ViewRequest) -> Answer:
 
 @_get("trace/next")
 def trace_next(request: ViewRequest) -> Answer:
-    return slice_view.next_slice(request.capture().trace, request.query)
+    find = slice_view.next_gap if request.query.flag("gap") else slice_view.next_slice
+    return find(request.capture().trace, request.query)
 
 
 @_post("trace/range")

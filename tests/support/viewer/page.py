@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import pytest
 
@@ -73,13 +73,29 @@ class Page:
     def open(self, view: str, wait: float = 60, **parameters: str) -> None:
         """Load a view from nothing and wait until it shows its data."""
         self.leave()
-        self.driver.get(f"{self.address}#/{view}?{urlencode(parameters)}")
+        self.enter(f"/{view}?{urlencode(parameters)}")
         self.ready(view, wait)
+
+    def enter(self, state: str) -> None:
+        """Open the page with that view and those parameters."""
+        self.driver.get(f"{self.address}#{state}")
+
+    def enter_again(self, link: str) -> None:
+        """Open a link that the page gave."""
+        self.driver.get("about:blank")
+        self.driver.get(link)
+
+    @property
+    def state(self) -> str:
+        """View and parameters, as they stand in the address."""
+        return urlsplit(self.driver.current_url).fragment
 
     def leave(self, width: int = 1600, height: int = 1000) -> None:
         """An empty page in a window of that size; what the page kept in the browser and what was logged is gone."""
+        self.driver.switch_to.default_content()
         self.driver.get("about:blank")
-        self.driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.address, "storageTypes": "local_storage"})
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.address))
+        self.driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "local_storage"})
         if self.driver.get_window_size() != {"width": width, "height": height}:
             self.driver.set_window_size(width, height)
         self.driver.get_log("browser")
@@ -198,3 +214,29 @@ class Page:
           axe.run(document, options).then(found => done(found.violations.map(told)));
         """
         return self.driver.execute_async_script(script, list(rules))
+
+
+class TabPage(Page):
+    """The same page as a tab of TensorBoard: the driver is inside the tab's frame, the address is TensorBoard's."""
+
+    def enter(self, state: str) -> None:
+        self.driver.get(f"{self.address}#stepscope&p.stepscope.s={quote(state, safe='')}")
+        self._into_the_frame()
+
+    def enter_again(self, link: str) -> None:
+        self.driver.switch_to.default_content()
+        super().enter_again(link)
+        self._into_the_frame()
+
+    def _into_the_frame(self) -> None:
+        self.until("return !!document.querySelector('iframe')", "TensorBoard's frame for the tab")
+        self.driver.switch_to.frame(self.driver.find_element("css selector", "iframe"))
+
+    @property
+    def state(self) -> str:
+        (own,) = (part for part in super().state.split("&") if part.startswith("p.stepscope.s="))
+        return unquote(own.partition("=")[2])
+
+    def errors(self) -> list[str]:
+        """Those of our page; TensorBoard's own logs some."""
+        return [line for line in super().errors() if "/data/plugin/stepscope/" in line]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from viewer.page import Page
 
@@ -38,7 +38,7 @@ class Timeline:
     def __init__(self, page: Page, where: str, height: int = 1000):
         self.page, self.browser = page, page.driver
         page.leave(1600, height)
-        self.browser.get(f"{page.address}#/trace?{where}")
+        page.enter(f"/trace?{where}")
         self.settle()
 
     def until(self, condition: Callable[[], Any]) -> Any:
@@ -59,7 +59,7 @@ class Timeline:
 
     @property
     def params(self) -> dict[str, str]:
-        query = urlsplit(self.browser.current_url).fragment.partition("?")[2]
+        query = self.page.state.partition("?")[2]
         return {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
 
     def find(self, selector: str) -> Any:
@@ -95,7 +95,9 @@ class Timeline:
         wanted = {key: value for key, value in self.params.items() if key in ("run", "worker")}
         query = "&".join(f"{key}={value}" for key, value in wanted.items())
         found: dict[str, Any] = self.browser.execute_async_script(
-            f"fetch('api/v1/trace/meta?{query}').then((r) => r.json()).then(arguments[0])"
+            # TensorBoard's page lies elsewhere than ours.
+            "const own = document.querySelector('link[rel=stylesheet][href*=\"style.css\"]').href;"
+            f"fetch(new URL('../api/v1/trace/meta?{query}', own)).then((r) => r.json()).then(arguments[0])"
         )
         return found
 

@@ -8,10 +8,12 @@ import type { Arrows, Brief, Detail, Found } from "./data/model";
 import type { Picked } from "./canvas/pick";
 import type { Source } from "./data/source";
 import type { Chosen, Flow, Range, Scene, Timeline } from "./canvas/timeline";
+import { t } from "./words";
 
 const MOST_ARROWS = 2000;
 const MOST_HITS = 1000;
 const SETTLED_MS = 150;
+const SEEN = 1 / 400; // of the window: shorter gaps are left out when walking, and what is shorter is zoomed to (viewport.ts)
 const EDGE = 12; // px of a row that must be in view above and below its middle
 const MARK_COLOURS = ["#d9480f", "#0b7285", "#862e9c", "#2b8a3e", "#a61e4d"];
 
@@ -74,7 +76,7 @@ export class Session {
 
   private problem(what: unknown): void {
     if (this.stop.signal.aborted) return;
-    this.hear.notice(what instanceof ApiError ? [what.message, what.detail, what.hint].filter(Boolean).join(" — ") : String(what));
+    this.hear.notice(what instanceof ApiError ? [what.message, what.detail, what.hint].filter(Boolean).map((one) => t(one)).join(" — ") : String(what));
   }
 
   // --- selection
@@ -171,8 +173,26 @@ export class Session {
       const { id } = await selected.source.api.get<{ id: number | null }>(
         "trace/next", { id: selected.id, dir: direction, same: same ? 1 : 0 }, { signal: this.stop.signal },
       );
-      if (id === null) this.hear.notice(direction > 0 ? "That was the last one." : "That was the first one.");
+      if (id === null) this.hear.notice(t(direction > 0 ? "That was the last one." : "That was the first one."));
       else await this.select(selected.source, id, true);
+    } catch (what) {
+      this.problem(what);
+    }
+  }
+
+  /** Idle time of the device, of those that can be seen at this zoom: after or before the selected slice, else from the window's edge. */
+  async gap(direction: 1 | -1): Promise<void> {
+    const { view } = this.timeline;
+    const source = this.scene.selected?.source ?? this.scene.sources[0];
+    if (!source) return;
+    const edge = direction > 0 ? view.from : view.to;
+    const at = this.scene.selected?.start ?? Math.max(-1, Math.floor(edge - source.place) - direction);
+    try {
+      const { id } = await source.api.get<{ id: number | null }>(
+        "trace/next", { gap: 1, at, dir: direction, least: Math.ceil(view.length * SEEN) }, { signal: this.stop.signal },
+      );
+      if (id === null) this.hear.notice(t("No further gap that can be seen at this zoom; zoom in for shorter ones."));
+      else await this.select(source, id, true);
     } catch (what) {
       this.problem(what);
     }
@@ -182,7 +202,7 @@ export class Session {
     const selected = this.scene.selected;
     const flow = this.detail?.flows.find((one) => one.direction === (forward ? "out" : "in") && one.id !== null);
     if (!selected) return;
-    if (!flow || flow.id === null) this.hear.notice(forward ? "No flow leaves this slice." : "No flow enters this slice.");
+    if (!flow || flow.id === null) this.hear.notice(t(forward ? "No flow leaves this slice." : "No flow enters this slice."));
     else void this.select(selected.source, flow.id, true);
   }
 
@@ -359,8 +379,8 @@ export class Session {
   /** Moves the selected slice's capture so that the slice begins (or ends) with the one selected before. */
   align(end: boolean): void {
     const { selected, reference } = this.scene;
-    if (!selected || !reference) return this.hear.notice("Select the reference slice first, then the slice to align.");
-    if (selected.source === reference.source) return this.hear.notice("Both slices are of the same capture; nothing to align.");
+    if (!selected || !reference) return this.hear.notice(t("Select the reference slice first, then the slice to align."));
+    if (selected.source === reference.source) return this.hear.notice(t("Both slices are of the same capture; nothing to align."));
     const mine = selected.start + (end ? selected.dur : 0) + selected.source.place;
     const other = reference.start + (end ? reference.dur : 0) + reference.source.place;
     selected.source.shift += other - mine;
@@ -371,7 +391,7 @@ export class Session {
   async alignAll(end: boolean): Promise<void> {
     const { selected, sources } = this.scene;
     const name = this.detail?.name;
-    if (!selected || name === undefined) return this.hear.notice("Select a slice first, a communication operator for instance.");
+    if (!selected || name === undefined) return this.hear.notice(t("Select a slice first, a communication operator for instance."));
     const query = { q: `^${escaped(name)}$`, mode: "regex", case: true, limit: 5000, px: 1 };
     try {
       const [own, ...others] = await Promise.all(
@@ -387,7 +407,7 @@ export class Session {
         if (hit) source.shift += goal - (hit.start_ns + (end ? hit.duration_ns : 0) + source.place);
         else missing.push(source.label);
       }
-      if (missing.length) this.hear.notice(`No such slice in ${missing.join(", ")}; left where it is.`);
+      if (missing.length) this.hear.notice(t("No such slice in {names}; left where it is.", { names: missing.join(", ") }));
       this.placed();
     } catch (what) {
       this.problem(what);
@@ -446,7 +466,7 @@ export class Session {
         );
       }
       this.scene.flows = flows;
-      this.thinned = thinned ? `${flows.length} of ${count} arrows drawn; zoom in for the others` : "";
+      this.thinned = thinned ? t("{shown} of {all} arrows drawn; zoom in for the others", { shown: flows.length, all: count }) : "";
       this.hear.changed();
       this.timeline.draw();
     } catch (what) {

@@ -196,7 +196,7 @@ export class TraceView {
       this.timeline.view.last = Math.max(1, first.meta.length_ns);
       first.paintNames(this.scene.theme, null);
       this.apply(address);
-      if (!first.meta.slices && !first.meta.counters) throw new ApiError(404, { title: "This capture has no timeline", hint: "Collect with activities CPU and NPU (or CUDA)." });
+      if (!first.meta.slices && !first.meta.counters) throw new ApiError(404, { title: t("This capture has no timeline"), hint: t("Collect with activities CPU and NPU (or CUDA).") });
       this.message.textContent = "";
       this.fitSize();
       this.timeline.relayout();
@@ -218,7 +218,7 @@ export class TraceView {
   private openSource(number: number, api: Api, label: string): Promise<Source> {
     return Source.open(number, api, label, {
       onTiles: () => this.timeline.draw(),
-      onProblem: (problem) => this.notice(problem instanceof ApiError ? problem.message : String(problem)),
+      onProblem: (problem) => this.notice(problem instanceof ApiError ? t(problem.message) : String(problem)),
       onProgress: (progress) => {
         this.message.textContent = stageText(progress);
       },
@@ -229,7 +229,7 @@ export class TraceView {
   private failed(problem: unknown): void {
     const error = problem instanceof ApiError ? problem : null;
     this.message.replaceChildren(h("div", { class: "trace-problem", role: "alert" },
-      h("b", {}, error?.message ?? String(problem)), ...[error?.detail, error?.file, error?.hint].filter(Boolean).map((line) => h("p", {}, line!))));
+      h("b", {}, error ? t(error.message) : String(problem)), ...[error?.detail, error?.file, error?.hint].filter(Boolean).map((line) => h("p", {}, t(line!)))));
     this.root.dataset["ready"] = "true";
   }
 
@@ -298,7 +298,7 @@ export class TraceView {
       .filter(({ label }) => names.has(label) && !known.has(label));
     const opened = await Promise.all(wanted.map(({ run, worker, span, number, label }) =>
       this.openSource(number, apiFor([run, worker, span]), label).catch((problem: unknown) => {
-        this.notice(`${label}: ${problem instanceof ApiError ? problem.message : String(problem)}`);
+        this.notice(`${label}: ${problem instanceof ApiError ? t(problem.message) : String(problem)}`);
         return null;
       })));
     const fresh = opened.filter((source) => source !== null);
@@ -351,7 +351,7 @@ export class TraceView {
     }
     const first = this.scene.sources[0]!;
     const lost = address.pins.filter((key) => !this.timeline.layout.byTrack.has(key));
-    if (lost.length) this.notice(`The address names tracks that are not here: ${lost.join(", ")}.`);
+    if (lost.length) this.notice(t("The address names tracks that are not here: {names}.", { names: lost.join(", ") }));
     if (address.slice) {
       const source = this.scene.sources.find((one) => one.number === address.slice!.source);
       if (source) {
@@ -359,7 +359,7 @@ export class TraceView {
         // Only now, with the panel open, can the tracks be scrolled as far as they were.
         if (address.window) this.scrollBack(address);
         if (this.scene.selected) this.session.scrollTo(this.scene.selected);
-      } else this.notice(`The address names a slice of a capture that is not shown (${address.slice.source}).`);
+      } else this.notice(t("The address names a slice of a capture that is not shown ({name}).", { name: address.slice.source }));
     } else if (address.tableRow) await this.session.choose(first, { table: address.tableRow.table, row: address.tableRow.row }, true);
   }
 
@@ -491,14 +491,14 @@ export class TraceView {
       if (picked.count > 1) lines.push(h("div", { class: "trace-tip-merged" }, mergedText(picked.count)));
       lines.push(h("b", {}, picked.source.nameOf(picked.name)));
       if (picked.count === 1) lines.push(h("div", {}, length(picked.dur)));
-      else lines.push(h("div", {}, `${length(picked.dur)}, ${grouped(picked.busy * 100)} % covered`));
+      else lines.push(h("div", {}, t("{length}, {share} % covered", { length: length(picked.dur), share: grouped(picked.busy * 100) })));
       lines.push(h("small", {}, `${length(picked.start + picked.source.place)} · ${rawUs(picked.source.meta.base_ns, picked.start)} us`));
     } else if (lane?.kind === "counter") {
       const sample = pickSample(lane.source, lane.track!.id, this.timeline.timeAt(x), this.timeline.nsPerPixel);
       const unit = unitOf(lane.track!);
       if (sample) {
         lines.push(h("b", {}, `${grouped(sample.last)} ${unit}`));
-        if (sample.count > 1) lines.push(h("div", {}, `${grouped(sample.min)} … ${grouped(sample.max)} ${unit} (${whole(sample.count)} samples)`));
+        if (sample.count > 1) lines.push(h("div", {}, `${grouped(sample.min)} … ${grouped(sample.max)} ${unit} (${t("{count} samples", { count: whole(sample.count) })})`));
       }
     }
     this.tip.hidden = !lines.length;
@@ -570,6 +570,7 @@ export class TraceView {
         if (this.scene.selected) void session.next(direction, same);
         else this.list.first();
       },
+      gap: (direction) => void session.gap(direction),
       details: () => {
         this.panel.show("detail");
         this.panel.focus();

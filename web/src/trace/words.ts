@@ -1,10 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline's texts. Column headings and file names stay English (docs/reference/viewer.md 4.4).
 
+import { t as common } from "../words";
+
 const CHINESE: Readonly<Record<string, string>> = {
   "Timeline. W and S zoom, A and D pan, full stop and comma walk through slices, question mark lists all keys.":
     "时间线。W、S 缩放，A、D 平移，句号和逗号切换切片，问号列出所有按键。",
   "Height of the panel": "面板高度",
+  "Trace panels": "Trace 面板",
+  "Previous gap": "上一段空闲",
+  "Next gap": "下一段空闲",
+  "No further gap that can be seen at this zoom; zoom in for shorter ones.": "当前缩放下没有更多可见的空闲；放大可查看更短的空闲。",
+  "{count} gaps of this kind · together {time}": "{count} 段同类空闲 · 合计 {time}",
+  "the longest {count}": "最长的 {count} 段",
+  "{count} slices in this pixel; the longest:": "此像素内有 {count} 个切片，最长的是：",
+  "{length}, {share} % covered": "{length}，覆盖 {share} %",
+  "{count} samples": "{count} 个采样",
+  "longest of {count}": "{count} 个中最长",
+  "Merged": "已合并",
+  "{count} slices share this pixel; this is the longest. Zoom in to see each.": "{count} 个切片共用此像素，这是其中最长的；放大可逐个查看。",
+  "{start} (start to start), {end} (end to start)": "{start}（开始到开始），{end}（结束到开始）",
+  "{shown} of {all} names; sort to see others": "显示 {all} 个名称中的 {shown} 个；排序可查看其他",
+  "the first {shown} of {all}": "{all} 个中的前 {shown} 个",
+  "names": "个名称",
+  "the first {shown} are listed, n / N walk through {all}": "仅列出前 {shown} 个，n / N 可遍历 {all} 个",
+  "{percent} % of it": "占其 {percent} %",
+  "That was the last one.": "已是最后一个。",
+  "That was the first one.": "已是第一个。",
+  "No flow leaves this slice.": "没有从此切片发出的连线。",
+  "No flow enters this slice.": "没有进入此切片的连线。",
+  "Select the reference slice first, then the slice to align.": "请先选择参照切片，再选择要对齐的切片。",
+  "Both slices are of the same capture; nothing to align.": "两个切片属于同一采集，无需对齐。",
+  "Select a slice first, a communication operator for instance.": "请先选择一个切片，例如通信算子。",
+  "No such slice in {names}; left where it is.": "{names} 中没有此切片，位置不变。",
+  "{shown} of {all} arrows drawn; zoom in for the others": "绘制了 {all} 条连线中的 {shown} 条；放大可查看其余",
+  "The address names tracks that are not here: {names}.": "地址中的轨道不存在：{names}。",
+  "The address names a slice of a capture that is not shown ({name}).": "地址中的切片属于未显示的采集（{name}）。",
+  "This capture has no timeline": "此采集没有时间线",
+  "Collect with activities CPU and NPU (or CUDA).": "采集时 activities 需包含 CPU 和 NPU（或 CUDA）。",
+  "This capture has no flow events.": "此采集没有连线。",
+  "All ranks by the selected slice's start": "所有 rank 按所选切片的开始对齐",
+  "All ranks by the selected slice's end": "所有 rank 按所选切片的结束对齐",
   "Why the device was idle": "Device 空闲的原因",
   "What the host did": "Host 在做什么",
   "Ended by": "由谁结束",
@@ -34,8 +70,6 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Why it waits": "等待的原因",
   "Waited for": "等待的 rank",
   "rank": "rank",
-  "gaps of this kind": "个同类空隙",
-  "together": "合计",
   "Open rank": "打开 rank",
   "Select": "选择",
   "Area": "区域",
@@ -131,4 +165,9 @@ export function setLanguage(language: "en" | "zh"): void {
 }
 
 export const inLanguage = (texts: Readonly<Record<"en" | "zh", string>>): string => texts[chinese ? "zh" : "en"];
-export const t = (text: string): string => (chinese ? (CHINESE[text] ?? text) : text);
+
+/** The text in the reader's language; `{name}` stands for a value. */
+export function t(text: string, values?: Readonly<Record<string, string | number>>): string {
+  const found = chinese ? (CHINESE[text] ?? common(text)) : text;
+  return values ? found.replace(/\{(\w+)\}/g, (whole, key: string) => String(values[key] ?? whole)) : found;
+}

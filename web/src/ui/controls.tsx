@@ -35,6 +35,9 @@ export function IconButton(props: {
 export interface Choice {
   readonly value: string;
   readonly label: string;
+  /** A number beside the label of a list, and what it counts. */
+  readonly count?: number;
+  readonly about?: string;
 }
 
 /** A labelled select box; a filter field appears above long lists. */
@@ -64,7 +67,7 @@ export function Select(props: {
           onChange={(event) => props.onChange(event.currentTarget.value)}
         >
           {shown.map((one) => (
-            <option key={one.value} value={one.value} selected={one.value === props.value}>
+            <option key={one.value} value={one.value} selected={one.value === props.value} data-count={one.count} title={one.about}>
               {one.label}
             </option>
           ))}

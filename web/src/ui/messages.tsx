@@ -40,7 +40,7 @@ const OTHER_REMEDIES: Readonly<Record<string, Remedy>> = {
   trace: { file: "*.pt.trace.json", code: "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"./result\")" },
   memory: { file: "[memory] events of the trace", code: "profile_memory=True" },
   distributed: { file: "traces of all ranks", code: "# a job of two or more devices; one trace of each rank in one folder" },
-  communication: { file: "communication.json", code: "# figures of links are recorded on NPUs only; see Distributed" },
+  communication: { file: "figures of links", code: "# recorded on NPUs only; times of collectives are in Distributed" },
   stack: { file: "call stacks of the trace", code: "with_stack=True" },
   shapes: { file: "Input Dims of the trace", code: "record_shapes=True" },
 };
@@ -60,7 +60,7 @@ export function Empty(props: { title: string; detail?: string; hint?: string; re
       {remedy && (
         <>
           <p>
-            {t("The view needs")} <code>{remedy.file}</code>
+            {t("The view needs")} <code>{t(remedy.file)}</code>
           </p>
           <h3>{t("How to collect it")}</h3>
           <Snippet text={remedy.code} />
@@ -84,7 +84,7 @@ export function Partial(): JSX.Element | null {
 
 export function Problem({ problem, again, remedy }: { problem: ApiError; again?: () => void; remedy?: string }): JSX.Element {
   if (problem.code === "missing_data") {
-    return <Empty title={problem.message} detail={problem.detail} hint={problem.hint} {...(remedy ? { remedy } : {})} />;
+    return <Empty title={t(problem.message)} detail={t(problem.detail)} hint={t(problem.hint)} {...(remedy ? { remedy } : {})} />;
   }
   return (
     <div class="problem" role="alert">

@@ -12,7 +12,7 @@ import { copyText, download, say } from "./controls";
 import { Icon } from "./icons";
 import { Problem, Skeleton } from "./messages";
 import { type Column, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
-import { type Acts, type Cells, Heads, type Layout, TableRow, type Wish } from "./table_parts";
+import { type Acts, type Cells, Heads, type Layout, pinnedClass, TableRow, type Wish } from "./table_parts";
 import { naturalWidth, numeric } from "./table_widths";
 import { contentHeight, ROW, rowAt, TALLEST, topOf } from "./scrolling";
 
@@ -35,6 +35,8 @@ export interface TableProps {
   /** Sort and filters live in the address when given. */
   readonly saved?: { readonly value: string; readonly save: (value: string | null) => void };
   readonly hidden?: readonly string[];
+  /** Headings of figures that stay in view where the table is wider than its place. */
+  readonly deciding?: readonly string[];
   readonly onPage?: (page: Page) => void;
   readonly onProblem?: () => void;
   /** The empty state that fits when the capture has no such data. */
@@ -174,16 +176,20 @@ export function Table(props: TableProps): JSX.Element {
       natural[name]! -= given;
       over -= given;
     }
-    // What a row is about stays in view while its figures are scrolled.
-    const kept = over > 0 && !layout.pinned.length && name === 0;
-    let left = 0;
-    return visible.map(({ column, at }, index) => {
+    // What a row is about, and the figures that decide, stay in view while the others are scrolled; a reader who pins chooses.
+    const kept = over > 0 && !layout.pinned.length;
+    const decides = ({ column }: { column: Column }): boolean => kept && (props.deciding?.includes(column.name) ?? false);
+    let [left, right] = [0, natural.reduce((sum, width, at) => sum + (decides(visible[at]!) ? width : 0), 0)];
+    return visible.map((one, index) => {
+      const { column, at } = one;
       const width = natural[index]!;
-      const pinnedLeft = layout.pinned.includes(column.key) || (kept && index === 0) ? left : null;
+      const place = { left: `${kept ? 0 : left}px` };
       left += width;
-      return { column, at, width, pinnedLeft };
+      if (decides(one)) right -= width;
+      const stays = layout.pinned.includes(column.key) || (kept && index === name) ? place : decides(one) ? { right: `${right}px` } : null;
+      return { column, at, width, stays };
     });
-  }, [first, layout, view.width, props.hidden?.join(), units.value]);
+  }, [first, layout, view.width, props.hidden?.join(), props.deciding?.join(), units.value]);
 
   const openList = [...(props.openRows ?? [])].sort((a, b) => a - b).map((row) => [row, heights[row] ?? 160] as const);
   const count = first?.filtered ?? 0;
@@ -423,10 +429,10 @@ export function Table(props: TableProps): JSX.Element {
         {hasTotals && (
           <div role="rowgroup" class="table-foot" style={{ width: `${tableWidth}px` }}>
             <div role="row" class="table-totals" style={{ gridTemplateColumns: template }}>
-              {columns.map(({ column, pinnedLeft }, place) => {
+              {columns.map(({ column, stays }, place) => {
                 const value = totals[column.key];
                 return (
-                  <div key={column.key} role="gridcell" class={`cell${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}`} style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined} data-key={column.key}>
+                  <div key={column.key} role="gridcell" class={`cell${numeric(column) ? " number" : ""}${pinnedClass(stays)}`} style={stays ?? undefined} data-key={column.key}>
                     <span class="clip">{value !== undefined && value !== null ? cellText(value, column) : place === 0 ? t("Total") : ""}</span>
                   </div>
                 );

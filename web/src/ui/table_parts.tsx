@@ -16,8 +16,11 @@ export interface Shown {
   readonly column: Column;
   readonly at: number;
   readonly width: number;
-  readonly pinnedLeft: number | null;
+  /** Where the column stays while others are scrolled: px from that edge. */
+  readonly stays: { readonly left: string } | { readonly right: string } | null;
 }
+
+export const pinnedClass = (stays: Shown["stays"]): string => (stays === null ? "" : "right" in stays ? " pinned right" : " pinned");
 
 /** What rows and headings call back; reached through a ref, so that it never makes them draw again. */
 export interface Acts {
@@ -82,7 +85,7 @@ export class TableRow extends Still<RowProps> {
         onMouseEnter={() => row && acts.current.hover?.(row)}
         onMouseLeave={() => acts.current.hover?.(null)}
       >
-        {columns.map(({ column, at, pinnedLeft }, place) => {
+        {columns.map(({ column, at, stays }, place) => {
           const value = row ? (row[at] ?? null) : null;
           const text = row ? cellText(value, column) : "";
           const special = acts.current.cells[column.key];
@@ -91,8 +94,8 @@ export class TableRow extends Still<RowProps> {
               key={column.key}
               id={`${table}-${index}-${place}`}
               role="gridcell"
-              class={`cell${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}${cursor === place ? " cursor" : ""}`}
-              style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
+              class={`cell${numeric(column) ? " number" : ""}${pinnedClass(stays)}${cursor === place ? " cursor" : ""}`}
+              style={stays ?? undefined}
               title={text.length > 12 ? text : undefined}
               data-key={column.key}
             >
@@ -137,7 +140,7 @@ export class Heads extends Component<HeadsProps> {
     return (
       <div role="rowgroup" class="table-head" style={{ width: `${width}px` }}>
         <div role="row" aria-rowindex={1} class="table-heads" style={{ gridTemplateColumns: template }}>
-          {columns.map(({ column, at, pinnedLeft, width: own }, place) => {
+          {columns.map(({ column, at, stays, width: own }, place) => {
             const order = sort.find(([name]) => name === column.key);
             const name = column.key;
             return (
@@ -145,8 +148,8 @@ export class Heads extends Component<HeadsProps> {
                 key={name}
                 role="columnheader"
                 aria-sort={order ? (order[1] ? "descending" : "ascending") : "none"}
-                class={`heading${numeric(column) ? " number" : ""}${pinnedLeft !== null ? " pinned" : ""}`}
-                style={pinnedLeft !== null ? { left: `${pinnedLeft}px` } : undefined}
+                class={`heading${numeric(column) ? " number" : ""}${pinnedClass(stays)}`}
+                style={stays ?? undefined}
                 data-testid={`col-${name}`}
               >
                 <button type="button" class="heading-sort" title={column.tooltip ? t(column.tooltip) : column.name} onClick={(event) => acts.current.sort(name, event.shiftKey, column)}>

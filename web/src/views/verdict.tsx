@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdict: the answer in a sentence, where each step goes, what would save time, what if, and what the capture cannot tell.
 
-import type { JSX } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { auto } from "../format";
-import { apiFor, openView, param, selection, setParams, type Texts, views } from "../state";
+import { apiFor, counted, openView, param, selection, setParams, type Texts, verdictKey, views } from "../state";
 import { Card, copyText, say } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
 import { Await, Partial } from "../ui/messages";
 import { inLanguage, t } from "../words";
-import { Frame, type ViewProps } from "./view";
+import { Frame, StepSelect, type ViewProps } from "./view";
 
 interface Piece {
   readonly family: string;
@@ -39,6 +39,8 @@ interface Chip {
   readonly worker: string;
   readonly slice: number;
   readonly name: string;
+  /** Where others beside it have the same name. */
+  readonly track: string;
   readonly ms: number;
 }
 
@@ -109,8 +111,13 @@ const ROWS_WITH_LABELS = 2; // of more, the bars of the host have no room for wo
 const ms = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 export function View({ api }: ViewProps): JSX.Element {
-  const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Verdict>("verdict", {}, options));
+  // Another rank that comes, or grows, changes the answer of all.
+  const load = useLoad(JSON.stringify([api.capture, verdictKey.value]), (options) => api.get<Verdict>("verdict", {}, options));
   const pending = useOthers(load as Parameters<typeof useOthers>[0]);
+  const findings = load.busy || pending ? null : (load.data?.findings.filter((one) => one.severity !== "info").length ?? null);
+  useEffect(() => {
+    if (findings !== null) counted.value = { key: verdictKey.peek(), findings };
+  }, [findings, load.data]);
   return (
     <Frame name="verdict" ready={!load.busy && !pending}>
       <Await load={load} tall>
@@ -145,12 +152,18 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
         {inLanguage(data.together) && <p>{inLanguage(data.together)}</p>}
       </div>
       <dl>
-        <div><dd>{ms(data.step_ms)} ms</dd><dt>{!data.has_steps ? t("from the first to the last task") : steps > 1 ? t("mean step") : t("step")}</dt></div>
-        {data.saved_ms !== null && data.saved_ms > 0 && <div><dd>{ms(data.saved_ms)} ms</dd><dt>{t("saved by all fixes")}</dt></div>}
-        <div><dd>{data.ranks.length} × {least < steps ? `${least}–${steps}` : steps}</dd><dt>{t("ranks × steps")}</dt></div>
+        <div><dd><Figure view="overview">{ms(data.step_ms)} ms</Figure></dd><dt>{!data.has_steps ? t("from the first to the last task") : steps > 1 ? t("mean step") : t("step")}</dt></div>
+        {data.saved_ms !== null && data.saved_ms > 0 && <div><dd><Figure view="findings">{ms(data.saved_ms)} ms</Figure></dd><dt>{t("saved by all fixes")}</dt></div>}
+        <div><dd><Figure view={data.ranks.length > 1 ? "distributed" : "overview"}>{data.ranks.length} × {least < steps ? `${least}–${steps}` : steps}</Figure></dd><dt>{t("ranks × steps")}</dt></div>
       </dl>
     </section>
   );
+}
+
+/** A figure of the answer; a click opens the table behind it. */
+function Figure({ view, children }: { view: string; children: ComponentChildren }): JSX.Element {
+  const found = views.value.find((one) => one.slug === view);
+  return found ? <button type="button" class="figure" title={found.name} onClick={() => openView(view)}>{children}</button> : <>{children}</>;
 }
 
 interface Run {
@@ -209,16 +222,21 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
   const named = data.ranks.length > 1;
   const nameWidth = Math.max(104, ...rows.map(({ rank, step }) => 8 * (named ? `${rank.rank === null ? rank.worker.slice(0, 12) : `rank ${rank.rank}`} ${t("Step")} ${step.step ?? ""}`.length : 0)));
   const longest = Math.max(...rows.map(({ step }) => step.total_ms), 0);
+  const numbers = [...new Set(data.ranks.flatMap((rank) => rank.steps.map(({ step }) => step)))].filter((step) => step !== null);
+  const many = ranks.filter((rank) => rank.steps.length > FEW_STEPS);
   return (
     <Card
       title={t("Where the step goes")}
       note={t("upper bar device, lower bar host; each sums to 100 % · click a part to open it in Trace")}
       testid="verdict-steps"
       tools={
-        <span class="segments" role="group" aria-label={t("Units")}>
-          <button type="button" aria-pressed={!percent} onClick={() => setPercent(false)}>ms</button>
-          <button type="button" aria-pressed={percent} onClick={() => setPercent(true)}>%</button>
-        </span>
+        <>
+          {numbers.length > 1 && <StepSelect steps={numbers} step={param("step")} />}
+          <span class="segments" role="group" aria-label={t("Units")}>
+            <button type="button" aria-pressed={!percent} onClick={() => setPercent(false)}>ms</button>
+            <button type="button" aria-pressed={percent} onClick={() => setPercent(true)}>%</button>
+          </span>
+        </>
       }
     >
       <div class="step-bars" style={{ "--names": `${nameWidth}px` }}>
@@ -237,10 +255,44 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
           </div>
         ))}
       </div>
+      {many.map((rank) => <AllSteps key={rank.worker} rank={rank} name={named ? (rank.rank === null ? rank.worker : `rank ${rank.rank}`) : t("All steps")} width={nameWidth} />)}
       <ul class="families">
         {FAMILIES.filter(([family]) => seen.has(family)).map(([family, name]) => <li key={family}><i class={`part ${family}`} aria-hidden="true" /> {t(name)}</li>)}
       </ul>
     </Card>
+  );
+}
+
+/** Grounds of the parts without their patterns, which need more room than a column has. */
+const FLAT: Readonly<Record<string, string>> = {
+  computing: "--compute", wait: "--comm-pale", communication: "--comm", copy: "--copy", dispatch: "--host", python: "--python", sync: "--host-pale", preparing: "--host-pale",
+};
+
+function columnOf(step: Step): string {
+  const pieces = step.device.length ? step.device : step.host;
+  const whole = pieces.reduce((sum, piece) => sum + piece.ms, 0) || 1;
+  let at = 0;
+  return `linear-gradient(to top, ${pieces.map((piece) => `var(${FLAT[piece.family] ?? "--unknown"}) ${at}% ${(at += (100 * piece.ms) / whole)}%`).join(", ")})`;
+}
+
+/** All steps of a rank in their order, each a column as high as the step is long; a click shows one of them as a bar. */
+function AllSteps({ rank, name, width }: { rank: Rank; name: string; width: number }): JSX.Element {
+  const lengths = rank.steps.map((step) => step.total_ms);
+  const [least, most] = [Math.min(...lengths), Math.max(...lengths)];
+  const open = (event: MouseEvent): void => {
+    const step = rank.steps[[...(event.currentTarget as Element).children].indexOf(event.target as Element)]?.step ?? null;
+    if (step !== null) setParams({ step: String(step) });
+  };
+  return (
+    <div class="all-steps" style={{ "--names": `${width}px` }}>
+      <span class="step-name"><b>{name}</b></span>
+      <div class="all-columns" role="img" aria-label={`${rank.steps.length} ${t("steps")}: ${ms(least)} – ${ms(most)} ms`} data-testid="all-steps" onClick={open}>
+        {rank.steps.map((step, at) => (
+          <i key={at} title={`${t("Step")} ${step.step ?? "?"} · ${ms(step.total_ms)} ms`} style={{ height: `${(100 * step.total_ms) / (most || 1)}%`, background: columnOf(step) }} />
+        ))}
+      </div>
+      <span class="step-total">{rank.left_out > 0 ? t("{count} more", { count: rank.left_out }) : ""}</span>
+    </div>
   );
 }
 
@@ -327,7 +379,7 @@ function Findings({ data }: { data: Verdict }): JSX.Element {
                   <p class="evidence">
                     {finding.chips.filter((chip, at) => at === 0 || chip.ms >= finding.chips[0]!.ms / 100).map((chip) => (
                       <button key={chip.slice} type="button" class="chip" data-testid="evidence" title={`${chip.name} — ${t("Show in Trace")}`} onClick={() => openView("trace", { worker: chip.worker, slice: String(chip.slice) })}>
-                        <span>{chip.name}</span><b> · {auto(chip.ms * 1000, "us")} ↗</b>
+                        <span>{chip.name}{chip.track && `, ${chip.track}`}</span><b> · {auto(chip.ms * 1000, "us")} ↗</b>
                       </button>
                     ))}
                   </p>

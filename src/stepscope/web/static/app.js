@@ -1,1 +1,1 @@
-export{t as render}from"./app-ByVeUNel.js";
+export{t as render}from"./app-DfaINU2l.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-ByVeUNel.js";e();
+import{t as e}from"./app-DfaINU2l.js";e();

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.analysis.overlap import FREE
 from stepscope.analysis.steps import step_of
 from stepscope.tables import Tables
 from stepscope.web.frames_of_stack import stack_frames
@@ -158,6 +159,23 @@ def next_slice(index: TraceIndex, query: Query) -> dict[str, Any]:
             if (key > own if forward else key < own) and (best is None or (key < best if forward else key > best)):
                 best = key
     return {"id": best[1] if best else None}
+
+
+def next_gap(index: TraceIndex, query: Query) -> dict[str, Any]:
+    """The idle time of a device that begins first after `at` (or last before it), of those that take `least` ns or more."""
+    forward = query.choice("dir", ("1", "-1")) == "1"
+    at, least = query.number("at", -1, least=-1), query.number("least", 0)
+    found: list[tuple[int, int]] = []
+    for row in (row for track in index.tracks if track["label"] == FREE for row in track["rows"]):
+        start, end = index.part(row, "start"), index.part(row, "end")
+        if not start.size or SOURCES[int(index.part(row, "source")[0])] != "overlap":
+            continue
+        edge = int(np.searchsorted(start, at, side="right" if forward else "left"))
+        long = np.flatnonzero((end - start >= least)[edge:] if forward else (end - start >= least)[:edge])
+        if long.size:
+            place = edge + int(long[0]) if forward else int(long[-1])
+            found.append((int(start[place]), index.row_bounds[row] + place))
+    return {"id": (min(found) if forward else max(found))[1] if found else None}
 
 
 def range_statistics(index: TraceIndex, body: object) -> dict[str, Any]:

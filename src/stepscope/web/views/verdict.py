@@ -286,4 +286,15 @@ def _chips(finding: Finding, worker: str, capture: LoadedCapture) -> list[dict[s
             if number is not None:
                 name, length = capture.trace.name_and_length(number)
                 found.append({"worker": worker, "slice": number, "name": name, "ms": length / 1e6})
-    return sorted(found, key=lambda chip: chip["ms"], reverse=True)[:4]
+    shown = sorted(found, key=lambda chip: chip["ms"], reverse=True)[:4]
+    tracks = [_track(capture, chip["slice"]) for chip in shown]
+    for chip, track in zip(shown, tracks, strict=True):
+        # Chips of one name are told apart by their tracks.
+        alike = {other for one, other in zip(shown, tracks, strict=True) if one["name"] == chip["name"]}
+        chip["track"] = track if len(alike) > 1 else ""
+    return shown
+
+
+def _track(capture: LoadedCapture, number: int) -> str:
+    index = capture.trace
+    return str(index.tracks[index.row_track[int(index.row_of(number))]]["label"])

@@ -276,3 +276,25 @@ def test_gpu_layout_shows_annotations_once():
     assert layers == {"Python": 2, "GPU 0": 2, "Overlap Analysis": 1}
     assert index.categories == ["ac2g"]
     assert pl.Series(index.names).to_list() == sorted(index.names)
+
+
+@pytest.mark.parametrize(
+    ("asked", "start"),
+    [
+        pytest.param({}, 10, id="the-first"),
+        pytest.param({"at": 10}, 30, id="after-one"),
+        pytest.param({"at": 10, "least": 10}, 60, id="not-the-short-one"),
+        pytest.param({"at": 60}, None, id="after-the-last"),
+        pytest.param({"at": 60, "dir": -1}, 30, id="before-one"),
+        pytest.param({"at": 60, "dir": -1, "least": 10}, 10, id="before-the-short-one"),
+        pytest.param({"at": 10, "dir": -1}, None, id="before-the-first"),
+    ],
+)
+def test_gaps_of_the_device_are_walked(asked, start):
+    """Busy 0-10, 20-30, 35-60 and 100-110: idle for 10, 5 and 40 ns."""
+    busy = [(0, 10), (20, 30), (35, 60), (100, 110)]
+    index = trace_index.build(
+        link(tables(meta=Facts(device_kind="npu").table(), kernels=kernels(*(at(task(*one)) for one in busy))))
+    )
+    found = slices.next_gap(index, Query(gap=1, **asked))["id"]
+    assert (None if found is None else int(index.slices["start"][found])) == start

@@ -5,6 +5,7 @@ import type { Labels, Window } from "./paint";
 import { ticks, whole } from "../numbers";
 import type { Path } from "../data/model";
 import type { Source } from "../data/source";
+import { t } from "../words";
 import { blend, css, type Theme } from "./theme";
 
 type Context = CanvasRenderingContext2D;
@@ -281,4 +282,4 @@ export interface Tip {
   readonly lines: readonly string[];
 }
 
-export const mergedText = (count: number): string => `${whole(count)} slices in this pixel; the longest:`;
+export const mergedText = (count: number): string => t("{count} slices in this pixel; the longest:", { count: whole(count) });

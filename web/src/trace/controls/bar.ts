@@ -195,7 +195,7 @@ export class Bar {
     const { session } = this;
     const counts = new Map<string, number>();
     for (const source of session.scene.sources) for (const { category, count } of source.meta.flows) counts.set(category, (counts.get(category) ?? 0) + count);
-    if (!counts.size) return [h("p", {}, "This capture has no flow events.")];
+    if (!counts.size) return [h("p", {}, t("This capture has no flow events."))];
     return [
       h("div", { class: "trace-menu-row" },
         button(t("All"), t("All"), () => this.setFlows(new Set(counts.keys()))), button(t("None"), t("None"), () => this.setFlows(new Set()))),
@@ -251,8 +251,8 @@ export class Bar {
         return h("label", { class: "trace-check" }, `${t("Offset")} ${source.label} (us)`, field);
       }),
       h("div", { class: "trace-menu-row" }, `${t("Align")}:`,
-        button(t("by start"), "All ranks by the selected slice's start", () => void this.session.alignAll(false)),
-        button(t("by end"), "All ranks by the selected slice's end", () => void this.session.alignAll(true)),
+        button(t("by start"), t("All ranks by the selected slice's start"), () => void this.session.alignAll(false)),
+        button(t("by end"), t("All ranks by the selected slice's end"), () => void this.session.alignAll(true)),
         button(t("Reset alignment"), t("Reset alignment"), () => {
           for (const source of this.session.scene.sources) source.shift = 0;
           this.session.placed();

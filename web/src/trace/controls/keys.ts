@@ -12,6 +12,7 @@ export interface KeyActions {
   rangeOfSlice(): void;
   mark(): void;
   next(direction: 1 | -1, same: boolean): void;
+  gap(direction: 1 | -1): void;
   details(): void;
   follow(forward: boolean): void;
   pin(): void;
@@ -144,6 +145,8 @@ export class Keys {
       case "k": case "K": actions.mark(); return true;
       case ".": actions.next(1, false); return true;
       case ",": actions.next(-1, false); return true;
+      case ">": actions.gap(1); return true;
+      case "<": actions.gap(-1); return true;
       case "]": actions.next(1, true); return true;
       case "[": actions.next(-1, true); return true;
       case "Enter": actions.details(); return true;

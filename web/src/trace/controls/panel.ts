@@ -30,7 +30,7 @@ export class Panel {
   private asking = 0;
 
   constructor(readonly root: HTMLElement, private readonly session: () => Session, private readonly actions: PanelActions) {
-    const bar = h("div", { class: "trace-tabs", role: "tablist", "aria-label": "Trace panels" });
+    const bar = h("div", { class: "trace-tabs", role: "tablist", "aria-label": t("Trace panels") });
     root.append(h("div", { class: "trace-tab-row" }, bar, h("span", { class: "trace-grow" }), button("✕", t("Close panel (Q)"), () => this.toggle(false))));
     for (const tab of Object.keys(TITLES) as Tab[]) {
       const id = `trace-panel-${tab}`;
@@ -114,11 +114,11 @@ export class Panel {
       ["Self Time", exactUs(detail.self_ns)],
       ["Track", trackName(chosen.source, detail.track)],
     ];
-    if (detail.step !== null) facts.push(["Step", detail.step_share === null ? `${detail.step}` : `${detail.step} (${grouped(detail.step_share * 100)} % of it)`]);
-    if (merged > 1) facts.push(["Merged", `${whole(merged)} slices share this pixel; this is the longest. Zoom in to see each.`]);
+    if (detail.step !== null) facts.push(["Step", detail.step_share === null ? `${detail.step}` : `${detail.step} (${t("{percent} % of it", { percent: grouped(detail.step_share * 100) })})`]);
+    if (merged > 1) facts.push([t("Merged"), t("{count} slices share this pixel; this is the longest. Zoom in to see each.", { count: whole(merged) })]);
     if (reference && reference !== session.scene.selected) {
       const apart = chosen.start + chosen.source.place - reference.start - reference.source.place;
-      facts.push([t("Measuring: from the previous selection"), `${length(apart)} (start to start), ${length(apart - reference.dur)} (end to start)`]);
+      facts.push([t("Measuring: from the previous selection"), t("{start} (start to start), {end} (end to start)", { start: length(apart), end: length(apart - reference.dur) })]);
     }
     const go = (id: number | null): void => {
       if (id !== null) void session.select(chosen.source, id, true);
@@ -143,7 +143,7 @@ export class Panel {
     }
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
-        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank) }) : null, originOf(detail, go), this.links(chosen, detail), table(facts)),
+        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank), gap: (direction) => void session.gap(direction) }) : null, originOf(detail, go), this.links(chosen, detail), table(facts)),
         h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
           detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
@@ -256,7 +256,7 @@ export class Panel {
     const total = parts.reduce((sum, part) => sum + part.table.total, 0);
     return h("div", { class: "trace-range" },
       h("div", {}, heading, h("table", { class: "trace-table", "data-testid": "table-slice-list" }, h("thead", {}, head), body),
-        total > body.childElementCount ? h("p", {}, `${whole(body.childElementCount)} of ${whole(total)} names; sort to see others`) : null),
+        total > body.childElementCount ? h("p", {}, t("{shown} of {all} names; sort to see others", { shown: whole(body.childElementCount), all: whole(total) })) : null),
       slots);
   }
 
@@ -273,9 +273,9 @@ export class Panel {
       button(`${exactUs(answer.start_ns[i]! + source.place)} · ${length(answer.duration_ns[i]!)}`, trackName(source, answer.track[i]!), () => go(i), { class: "trace-link" }));
     slots.replaceChildren(
       h("h2", { class: "trace-h" }, `${title} (${whole(answer.total)})`),
-      h("p", {}, button("‹", "Previous", () => go(at - 1)), button("›", "Next", () => go(at + 1))),
+      h("p", {}, button("‹", t("Previous"), () => go(at - 1)), button("›", t("Next"), () => go(at + 1))),
       h("ol", {}, ...entries.map((entry) => h("li", {}, entry))),
-      answer.total > answer.ids.length ? h("p", {}, `the first ${answer.ids.length} of ${whole(answer.total)}`) : "");
+      answer.total > answer.ids.length ? h("p", {}, t("the first {shown} of {all}", { shown: answer.ids.length, all: whole(answer.total) })) : "");
   }
 
   // --- Search and marks
@@ -292,8 +292,8 @@ export class Panel {
         button(hit.name, hit.name, () => this.session().hit(1, i), { class: "trace-link" }),
         h("small", {}, ` ${exactUs(hit.start_ns + hit.source.place)} · ${length(hit.duration_ns)} · ${trackName(hit.source, hit.track)}`))));
     body.replaceChildren(
-      h("p", { "data-testid": "search-count" }, result.count ? `${whole(result.count)} ${t("hits")} · ${whole(result.names)} names` : t("Nothing found"),
-        result.count > 300 ? ` · the first 300 are listed, n / N walk through ${whole(Math.min(result.count, result.hits.length))}` : ""), list);
+      h("p", { "data-testid": "search-count" }, result.count ? `${whole(result.count)} ${t("hits")} · ${whole(result.names)} ${t("names")}` : t("Nothing found"),
+        result.count > 300 ? ` · ${t("the first {shown} are listed, n / N walk through {all}", { shown: 300, all: whole(Math.min(result.count, result.hits.length)) })}` : ""), list);
     list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   }
 
@@ -327,6 +327,7 @@ interface CauseLinks {
   readonly slice: (id: number | null) => void;
   /** Opens the timeline of another rank at the same time; null when it is not in this run. */
   readonly rank: (rank: number) => (() => void) | null;
+  readonly gap: (direction: 1 | -1) => void;
 }
 
 /** Why a device stood still: a sentence, its parts, what the host did and where, the task that ended it, and the rank that came late. */
@@ -338,7 +339,11 @@ function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
   const heading = (text: string): HTMLElement => h("h2", { class: "trace-h" }, t(text));
   const where = place ? ([["line", place.line], ["innermost", place.innermost === place.line ? "" : place.innermost], ["module", place.modules.join(" › ")]] as const).filter(([, text]) => text) : [];
   return h("section", { class: "trace-cause", "data-testid": "cause" },
-    heading(cause.late.length ? "Why it waits" : "Why the device was idle"),
+    h("div", { class: "trace-cause-head" }, heading(cause.late.length ? "Why it waits" : "Why the device was idle"),
+      ...(cause.late.length ? [] : [
+        button("◂", `${t("Previous gap")} (<)`, () => go.gap(-1), { "data-testid": "gap-before" }),
+        button("▸", `${t("Next gap")} (>)`, () => go.gap(1), { "data-testid": "gap-after" }),
+      ])),
     h("p", { class: "trace-why" }, inLanguage(cause.why)),
     cause.parts.length ? h("div", { class: "trace-parts", "aria-hidden": "true" }, ...cause.parts.map((part) => h("i", { class: `part ${familyOf(part.part)}`, style: `width:${(100 * part.ns) / all}%` }))) : null,
     cause.parts.length ? h("ul", { class: "trace-shares" }, ...cause.parts.map((part) => h("li", {},
@@ -350,7 +355,16 @@ function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
       const open = cause.global ? go.rank(one.rank) : null;
       return h("li", {}, h("span", {}, linked(`${t("rank")} ${one.rank}`, one.id), open ? button("↗", `${t("Open rank")} ${one.rank}`, open, { class: "trace-link", "data-testid": "open-rank" }) : null), h("b", {}, length(one.ns)));
     }))] : []),
-    alike && alike.count > 1 ? h("p", { class: "trace-alike" }, h("small", {}, `${whole(alike.count)} ${t("gaps of this kind")} · ${t("together")} ${length(alike.ns)}`)) : null);
+    alike && alike.count > 1 ? alikeOf(alike, go) : null);
+}
+
+/** All gaps of one kind, the longest of them by name. */
+function alikeOf(alike: NonNullable<Cause["alike"]>, go: CauseLinks): HTMLElement {
+  const { count, longest } = alike;
+  return h("details", { class: "trace-alike", "data-testid": "alike" },
+    h("summary", {}, t("{count} gaps of this kind · together {time}", { count: whole(count), time: length(alike.ns) })),
+    longest.length < count ? h("small", {}, t("the longest {count}", { count: longest.length })) : null,
+    h("ul", { class: "trace-shares" }, ...longest.map((one) => h("li", {}, h("span", {}, button(length(one.start_ns), length(one.start_ns), () => go.slice(one.id), { class: "trace-link" })), h("b", {}, length(one.ns))))));
 }
 
 /** Operator, line and module behind a slice. */

@@ -176,7 +176,7 @@ export interface Cause {
   readonly operators: readonly { readonly name: string; readonly ns: number; readonly id: number | null }[];
   readonly ended_by: { readonly name: string; readonly id: number | null; readonly issue: number | null; readonly launch: number | null; readonly start: number | null } | null;
   readonly place: { readonly line: string; readonly innermost: string; readonly modules: readonly string[] } | null;
-  readonly alike: { readonly count: number; readonly ns: number } | null;
+  readonly alike: { readonly count: number; readonly ns: number; readonly longest: readonly { readonly id: number; readonly start_ns: number; readonly ns: number }[] } | null;
   /** Ranks that a collective waited for, the latest first; their numbers are those of the run where `global`. */
   readonly late: readonly { readonly rank: number; readonly ns: number; readonly id: number | null }[];
   readonly global: boolean;

@@ -1,1 +1,0 @@
-import{v as e,z as t}from"./messages-fUT7LwFq.js";import{t as n}from"./timeline-B3rXQLg6.js";function r({api:r}){let{run:i}=e.value,a=(i?.workers??[]).flatMap(e=>{let t=e.spans[0];return t?[{run:i.name,worker:e.name,span:t.name,version:t.version}]:[]});return t(`div`,{class:`view fill`,children:t(n,{api:r,workers:a})})}export{r as View};
