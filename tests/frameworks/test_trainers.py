@@ -50,7 +50,11 @@ HUGGING_FACE = """
         def __init__(self):
             super().__init__()
             self.layer = torch.nn.Linear(4, 1)
+            self.batches = 0
         def forward(self, x, labels=None):
+            self.batches += 1
+            if "fail" in sys.argv and self.batches == 7:
+                raise RuntimeError("of the user")
             out = self.layer(x)
             return {"loss": ((out - labels) ** 2).mean(), "logits": out}
 
@@ -61,7 +65,7 @@ HUGGING_FACE = """
     )
     trainer = Trainer(model=Model(), args=options, train_dataset=data)
     trainer.add_callback(StepscopeCallback(sys.argv[2]))
-    trainer.train(resume_from_checkpoint="out/checkpoint-5" if sys.argv[3:] else None)
+    trainer.train(resume_from_checkpoint="out/checkpoint-5" if "resume" in sys.argv else None)
 """
 
 
@@ -75,6 +79,24 @@ def test_hugging_face(tmp_path):
     short = run(tmp_path, HUGGING_FACE, "4", "steps=10:12,out=none")
     assert short.returncode == 0, short.stderr
     assert "nothing was recorded: 4 steps ran, but the plan waits for steps 10 to 12, counted from 0" in short.stderr
+
+
+def test_hugging_face_when_training_fails(tmp_path):
+    done = run(tmp_path, HUGGING_FACE, "6", "steps=2:4,out=runs", "fail")  # in step 3, so that step 2 is whole
+    assert done.returncode != 0
+    assert "RuntimeError: of the user" in done.stderr
+    assert recorded(tmp_path)[0] == 2
+
+
+def test_a_second_callback_is_refused_and_training_goes_on(tmp_path):
+    second = HUGGING_FACE.replace(
+        "trainer.train(", 'trainer.add_callback(StepscopeCallback("steps=2:3,out=second"))\n    trainer.train('
+    )
+    done = run(tmp_path, second, "5", "steps=2:3,out=runs")
+    assert done.returncode == 0, done.stderr
+    assert recorded(tmp_path) == [2, 3]
+    assert "another profiler is already running" in done.stderr
+    assert not (tmp_path / "second").exists()
 
 
 def test_accelerate(tmp_path):
@@ -117,10 +139,13 @@ LIGHTNING = """
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     trainer = L.Trainer(
-        max_steps=6, accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, callbacks=[StepscopeCallback("steps=2:3,out=runs")],
+        max_steps=int((sys.argv[2:] or [6])[0]), accumulate_grad_batches=2, accelerator="cpu", logger=False,
+        enable_checkpointing=False, enable_progress_bar=False,
+        callbacks=[StepscopeCallback((sys.argv[3:] or ["steps=2:3,out=runs"])[0])],
     )
-    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2))
+    data = torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2)
+    trainer.fit(Model(), data, ckpt_path=(sys.argv[4:] or [None])[0])
+    trainer.save_checkpoint("last.ckpt")
 """
 
 
@@ -128,6 +153,15 @@ def test_lightning_with_accumulated_batches(tmp_path):
     done = run(tmp_path, LIGHTNING, "-1")
     assert done.returncode == 0, done.stderr
     assert recorded(tmp_path) == [2, 3]
+
+
+def test_lightning_after_a_resume_and_with_an_empty_window(tmp_path):
+    first = run(tmp_path, LIGHTNING, "-1", "4", "steps=9,out=none")
+    assert first.returncode == 0, first.stderr
+    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 9 to 9, counted from 0" in first.stderr
+    resumed = run(tmp_path, LIGHTNING, "-1", "8", "steps=3:6,out=runs", "last.ckpt")
+    assert resumed.returncode == 0, resumed.stderr
+    assert recorded(tmp_path) == [4, 5, 6]
 
 
 def test_lightning_when_training_fails(tmp_path):
@@ -161,3 +195,29 @@ def test_ray_train_records_the_chosen_rank(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert recorded(tmp_path) == [3, 4]
+
+
+def test_ray_train_without_code(tmp_path):
+    done = run(
+        tmp_path,
+        f"""
+        import ray, torch
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+
+        def loop():
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(8):
+                model(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+
+        variables = {{"STEPSCOPE_PROFILE": "steps=3:4,ranks=1,out={tmp_path}/runs", "STEPSCOPE_MIN_FREE_BYTES": "0"}}
+        ray.init(runtime_env={{"env_vars": variables}})
+        TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(storage_path="{tmp_path}/ray")).fit()
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    captures = [open_capture(path) for path in (tmp_path / "runs").glob("*_ascend_pt")]
+    assert sorted(capture.facts.rank for capture in captures) == [1]
+    assert [capture.tables["steps"]["step"].sort().to_list() for capture in captures] == [[3, 4]]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepscope.collect import active, messages
+from stepscope.collect import active, messages, metadata
 from stepscope.dynamic_profile import module_calls, optimizer_steps
 from stepscope.integrations.plan import Plan, parse
 from stepscope.profiler.constants import ProfilerActivity, supported_activities
@@ -45,11 +45,12 @@ def prepare(text: str, *, analyse: bool = False) -> None:
         if str(os.getpid()) == main_pid:
             messages.warning(f"STEPSCOPE_PROFILE={text} is not understood, so nothing is recorded: {problem}")
         return
-    rank = os.environ.get("RANK", "0")
-    if plan.records(int(rank) if rank.isdigit() else 0):
-        _script = RecordedScript(plan, main_pid)
-        _script.watch()
-        atexit.register(_script.end)
+    rank = os.environ.get("RANK", "")
+    if rank.isdigit() and not plan.records(int(rank)):
+        return
+    _script = RecordedScript(plan, main_pid)
+    _script.watch()
+    atexit.register(_script.end)
 
 
 def stand_down() -> None:
@@ -74,7 +75,7 @@ class RecordedScript:
         self._profiler: profile | None = None
         self._steps = 0
         self._optimizer_seen = False
-        self._recorded = self._stood_down = False
+        self._recorded = self._stood_down = self._left_out = False
         self._module = ""  # the class of the outermost module
         self._began = time.time()
 
@@ -99,7 +100,7 @@ class RecordedScript:
         self._handler.background = False  # too late to start a thread
         self._stop()
         failed = self._steps > self._plan.first  # and has said why
-        if not self._recorded and not failed and self._speaks_for_the_script():
+        if not (self._recorded or failed or self._left_out) and self._speaks_for_the_script():
             messages.warning(f"nothing was recorded: {self._why_nothing()}")
 
     def _before_call(self) -> None:
@@ -129,6 +130,10 @@ class RecordedScript:
             return
         warmup = min(self._plan.first, 1)
         if self._profiler is None and self._steps == self._plan.first - warmup:
+            # Ray, and processes that the script starts itself, say the rank after they have imported torch.
+            self._left_out = not self._plan.records(metadata.global_rank())
+            if self._left_out:
+                return
             steps = schedule(wait=0, warmup=warmup, active=self._plan.last - self._plan.first + 1, repeat=1)
             self._profiler = self._plan.profiler(self._handler, _devices_in_use(), steps)
             self._profiler.first_step = self._steps

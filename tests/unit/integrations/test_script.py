@@ -34,8 +34,8 @@ def script(noting_tier, monkeypatch):
     monkeypatch.setattr("stepscope.profiler.handlers.TraceHandler.__call__", lambda self, prof: None)
     monkeypatch.setattr(recorded_script, "_devices_in_use", lambda: [ProfilerActivity.CPU])
 
-    def make(first=2, last=3, main_pid=None):
-        made = RecordedScript(Plan(first, last, "runs"), str(main_pid or os.getpid()))
+    def make(first=2, last=3, main_pid=None, ranks=None):
+        made = RecordedScript(Plan(first, last, "runs", ranks), str(main_pid or os.getpid()))
         made._unwatch_modules = lambda: None
         return made
 
@@ -63,6 +63,17 @@ def test_steps_keep_their_numbers(script, noting_tier, first, last, steps, has_o
     calls(made, 7)
     made.end()
     assert [step for step in recorded(noting_tier) if int(step) < 7] == steps
+
+
+@pytest.mark.parametrize(("rank", "steps"), [("0", []), ("1", ["2", "3"])])
+def test_a_rank_that_is_known_only_after_torch_was_imported(script, noting_tier, monkeypatch, capsys, rank, steps):
+    made = script(ranks=frozenset({1}))
+    monkeypatch.setenv("RANK", rank)
+    made._optimizer_created()
+    calls(made, 6)
+    made.end()
+    assert recorded(noting_tier) == steps
+    assert "nothing was recorded" not in capsys.readouterr().err
 
 
 def test_calls_before_the_first_optimizer_are_another_phase(script, noting_tier, capsys):
