@@ -63,7 +63,9 @@ Slowness read_slowness() {
 
 Settings read_settings() {
   Settings s{};
-  s.devices = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_DEVICES", 2)));
+  // One for each process that torchrun starts here.
+  double processes = number_from("LOCAL_WORLD_SIZE", 1);
+  s.devices = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_DEVICES", std::max(2.0, processes))));
   s.queue_depth = std::max<size_t>(1, static_cast<size_t>(number_from("STEPSCOPE_SIM_QUEUE_DEPTH", 4096)));
   s.memory_bytes = static_cast<size_t>(number_from("STEPSCOPE_SIM_MEMORY_GB", 16) * (1ull << 30));
   s.threads = std::max(1, static_cast<int>(number_from("STEPSCOPE_SIM_THREADS", 1)));

@@ -13,14 +13,14 @@ import argparse
 EXAMPLES = """\
   stepscope run train.py --epochs 1
   stepscope run --profile steps=3:5,level=1,memory train.py
-  stepscope run --devices 4 --nproc 4 train.py
-  stepscope run --devices 4 --nproc 4 --profile steps=3:8 --sim-fault rank=3,kind=frequency,factor=0.8 train.py
+  stepscope run --nproc 4 train.py
+  stepscope run --nproc 4 --profile steps=3:8 --sim-fault rank=3,kind=frequency,factor=0.8 train.py
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] [--sim-fault FAULT] (SCRIPT | -m MODULE) [ARGUMENTS]"
-    parser.add_argument("--devices", type=_positive, metavar="N", help="number of simulated NPUs (default: 2)")
+    parser.add_argument("--devices", type=_positive, metavar="N", help="number of simulated NPUs (default: one per process, at least 2)")
     parser.add_argument("--nproc", type=_positive, metavar="N", default=1, help="start N processes, as torchrun does")
     parser.add_argument(
         "--profile",

@@ -380,6 +380,20 @@ def test_settings(queue, stamped):
     assert (lines[3] == "{0} True") is not stamped
 
 
+@pytest.mark.slow  # starts processes with torch
+@pytest.mark.parametrize(
+    ("variables", "count"),
+    [
+        ({}, 2),
+        ({"LOCAL_WORLD_SIZE": "5"}, 5),
+        ({"LOCAL_WORLD_SIZE": "1"}, 2),
+        ({"LOCAL_WORLD_SIZE": "5", "STEPSCOPE_SIM_DEVICES": "3"}, 3),
+    ],
+)
+def test_there_are_as_many_devices_as_torchrun_starts_processes(variables, count):
+    assert ran("print(torch.npu.device_count())", **variables) == [str(count)]
+
+
 SLOW = """
 import time
 from stepscope.simnpu.records import Records
