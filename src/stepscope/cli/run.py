@@ -20,7 +20,7 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "stepscope run [--devices N] [--nproc N] [--profile WHAT] [--sim-fault FAULT] (SCRIPT | -m MODULE) [ARGUMENTS]"
-    parser.add_argument("--devices", type=_positive, metavar="N", help="number of simulated NPUs (default: one per process, at least 2)")
+    parser.add_argument("--devices", type=_positive, metavar="N", help="simulated NPUs (default: one per process, at least 2)")
     parser.add_argument("--nproc", type=_positive, metavar="N", default=1, help="start N processes, as torchrun does")
     parser.add_argument(
         "--profile",
