@@ -97,6 +97,27 @@ def test_a_chinese_page_names_what_the_english_one_names(name: str):
     assert _named(DOCS / english) - _named(DOCS / name) == set()
 
 
+@pytest.mark.parametrize("name", [*CHINESE, "../README.zh-CN.md"])
+def test_a_chinese_page_links_where_the_english_one_does(name: str):
+    english = re.sub(r"^zh/", "en/", _CHINESE.sub(".md", name))
+    assert _links(DOCS / english) == _links(DOCS / name)
+    folder = (DOCS / name).parent
+    links = [link for link in _raw_links(DOCS / name) if link.endswith(".md") and not _CHINESE.search(link)]
+    twins = [link.removesuffix(".md") + ending for link in links for ending in (".zh-CN.md", ".zh.md")]
+    assert [twin for twin in twins if (folder / twin).is_file() and not (folder / twin).samefile(DOCS / name)] == []
+
+
+def _links(path: Path) -> list[str]:
+    """Where a page leads, but for its twin, as if all pages were English ones: in the order of the letters."""
+    own = _CHINESE.sub(".md", path.name)
+    links = [_CHINESE.sub(".md", link).replace("zh/", "en/") for link in _raw_links(path)]
+    return sorted(link for link in links if link != own)
+
+
+def _raw_links(path: Path) -> list[str]:
+    return re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", _BLOCK.sub("", path.read_text(encoding="utf-8")))
+
+
 def _named(path: Path) -> set[str]:
     """What stands between backticks outside of blocks, but for placeholders and answers, which hold words of the language."""
     text = _BLOCK.sub("", path.read_text(encoding="utf-8"))
