@@ -92,7 +92,9 @@ def _mark_operators(tables: Tables, strings: StringIds, *, first: int) -> tuple[
     is_end = name.str.contains(_RANGE_END, literal=True)
     for chosen, known in ((enqueued.filter(~is_end), begun), (enqueued.filter(is_end), ended)):
         chosen, known = chosen.sort("start_ns"), known.sort("start_ns")
-        found.append(chosen.join_asof(known, on="start_ns", by="tid", strategy="nearest", tolerance=_NEAR_NS))
+        found.append(
+            chosen.join_asof(known, on="start_ns", by="tid", strategy="nearest", tolerance=_NEAR_NS, check_sortedness=False)
+        )
     rows = pl.concat(found).sort("start_ns").with_columns(pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias("id"))
     shown = rows.select(
         *written(SPAN),
