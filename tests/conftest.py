@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,19 @@ class WithoutData(pytest.Directory):
     def collect(self) -> NoReturn:
         (place,) = (place for place in PLACES if place.name == self.path.name)
         raise self.CollectError(f"with CI set these tests must run, but there are {place.absence}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A cache of its own: what an earlier program made of a capture must not be taken for what this one makes. Libraries stay."""
+    if hasattr(config, "workerinput"):
+        return  # of pytest-xdist, which has the variables of the first process
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "native"
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = tempfile.TemporaryDirectory(prefix="stepscope-test-cache-")
+    config.add_cleanup(folder.cleanup)
+    (Path(folder.name) / "stepscope").mkdir(mode=0o700)
+    (Path(folder.name) / "stepscope" / "native").symlink_to(kept)
+    os.environ["XDG_CACHE_HOME"] = folder.name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,20 +2,21 @@
 """The on-disk store: one Arrow file per table and a manifest with checksums, built once, opened by memory map.
 
 A store is complete or absent: it is built in a folder of another name and renamed when whole.
-It is stale when the version of the schema or any source file (size, mtime) changed; what is damaged is built again.
+It is stale when the program, its schema or any source file (size, mtime) changed; what is damaged is built again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from stepscope import __version__
 from stepscope.errors import CaptureError, printable
 from stepscope.tables import issues
 from stepscope.tables.limits import within_limits
@@ -27,6 +28,8 @@ from stepscope.tables.whole_folder import replacing_folder
 SMALL_BYTES = 16 << 20  # bytes of a store that are read sooner than what would map them is loaded
 SCHEMA_VERSION = 12
 STORE_NAME = ".stepscope"
+# A store is built again by a later version of the program, whose readers may know better.
+_MADE_BY = {"schema_version": SCHEMA_VERSION, "program": __version__}
 
 
 def fingerprint(sources: Iterable[Path], root: Path) -> list[list[Any]]:
@@ -61,7 +64,7 @@ def write_store(folder: Path, tables: Tables, sources: list[list[Any]]) -> None:
         for name in tables.filled():
             tables[name].write_ipc(new / f"{name}.arrow", compression="uncompressed")
             rows[name] = tables[name].height
-        seal(new, {"schema_version": SCHEMA_VERSION, "sources": sources, "rows": rows})
+        seal(new, {**_MADE_BY, "sources": sources, "rows": rows})
 
 
 def size(tables: Tables) -> int:
@@ -70,12 +73,16 @@ def size(tables: Tables) -> int:
 
 
 def is_fresh(folder: Path, sources: list[list[Any]]) -> bool:
-    """Whether a store of these sources and of this version of the schema is there; its files are checked when it is opened."""
+    """Whether a store of these sources, made by this program, is there; its files are checked when it is opened."""
     try:
-        content = SealedFolder(folder).content
-        return bool(content["schema_version"] == SCHEMA_VERSION and content["sources"] == sources)
+        return _is_of(SealedFolder(folder).content, sources)
     except (Damaged, KeyError, TypeError):
         return False
+
+
+def _is_of(content: Mapping[str, Any], sources: list[list[Any]] | None) -> bool:
+    ours = all(content[name] == value for name, value in _MADE_BY.items())
+    return ours and (sources is None or content["sources"] == sources)
 
 
 def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
@@ -83,7 +90,7 @@ def read_store(folder: Path, sources: list[list[Any]] | None) -> Tables | None:
     try:
         store = SealedFolder(folder)
         content = store.content
-        if content["schema_version"] != SCHEMA_VERSION or (sources is not None and content["sources"] != sources):
+        if not _is_of(content, sources):
             return None
         data = {name: store.data(f"{name}.arrow") for name in content["rows"]}
         opened = _copy if sum(map(len, data.values())) < SMALL_BYTES else _map

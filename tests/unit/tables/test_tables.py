@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stepscope.tables import ALL_TABLES, Facts, SchemaError, Tables
+from stepscope.tables import ALL_TABLES, Facts, SchemaError, Tables, store
 from stepscope.tables.host import GC_PAUSES
 from stepscope.tables.reference import page
 from stepscope.tables.store import fingerprint, read_store, store_folder, write_store
@@ -81,6 +81,14 @@ def test_store_is_stale_when_a_source_changes(tmp_path):
     assert read_store(tmp_path / "s", fingerprint([source], tmp_path)) is not None
     source.write_text("22")
     assert read_store(tmp_path / "s", fingerprint([source], tmp_path)) is None
+
+
+def test_store_of_another_program_is_built_again(tmp_path, monkeypatch):
+    """Its readers may have had a fault that is mended; the schema is the same."""
+    write_store(tmp_path / "s", Tables(), [])
+    monkeypatch.setattr("stepscope.tables.store._MADE_BY", {"schema_version": store.SCHEMA_VERSION, "program": "9.9"})
+    assert read_store(tmp_path / "s", []) is None
+    assert not store.is_fresh(tmp_path / "s", [])
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepscope import __version__
 from stepscope.capture import Capture, gc_paused
 from stepscope.cluster.digest import Digests
 from stepscope.cluster.read import remote, store
@@ -18,6 +19,8 @@ from stepscope.formats import registry
 from stepscope.tables.cluster import DIGEST_VERSION
 from stepscope.tables.store import fingerprint
 
+# What must be the same for digests to mean the same.
+MADE_BY = (__version__, DIGEST_VERSION)
 FEW = 64  # captures of a run of which everything is read, a third of a second each
 
 
@@ -102,7 +105,7 @@ def _read(path: Path, options: Options) -> Outcome:
 
 def _read_remote(url: str, options: Options) -> Outcome:
     """The digest of a capture on object storage; it is kept in the user's cache, as long as the files there are the same."""
-    key = [DIGEST_VERSION, url, remote.fingerprint(url)]
+    key = [*MADE_BY, url, remote.fingerprint(url)]
     if options.cache:
         known = store.kept(url, key)
         if known is not None:
@@ -119,7 +122,7 @@ def _read_remote(url: str, options: Options) -> Outcome:
 
 
 def _key(capture: Capture) -> list[Any]:
-    return [DIGEST_VERSION, capture.source, fingerprint(capture.source_files(), capture.path)]
+    return [*MADE_BY, capture.source, fingerprint(capture.source_files(), capture.path)]
 
 
 def _rank(digests: Digests) -> int | None:
