@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import util
 from pathlib import Path
 
 from stepscope import __version__, analyser
@@ -40,7 +41,18 @@ class Report:
 
 
 def examine(folder: Path, progress: Callable[[str], None]) -> Report:
-    """Record, analyse and compare in `folder`; whatever fails is part of the report."""
+    """Record, analyse and compare in `folder`; whatever fails is part of the report.
+
+    Raises:
+        CaptureError: there is nothing to record with.
+    """
+    if util.find_spec("torch") is None:
+        raise CaptureError(
+            "an NPU is tested by a small training, which needs torch",
+            where="stepscope doctor --npu",
+            cause="torch is not installed in this Python",
+            fix="pip install 'stepscope[torch]' where you train, and torch_npu for real NPUs",
+        )
     report = Report()
     python = sys.version.split()[0]
     report.section("Machine", f"{platform.platform()}, {platform.machine()}, {os.cpu_count()} processors, Python {python}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from npu_process import reason_without_device
@@ -57,8 +58,19 @@ def test_one_report_of_recording_analysis_and_comparison(tmp_path, monkeypatch, 
 
 
 def test_a_recording_that_fails_is_in_the_report(tmp_path, monkeypatch):
+    monkeypatch.setattr(npu, "util", SimpleNamespace(find_spec=lambda name: name))
     monkeypatch.setattr(npu, "WORKLOAD", tmp_path / "nothing.py")
     monkeypatch.setattr(npu.subprocess, "run", lambda *words, **more: subprocess.CompletedProcess(words, 2, "", "no such file"))
     report = npu.examine(tmp_path, lambda stage: None)
     assert report.problems == ["recording failed with exit code 2"]
     assert "no such file" in report.text()
+
+
+def test_without_torch_the_error_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(npu, "util", SimpleNamespace(find_spec=lambda name: None))
+    assert cli.main(["doctor", "--npu"]) == 3
+    said = capsys.readouterr()
+    assert "cause: torch is not installed in this Python" in said.err
+    assert "pip install 'stepscope[torch]'" in said.err
+    assert list(tmp_path.iterdir()) == []
