@@ -48,10 +48,10 @@ HEADINGS = {
     },
     "zh": {
         "means": "含义", "computed": "计算方法", "next": "怎么做", "example": "示例", "limits": "阈值",
-        "picture": "触发该规则的仿真运行", "other": "[English]({name}.md)", "saves": "可节省", "index": "结论的规则",
+        "picture": "触发该规则的模拟运行", "other": "[English]({name}.md)", "saves": "可节省", "index": "诊断规则",
         "rule": "规则", "says": "内容", "back": "[全部规则](README.zh.md)",
         "head": "每条规则一页：含义、计算方法、解决办法。`stepscope verdict --config FILE` 可替换任何阈值。",
-        "source": "由 `python docs/rule_pages.py` 根据仿真运行生成；时间为示例中的时间。",
+        "source": "由 `python docs/rule_pages.py` 根据模拟运行生成；时间为示例中的时间。",
     },
 }  # fmt: skip
 
