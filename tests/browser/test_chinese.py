@@ -7,6 +7,7 @@ import re
 
 import pytest
 from viewer.page import Page
+from viewer.timeline import NPU, Timeline
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 
@@ -52,3 +53,29 @@ def test_rows_that_are_drawn_change_their_language_too(sample_page: Page) -> Non
     for language, word in (("zh", "全部调用"), ("en", "All calls")):
         sample_page.choose("select-language", language)
         sample_page.until(f"{tools} === '{word}'", word)
+
+
+def test_notices_of_the_timeline_are_chinese_too(sample_page: Page) -> None:
+    """What comes up while one works: a slice that is not there, the last one of its track, no arrow, no gap."""
+    page = Timeline(sample_page, NPU)
+    sample_page.choose("select-language", "zh")
+    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "进程")
+    sample_page.enter(f"/trace?{NPU}&slice=99999999")
+    sample_page.driver.refresh()
+
+    def says() -> str:
+        return str(page.browser.execute_script("return document.querySelector('.trace-message')?.textContent ?? ''"))
+
+    page.until(lambda: "切片" in says())
+    assert english(says()) == []
+    page.settle()
+    page.press(">")
+    page.until(lambda: page.stats["selected"] is not None)
+    page.press("<")
+    page.until(lambda: "空闲" in says())
+    assert english(says()) == []
+    page.press("G")
+    page.until(lambda: "连线" in says())
+    assert english(says()) == []
+    assert english(sample_page.driver.execute_script(TEXTS)) == []
+    sample_page.choose("select-language", "en")

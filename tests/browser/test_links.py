@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
-from viewer.page import Page
+from viewer.page import Page, serving
 from viewer.timeline import NPU, Landing, Timeline
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
@@ -155,6 +160,52 @@ def test_headings_stay_while_their_tracks_are_scrolled(sample_page: Page) -> Non
         " [one.dataset.key, Math.round(one.getBoundingClientRect().top - heads)])"
     )
     assert [first["key"], 0] in tops
+
+
+def test_headings_of_ranks_stay_too(sample_page: Page) -> None:
+    page = Timeline(sample_page, f"{NPU}&ranks=1", height=720)
+    page.until(lambda: [lane["label"] for lane in page.call("stats()")["lanes"] if lane["kind"] == "rank"] == ["0"])
+    page.browser.execute_script("const all = document.querySelector('.trace-scroll'); all.scrollTop = all.scrollHeight")
+    tops = (
+        "const heads = document.querySelector('.trace-heads').getBoundingClientRect().top;"
+        "return [...document.querySelectorAll('.trace-head-rank, .trace-head-process')].map((one) => [one.dataset.key,"
+        " one.classList.contains('trace-head-rank'), Math.round(one.getBoundingClientRect().top - heads),"
+        " Math.round(one.getBoundingClientRect().height)])"
+    )
+    stuck = page.until(lambda: [one for one in page.browser.execute_script(tops) if one[2] == 0 and one[1]])
+    (rank,) = stuck
+    below = [one for one in page.browser.execute_script(tops) if one[2] == rank[3] and not one[1]]
+    assert below, "and the process below it"
+    assert below[0][0].startswith(f"{rank[0]}.p"), "of that rank"
+
+
+def test_the_rank_that_came_late_is_a_click_away(driver: Any, samples: Path, tmp_path: Path) -> None:
+    """Two ranks whose numbers the capture tells; what waits for one of them leads to its timeline at the same time."""
+    for rank, number in ((0, 0), (1, 5)):
+        own = tmp_path / "run" / f"rank{number}_ascend_pt"
+        shutil.copytree(samples / "npu_level2" / f"rank{rank}_ascend_pt", own, copy_function=shutil.copyfile)
+        shutil.rmtree(own / "ASCEND_PROFILER_OUTPUT" / ".stepscope", ignore_errors=True)
+        if rank != number:
+            (own / f"profiler_info_{rank}.json").rename(own / f"profiler_info_{number}.json")
+        # Newer versions of the vendor's profiler write which ranks a group has; here it is all eight.
+        told = json.loads((own / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())
+        groups = {name.partition("@")[2] for step in told.values() for name in step["collective"] if "@" in name}
+        about = {group: {"group_name": "default_group", "group_rank": number, "global_ranks": list(range(8))} for group in groups}
+        (own / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": about}))
+    with serving(tmp_path) as address:
+        page = Timeline(Page(driver, address), "run=run&worker=0&find=hcom_allReduce__271_0_1", height=720)
+        Landing(page.page).lands()
+        window, base = page.stats["window"], int(page.meta()["base_ns"])
+        page.until(lambda: page.all("[data-testid=open-rank]"))[0].click()
+        page.until(lambda: page.params.get("worker") == "5")
+        page.settle()
+        page.until(lambda: "t" in page.params)
+        later = int(page.meta()["base_ns"]) - base
+        assert [end + later for end in page.stats["window"]] == pytest.approx(window, abs=2), (
+            "the same time, by the clock of the day"
+        )
+        assert later != 0, "though each timeline begins with its own first event"
+        assert not page.errors()
 
 
 def test_free_time_says_why(sample_page: Page) -> None:

@@ -55,3 +55,19 @@ def test_new_steps_and_ranks_come_and_nothing_moves(driver: object, tmp_path: Pa
         page.click("[data-testid=live]")
         page.until("return !document.querySelector('[data-testid=live]')", "the pill is gone")
         assert page.errors() == []
+
+
+def test_a_rank_that_comes_joins_the_verdict(driver: object, tmp_path: Path) -> None:
+    write(tmp_path / "run" / "rank0.pt.trace.json", 5, 0)
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict")
+        bars = "return [...document.querySelectorAll('.step-row .step-name b')].map((one) => one.textContent)"
+        assert "rank 1" not in page.driver.execute_script(bars)
+        write(tmp_path / "run" / "rank1.pt.trace.json", 5, 1)
+        # No click: the page looks by itself.
+        page.until(f"return (() => {{ {bars} }})().includes('rank 1')", "the bars of the new rank", 60)
+        assert page.driver.execute_script(
+            "return document.querySelector('[data-testid=select-views] option[value=cluster]')?.dataset.count"
+        ) in ("2", None)
+        assert page.errors() == []

@@ -150,6 +150,38 @@ def test_kernel_all_has_every_row(sample_page: Page, samples: Path) -> None:
     assert shown[: len(list(rows[0])[:12])] == list(rows[0])[:12]
 
 
+@pytest.mark.parametrize("size", [(1280, 720)], ids=["1280x720"], indirect=True)
+def test_name_and_duration_stay_in_view_of_a_wide_table(sample_page: Page, size: tuple[int, int]) -> None:
+    """At 1280 pixels the file's columns do not fit: the name, and the figure that decides, stay while the others are scrolled."""
+    sample_page.open("kernel", **NPU, group="all")
+    sample_page.until(
+        "return document.querySelectorAll('[data-testid=table-kernels-all] .table-layer > .table-row').length > 3", "rows"
+    )
+    edges = (
+        "const box = document.querySelector('[data-testid=table-kernels-all] .table-scroll');"
+        "box.scrollLeft = arguments[0]; const around = box.getBoundingClientRect();"
+        "return ['Name', 'Duration(us)'].flatMap((name) => ['columnheader', 'gridcell'].map((role) => {"
+        "  const heads = [...box.querySelectorAll('[role=columnheader]')];"
+        "  const at = heads.findIndex((one) => one.innerText.trim().replace(/\\s+/g, ' ').startsWith(name));"
+        "  const one = role === 'columnheader' ? heads[at] : box.querySelectorAll('.table-row')[1].children[at];"
+        "  const own = one.getBoundingClientRect();"
+        "  return own.left >= around.left - 1 && own.right <= around.right + 1 && own.width > 40; }))"
+    )
+    for scrolled in (0, 300, 5000):
+        assert sample_page.driver.execute_script(edges, scrolled) == [True] * 4, scrolled
+
+
+@pytest.mark.parametrize("view", ["memory", "communication", "module"])
+def test_hints_are_about_the_device_that_was_recorded(sample_page: Page, view: str) -> None:
+    """A GPU's capture lacks no file that only an NPU's profiler writes."""
+    sample_page.open("overview", **GPU)
+    sample_page.driver.get(f"{sample_page.address}#/{view}?run=gpu&worker=gpu_nccl")
+    sample_page.driver.refresh()
+    sample_page.until("return !!document.querySelector('[data-testid=empty] pre, [data-testid=empty] code')", "what to collect")
+    told = sample_page.text("[data-testid=empty]")
+    assert not re.search(r"torch_npu|\w\.csv|communication\w*\.json|ProfilerActivity\.NPU", told), told
+
+
 def test_memory_peak_and_components(sample_page: Page, samples: Path) -> None:
     sample_page.open("memory", **NPU)
     records = read(output(samples) / "memory_record.csv")
@@ -250,3 +282,13 @@ def test_shares_of_the_overview_are_of_its_step(sample_page: Page, capture: dict
     number, unit = re.findall(r"([\d.,]+) (us|ms|s)\b", both[-1].text)[-1]
     length = float(number.replace(",", "")) * {"us": 1, "ms": 1e3, "s": 1e6}[unit]
     assert sum(sample_page.pie("execution").values()) == pytest.approx(length, rel=1e-3)
+
+
+def test_notes_of_the_mean_step_stand_below_it(sample_page: Page) -> None:
+    sample_page.open("overview", run="gpu", worker="gpu_train_control")
+    left = (
+        "return ['mean-step', 'mean-of-marks'].map((name) => { const range = document.createRange();"
+        " range.selectNodeContents(document.querySelector(`[data-testid=${name}]`)); return range.getBoundingClientRect().left; })"
+    )
+    first, second = sample_page.driver.execute_script(left)
+    assert second == pytest.approx(first, abs=2)

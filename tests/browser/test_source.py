@@ -128,6 +128,23 @@ def test_presets_choose_columns(sample_page: Page) -> None:
     assert not any("Shapes" in name for name in counters)
 
 
+def test_modules_own_the_peak_as_well(sample_page: Page) -> None:
+    """By source line and by module the owners hold all that is alive at the peak; what was held before is a part of its own."""
+    together = []
+    for by, name in (("line", "Source line"), ("module", "Module")):
+        sample_page.open("memory", run="npu_level2", worker="0", peak="1", by=by)
+        sample_page.until("return !!document.querySelector('[data-testid=table-owners] tbody tr')", "owners")
+        assert sample_page.text("[data-testid=memory-peak] [aria-pressed=true]") == name
+        assert sample_page.text("[data-testid=chart-peak] [role=status]")
+        rows: list[list[str]] = sample_page.driver.execute_script(
+            "return [...document.querySelectorAll('[data-testid=table-owners] tbody tr')].map((row) =>"
+            " [...row.cells].map((cell) => cell.innerText.trim()))"
+        )
+        assert rows[0][0] == "held before the capture"
+        together.append(sum(float(row[2].replace(",", "")) for row in rows if len(row) > 2 and row[2]))
+    assert together[0] == pytest.approx(together[1], rel=0.01)
+
+
 def test_what_to_do_about_the_peak(sample_page: Page) -> None:
     sample_page.open("memory", run="npu_level2", worker="0")
     sample_page.until("return !!document.querySelector('[data-testid=memory-next] b')", "the next step")

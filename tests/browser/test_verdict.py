@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def test_the_first_screen_is_the_verdict(sample_page: Page, samples: Path, size:
         "return [...document.querySelectorAll('.verdict-title')].map((one) => one.firstChild.data)"
     )
     assert shown == [one.text("title") for one in found.findings if one.severity != "info"]
+    saved = sample_page.driver.execute_script(
+        "return [...document.querySelectorAll('.verdict-saved b')].map((one) => one.innerText)"
+    )
+    assert [text.removeprefix("≤ ") for text in saved] == [
+        f"{one.saved_ms:,.1f} ms" for one in found.findings if one.severity != "info"
+    ]
     # Answer, picture and first finding need no scrolling.
     lowest = sample_page.driver.execute_script("return document.querySelector('.verdict-list > li').getBoundingClientRect().bottom")
     assert lowest <= size[1]
@@ -185,17 +192,22 @@ def test_a_switch_that_was_missing_is_copied_by_a_click(sample_page: Page) -> No
     sample_page.until("return window.copied === 'gc_detect_threshold'", "the copied switch")
 
 
-def test_of_many_steps_all_are_drawn_and_each_can_be_opened(driver: Any, tmp_path: Path) -> None:
-    """Three of them as bars, and all in their order as columns, as high as the step is long."""
-    lengths = [10, 10, 14, 10, 10, 12, 10]
+def write_steps(path: Path, lengths: Sequence[int], rank: int = 0) -> None:
+    """A trace of the host with steps of so many ms, an operator in each."""
     events, at = [], 1_000_000
     for step, length in enumerate(lengths):
         common = {"ph": "X", "pid": 1, "tid": 1}
         events.append({**common, "name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": at, "dur": length * 1000})
         events.append({**common, "name": "aten::mm", "cat": "cpu_op", "ts": at + 500, "dur": length * 900})
         at += length * 1000
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "w.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"distributedInfo": {"rank": rank, "world_size": 2, "backend": "gloo"}, "traceEvents": events}))
+
+
+def test_of_many_steps_all_are_drawn_and_each_can_be_opened(driver: Any, tmp_path: Path) -> None:
+    """Three of them as bars, and all in their order as columns, as high as the step is long."""
+    lengths = [10, 10, 14, 10, 10, 12, 10]
+    write_steps(tmp_path / "run" / "w.pt.trace.json", lengths)
     with serving(tmp_path) as address:
         page = Page(driver, address)
         page.open("verdict")
@@ -211,4 +223,32 @@ def test_of_many_steps_all_are_drawn_and_each_can_be_opened(driver: Any, tmp_pat
         driver.execute_script("document.querySelectorAll('[data-testid=all-steps] i')[arguments[0]].click()", 2 - first)
         page.until("return document.querySelectorAll('.step-row').length === 1", "the step that was clicked")
         assert "Step 2" in page.text(".step-row .step-name")
+        assert page.errors() == []
+
+
+@pytest.mark.parametrize("size", [(1280, 720)], ids=["1280x720"], indirect=True)
+def test_many_steps_of_several_ranks_leave_the_findings_in_view(driver: Any, tmp_path: Path, size: tuple[int, int]) -> None:
+    for rank in (0, 1):
+        write_steps(tmp_path / "run" / f"rank{rank}.pt.trace.json", [10, 10, 14, 10, 10, 12, 10, 10], rank)
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict")
+        assert driver.execute_script("return document.querySelectorAll('.step-row').length") == 4, "slowest and median of each"
+        assert driver.execute_script("return document.querySelectorAll('[data-testid=all-steps]').length") == 2
+        top = "return document.querySelector('[data-testid=verdict-findings] p, .verdict-list > li').getBoundingClientRect().bottom"
+        assert driver.execute_script(top) <= size[1]
+
+
+def test_nothing_found_leads_to_a_view_that_is_there(driver: Any, tmp_path: Path) -> None:
+    """A capture of device tasks alone has no operators to open."""
+    common = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7}
+    events = [{**common, "name": f"kernel{at % 3}", "ts": 1000 + at * 100, "dur": 100} for at in range(40)]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "w.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict")
+        assert not page.text("[data-testid=to-operator]")
+        page.click("[data-testid=to-kernel]")
+        page.ready("kernel")
         assert page.errors() == []

@@ -246,7 +246,7 @@ export const verdictKey = computed(() => {
 /** Numbers beside the names of views, where they are known without asking for them. */
 export const viewCounts = computed<Readonly<Record<string, number>>>(() => {
   const ranks = selection.value.run?.workers.length ?? 0;
-  return { ...(ranks > 1 ? { cluster: ranks } : {}), ...(counted.value?.key === verdictKey.value ? { verdict: counted.value.findings } : {}) };
+  return { ...(ranks > 1 ? { cluster: ranks } : {}), ...(counted.value?.key === verdictKey.value && counted.value.findings > 0 ? { verdict: counted.value.findings } : {}) };
 });
 
 /** Routes of the selected capture; the same object as long as it is the same data. */

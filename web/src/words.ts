@@ -65,7 +65,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "wait": "等待",
   "ranked by ms saved per step": "按每步可省时间排序",
   "ranked by ms saved per step, by replay of this capture": "按每步可省时间排序，由重放得出",
-  "Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.": "没有超过单步 2 % 的问题；可从更快的 Kernel 入手：按 Device 时间查看 Operator。",
+  "Nothing costs more than 2 % of a step. Faster kernels are the way.": "没有超过单步 2 % 的问题；可从更快的 Kernel 入手。",
   "Next": "下一步",
   "What if": "假设分析",
   "as now": "现状",

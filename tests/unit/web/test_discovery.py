@@ -6,6 +6,7 @@ import gzip
 
 import pytest
 
+from stepscope.web.catalogue import Catalogue
 from stepscope.web.discovery import discover, natural
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -59,6 +60,15 @@ def test_rank_of_a_folder_without_number(tree):
 def test_the_recorded_rank_goes_before_names(tree, name):
     files = [f"run/{name.format(rank)}/{part}" for rank in range(4) for part in (f"{OUTPUT}/a.csv", f"profiler_info_{rank}.json")]
     assert [worker for _, worker, _ in found(tree(*files))] == ["0", "1", "2", "3"]
+
+
+def test_what_is_about_all_ranks_is_offered_whatever_their_folders_are_called(tree):
+    parts = (f"{OUTPUT}/step_trace_time.csv", "profiler_info_{}.json")
+    catalogue = Catalogue([tree(*(f"run/rank_{rank}_ascend_pt/{part.format(rank)}" for rank in range(4) for part in parts))])
+    (run,) = catalogue.listing()["runs"]
+    assert [worker["name"] for worker in run["workers"]] == ["0", "1", "2", "3"]
+    assert {"Cluster", "Distributed"} <= set(run["views"])
+    catalogue.close()
 
 
 def test_captures_of_one_rank_are_spans_in_order_of_time(tree):

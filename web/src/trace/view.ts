@@ -127,8 +127,7 @@ export class TraceView {
       open: (view, params) => this.state.open(view, params),
       otherRank: (rank) => {
         const other = this.state.workers.find((one) => one.worker === String(rank));
-        const { view } = this.timeline;
-        return other ? () => this.state.open("trace", { run: other.run, worker: other.worker, t: `${Math.round(view.from)}_${Math.round(view.to)}` }) : null;
+        return other ? () => void this.openAtThisTime(other) : null;
       },
       toggled: () => {
         splitter.hidden = panelRoot.hidden;
@@ -212,6 +211,19 @@ export class TraceView {
       await this.restore(address);
     } catch (problem) {
       if (!this.stop.signal.aborted) this.failed(problem);
+    }
+  }
+
+  /** Another capture's own timeline at this time of the day: each counts from its own first event. */
+  private async openAtThisTime({ run, worker, span }: TraceState["workers"][number]): Promise<void> {
+    const { view } = this.timeline;
+    const base = BigInt(this.scene.sources[0]!.meta.base_ns);
+    try {
+      const { base_ns: other } = await apiFor([run, worker, span]).get<{ readonly base_ns: string }>("trace/meta", {}, { signal: this.stop.signal });
+      const later = Number(base - BigInt(other));
+      this.state.open("trace", { run, worker, span, t: `${Math.round(view.from + later)}_${Math.round(view.to + later)}` });
+    } catch (problem) {
+      if (!this.stop.signal.aborted) this.notice(problem instanceof ApiError ? t(problem.message) : String(problem));
     }
   }
 

@@ -12,7 +12,7 @@ import { copyText, download, say } from "./controls";
 import { Icon } from "./icons";
 import { Problem, Skeleton } from "./messages";
 import { type Column, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
-import { type Acts, type Cells, Heads, type Layout, pinnedClass, TableRow, type Wish } from "./table_parts";
+import { type Acts, type Cells, Heads, type Layout, pinnedClass, type Shown, TableRow, type Wish } from "./table_parts";
 import { naturalWidth, numeric } from "./table_widths";
 import { contentHeight, ROW, rowAt, TALLEST, topOf } from "./scrolling";
 
@@ -179,14 +179,18 @@ export function Table(props: TableProps): JSX.Element {
     // What a row is about, and the figures that decide, stay in view while the others are scrolled; a reader who pins chooses.
     const kept = over > 0 && !layout.pinned.length;
     const decides = ({ column }: { column: Column }): boolean => kept && (props.deciding?.includes(column.name) ?? false);
-    let [left, right] = [0, natural.reduce((sum, width, at) => sum + (decides(visible[at]!) ? width : 0), 0)];
+    let [left, beside] = [0, kept && name >= 0 ? natural[name]! : 0];
+    let right = natural.reduce((sum, width, at) => sum + (decides(visible[at]!) ? width : 0), 0);
     return visible.map((one, index) => {
       const { column, at } = one;
       const width = natural[index]!;
-      const place = { left: `${kept ? 0 : left}px` };
+      let stays: Shown["stays"] = layout.pinned.includes(column.key) || (kept && index === name) ? { left: `${kept ? 0 : left}px` } : null;
       left += width;
-      if (decides(one)) right -= width;
-      const stays = layout.pinned.includes(column.key) || (kept && index === name) ? place : decides(one) ? { right: `${right}px` } : null;
+      if (decides(one)) {
+        right -= width;
+        stays = { left: `${beside}px`, right: `${right}px` };
+        beside += width;
+      }
       return { column, at, width, stays };
     });
   }, [first, layout, view.width, props.hidden?.join(), props.deciding?.join(), units.value]);

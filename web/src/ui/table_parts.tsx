@@ -17,7 +17,7 @@ export interface Shown {
   readonly at: number;
   readonly width: number;
   /** Where the column stays while others are scrolled: px from that edge. */
-  readonly stays: { readonly left: string } | { readonly right: string } | null;
+  readonly stays: { readonly left: string; readonly right?: string } | null;
 }
 
 export const pinnedClass = (stays: Shown["stays"]): string => (stays === null ? "" : "right" in stays ? " pinned right" : " pinned");

@@ -107,6 +107,7 @@ const FAMILIES: readonly (readonly [family: string, name: string])[] = [
 const nameOf = (family: string): string => t(FAMILIES.find(([key]) => key === family)?.[1] ?? family);
 const SHORT: Readonly<Record<string, string>> = { dispatch: "host", python: "Python", sync: "host waits" };
 const FEW_STEPS = 4;
+const MOST_BARS = 6; // pairs of device and host; of more, the first finding would be below the window
 const ROWS_WITH_LABELS = 2; // of more, the bars of the host have no room for words at 1280 × 720
 const ms = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
@@ -200,30 +201,30 @@ function AllRanks({ api, asked }: { api: Api; asked: number }): JSX.Element | nu
   );
 }
 
-/** Of many steps the slowest, the median and the fastest are named. */
-function chosenSteps(rank: Rank): readonly { readonly step: Step; readonly note: string }[] {
+/** Of many steps the slowest, the median and the fastest are named; beside other ranks fewer, so that the first finding stays in view. */
+function chosenSteps(rank: Rank, ranks: number, all: boolean): readonly { readonly step: Step; readonly note: string }[] {
   const one = param("step");
   const picked = one ? rank.steps.filter((step) => String(step.step) === one) : [];
   if (picked.length) return picked.map((step) => ({ step, note: "" }));
-  if (rank.steps.length <= FEW_STEPS) return rank.steps.map((step) => ({ step, note: "" }));
+  if (all || rank.steps.length === 1) return rank.steps.map((step) => ({ step, note: "" }));
   const sorted = [...rank.steps].sort((a, b) => b.total_ms - a.total_ms);
-  return [
-    { step: sorted[0]!, note: t("slowest") },
-    { step: sorted[Math.floor(sorted.length / 2)]!, note: t("median") },
-    { step: sorted.at(-1)!, note: t("fastest") },
-  ];
+  const median = { step: sorted[Math.floor(sorted.length / 2)]!, note: t("median") };
+  if (ranks > 2) return [median];
+  const slowest = { step: sorted[0]!, note: t("slowest") };
+  return ranks > 1 ? [slowest, median] : [slowest, median, { step: sorted.at(-1)!, note: t("fastest") }];
 }
 
 function Steps({ data }: { data: Verdict }): JSX.Element {
   const [percent, setPercent] = useState(false);
   const ranks = data.ranks.length > FEW_STEPS ? worstMedianBest(data.ranks) : data.ranks;
-  const rows = ranks.flatMap((rank) => chosenSteps(rank).map((row) => ({ rank, ...row })));
+  const whole = ranks.every((rank) => rank.steps.length <= FEW_STEPS) && ranks.reduce((sum, rank) => sum + rank.steps.length, 0) <= MOST_BARS;
+  const rows = ranks.flatMap((rank) => chosenSteps(rank, ranks.length, whole).map((row) => ({ rank, ...row })));
   const seen = new Set(rows.flatMap(({ step }) => [...step.device, ...step.host].map((piece) => piece.family)));
   const named = data.ranks.length > 1;
   const nameWidth = Math.max(104, ...rows.map(({ rank, step }) => 8 * (named ? `${rank.rank === null ? rank.worker.slice(0, 12) : `rank ${rank.rank}`} ${t("Step")} ${step.step ?? ""}`.length : 0)));
   const longest = Math.max(...rows.map(({ step }) => step.total_ms), 0);
   const numbers = [...new Set(data.ranks.flatMap((rank) => rank.steps.map(({ step }) => step)))].filter((step) => step !== null);
-  const many = ranks.filter((rank) => rank.steps.length > FEW_STEPS);
+  const many = whole ? [] : ranks.filter((rank) => rank.steps.length > 1);
   return (
     <Card
       title={t("Where the step goes")}
@@ -242,7 +243,7 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
       <div class="step-bars" style={{ "--names": `${nameWidth}px` }}>
         {rows.map(({ rank, step, note }) => (
           <div key={`${rank.worker} ${step.step}`} class="step-row">
-            <span class="step-name">
+            <span class="step-name" title={named ? rank.worker : undefined}>
               {named && <b>{rank.rank === null ? rank.worker : `rank ${rank.rank}`}</b>}
               {step.step !== null && <span>{named ? ` ${t("Step")} ${step.step}` : <b>{t("Step")} {step.step}</b>}</span>}
               {note && <small>{note}</small>}
@@ -255,7 +256,7 @@ function Steps({ data }: { data: Verdict }): JSX.Element {
           </div>
         ))}
       </div>
-      {many.map((rank) => <AllSteps key={rank.worker} rank={rank} name={named ? (rank.rank === null ? rank.worker : `rank ${rank.rank}`) : t("All steps")} width={nameWidth} />)}
+      {many.map((rank) => <AllSteps key={rank.worker} rank={rank} name={named ? (rank.rank === null ? rank.worker : `rank ${rank.rank}`) : t("All steps")} width={nameWidth} low={many.length > 1} />)}
       <ul class="families">
         {FAMILIES.filter(([family]) => seen.has(family)).map(([family, name]) => <li key={family}><i class={`part ${family}`} aria-hidden="true" /> {t(name)}</li>)}
       </ul>
@@ -276,7 +277,7 @@ function columnOf(step: Step): string {
 }
 
 /** All steps of a rank in their order, each a column as high as the step is long; a click shows one of them as a bar. */
-function AllSteps({ rank, name, width }: { rank: Rank; name: string; width: number }): JSX.Element {
+function AllSteps({ rank, name, width, low }: { rank: Rank; name: string; width: number; low: boolean }): JSX.Element {
   const lengths = rank.steps.map((step) => step.total_ms);
   const [least, most] = [Math.min(...lengths), Math.max(...lengths)];
   const open = (event: MouseEvent): void => {
@@ -284,8 +285,8 @@ function AllSteps({ rank, name, width }: { rank: Rank; name: string; width: numb
     if (step !== null) setParams({ step: String(step) });
   };
   return (
-    <div class="all-steps" style={{ "--names": `${width}px` }}>
-      <span class="step-name"><b>{name}</b></span>
+    <div class={`all-steps${low ? " low" : ""}`} style={{ "--names": `${width}px` }}>
+      <span class="step-name" title={name}><b>{name}</b></span>
       <div class="all-columns" role="img" aria-label={`${rank.steps.length} ${t("steps")}: ${ms(least)} – ${ms(most)} ms`} data-testid="all-steps" onClick={open}>
         {rank.steps.map((step, at) => (
           <i key={at} title={`${t("Step")} ${step.step ?? "?"} · ${ms(step.total_ms)} ms`} style={{ height: `${(100 * step.total_ms) / (most || 1)}%`, background: columnOf(step) }} />
@@ -341,6 +342,13 @@ function Bar(props: {
   );
 }
 
+/** Where a reader goes when no rule found anything: the operators, else the kernels of a capture that has no operators. */
+function WhereNext({ onDevice }: { onDevice: boolean }): JSX.Element | null {
+  const has = (slug: string): boolean => views.value.some((one) => one.slug === slug);
+  if (has("operator")) return <button type="button" class="button" data-testid="to-operator" onClick={() => openView("operator", { t: JSON.stringify({ sort: [[onDevice ? "device_self" : "host_self", true]], filters: {} }) })}>{t(onDevice ? "Operator, by device time" : "Operator, by host time")}</button>;
+  return has("kernel") ? <button type="button" class="button" data-testid="to-kernel" onClick={() => openView("kernel")}>{views.value.find((one) => one.slug === "kernel")!.name}</button> : null;
+}
+
 /** Two ranks may have a finding of one rule each. */
 const keyOf = (finding: Finding): string => `${finding.worker} ${finding.id}`;
 
@@ -356,8 +364,8 @@ function Findings({ data }: { data: Verdict }): JSX.Element {
     <Card title={t("Findings")} note={note} testid="verdict-findings" tools={findings.length ? <button type="button" class="link" onClick={() => openView("findings")}>{t("All findings")}</button> : undefined}>
       {shown.length === 0 && (
         <p class="verdict-none">
-          {t("{asked} rules asked, {not} could not be asked.").replace("{asked}", String(rules.asked)).replace("{not}", String(rules.not_asked))} {t("Nothing costs more than 2 % of a step. Faster kernels are the way: open Operator by device time.")}{" "}
-          <button type="button" class="button" data-testid="to-operator" onClick={() => openView("operator", { t: JSON.stringify({ sort: [[onDevice ? "device_self" : "host_self", true]], filters: {} }) })}>{t(onDevice ? "Operator, by device time" : "Operator, by host time")}</button>
+          {t("{asked} rules asked, {not} could not be asked.").replace("{asked}", String(rules.asked)).replace("{not}", String(rules.not_asked))} {t("Nothing costs more than 2 % of a step. Faster kernels are the way.")}{" "}
+          <WhereNext onDevice={onDevice} />
         </p>
       )}
       <ol class="verdict-list">

@@ -1,1 +1,1 @@
-export{t as render}from"./app-DfaINU2l.js";
+export{t as render}from"./app-CH2xSktt.js";

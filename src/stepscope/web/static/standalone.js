@@ -1,1 +1,1 @@
-import{t as e}from"./app-DfaINU2l.js";e();
+import{t as e}from"./app-CH2xSktt.js";e();
