@@ -146,6 +146,8 @@ class Catalogue:
     def _entry(self, key: tuple[str, str, str], location: CaptureLocation, version: str) -> Entry:
         known = self._entries.get(key)
         if known is not None and known.version == version and known.location.files.root == location.files.root:
+            # What an analysis wrote beside the raw data changes no source, but what there is to load.
+            known.location, known._guess = location, None
             return known
         return Entry(location, version)
 

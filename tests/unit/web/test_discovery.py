@@ -134,6 +134,25 @@ def test_raw_folders_are_not_analysed(tree):
     assert {item.worker: item.not_analysed for item in discover([root])} == {"h_1": True, "h_2": False}
 
 
+def test_an_analysis_that_ends_is_seen(tree):
+    """Beside the page somebody, or the job itself, analyses what was recorded; the raw data stay the same."""
+    root = tree("r/h_1_2_ascend_pt/FRAMEWORK/torch.op_range")
+    catalogue = Catalogue([root])
+
+    def span():
+        (run,) = catalogue.listing()["runs"]
+        return run["workers"][0]["spans"][0]
+
+    before = span()
+    assert before["state"] == "not_analysed"
+    tree(f"r/h_1_2_ascend_pt/{OUTPUT}/step_trace_time.csv", f"r/h_1_2_ascend_pt/{OUTPUT}/trace_view.json")
+    catalogue.scan(force=True)
+    after = span()
+    assert after["state"] == "found"
+    assert after["command"] is None
+    catalogue.close()
+
+
 def test_what_is_no_run(tree):
     root = tree("r/cluster_analysis_output/w_1/x.csv", "r/.hidden/w.pt.trace.json", "r/notes.json", "r/x.db")
     assert found(root) == []
