@@ -157,6 +157,25 @@ def test_the_first_screen_of_a_large_run_tells_what_all_its_ranks_say(page: Page
     page.ready("cluster")
 
 
+def test_a_run_of_which_nothing_is_concluded_clears_nobody(page: Page) -> None:
+    """The replay does not fit what was measured: the first line says that, not that nobody holds the others up."""
+    page.open("overview")
+    page.driver.execute_script(
+        """
+        const real = window.fetch, said = 'the replay takes 9 ms a step where 8 were measured; nothing is concluded';
+        window.fetch = async (url, options) => {
+          const answer = await real(url, options);
+          if (!/v1[/]cluster[?]/.test(String(url)) || answer.status !== 200) return answer;
+          const run = await answer.json();
+          return Response.json({...run, findings: [], lost_ms: null, problems: [{kind: 'replay', text: {en: said, zh: said}}]});
+        };
+        """
+    )
+    page.choose("select-views", "cluster")
+    page.ready("cluster")
+    assert page.text("[data-testid=cluster-answer] h2").endswith("nothing is concluded")
+
+
 def test_a_run_that_lacks_ranks_says_so_and_whom_they_wait_for(sample_page: Page) -> None:
     """Two of eight ranks: nobody recorded is slow, and the answer is not that nobody holds the run up."""
     sample_page.open("cluster", run="npu_level2")

@@ -18,6 +18,8 @@ from stepscope.web.request import Settings
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
 
+from selenium.webdriver.common.action_chains import ActionChains
+
 pytestmark = pytest.mark.slow  # a real browser
 
 CAPTURES = Path(__file__).resolve().parents[1] / "captures"
@@ -141,6 +143,16 @@ def test_modules_own_the_peak_as_well(sample_page: Page) -> None:
             " [...row.cells].map((cell) => cell.innerText.trim()))"
         )
         assert rows[0][0] == "held before the capture"
+        chart = sample_page.driver.find_element("css selector", "[data-testid=chart-peak] canvas")
+        ActionChains(sample_page.driver).move_to_element_with_offset(
+            chart, 30 - chart.size["width"] // 2, 32 - chart.size["height"] // 2
+        ).perform()
+        told = sample_page.until(
+            "const text = document.querySelector('[data-testid=chart-peak] [role=status]').innerText;"
+            "return text.startsWith('held before') && text",
+            "the part under the pointer",
+        )
+        assert f"{float(told.split(' · ')[2].removesuffix(' %')):.1f}" == rows[0][3], "the picture and the table say the same"
         together.append(sum(float(row[2].replace(",", "")) for row in rows if len(row) > 2 and row[2]))
     assert together[0] == pytest.approx(together[1], rel=0.01)
 

@@ -82,7 +82,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
   }, [props.tree, root]);
 
   const total = props.tree.weight[0] || 1;
-  const weightText = (node: number): string => (props.unit === "us" ? auto(props.tree.weight[node]!, "us") : `${props.tree.weight[node]!.toLocaleString("en-US")} ${props.unit}`);
+  const weightText = (node: number): string => (props.unit === "us" ? auto(props.tree.weight[node]!, "us") : `${props.tree.weight[node]!.toLocaleString("en-US", props.unit === "MiB" ? { maximumFractionDigits: 1 } : {})} ${props.unit}`);
   const wanted = (props.find ?? "").trim().toLowerCase();
   useEffect(() => {
     const element = canvas.current;

@@ -11,6 +11,7 @@ import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { inLanguage, t } from "../words";
 import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, matrixCell, type Pipeline } from "./cluster_picture";
+import { UNDECIDED } from "./undecided";
 import { Frame, type ViewProps } from "./view";
 
 interface Found {
@@ -95,7 +96,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
   const sigma = Math.max(...data.clocks.filter((one) => !one.refused).map((one) => one.sigma_ns ?? 0), 0) / 1000;
   const refused = data.clocks.filter((one) => one.refused).length;
   const outside = data.wait_outside_ms > 0;
-  const undecided = data.problems.find((one) => one.kind === "one_step");
+  const undecided = data.problems.find((one) => UNDECIDED.includes(one.kind));
   const percent = (value: number): string => `${ms(value)} ms (${data.step_ms.median > 0 ? Math.round((100 * value) / data.step_ms.median) : 0} %)`;
   const waits = `${percent(data.wait_outside_ms)} ${t("waits for ranks that were not recorded")}`;
   const nobody = data.run.missing.length ? t("no recorded rank, host or link holds the others up.") : t("no rank, host or link holds the others up.");

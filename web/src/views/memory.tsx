@@ -281,7 +281,7 @@ function Peak({ load, steps }: { load: Loaded<PeakAnswer>; steps: KeptAnswer | n
       <Await load={load}>
         {(data) => (
           <div class="memory-peak">
-            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => Math.round(one / 104857.6) / 10) }} unit="MiB" dotted={t(BEFORE)} label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
+            <Icicle tree={{ ...data.tree, names: data.tree.names.map((name) => (name === "peak" ? t("Peak") : name.startsWith("(") || name === BEFORE ? t(name) : name)), weight: data.tree.weight.map((one) => one / 1048576) }} unit="MiB" dotted={t(BEFORE)} label={t("Who owns the peak")} testid="chart-peak" plain={new Set([t(BEFORE), t("(no owner recorded)")])} />
             <div class="memory-below">
             <table class="plain" data-testid="table-owners">
               <thead><tr><th scope="col">{t("Owner")}</th><th scope="col">{t("What")}</th><th scope="col" class="number">MiB</th><th scope="col" class="number">%</th><th scope="col" class="number">{t("held after")}</th></tr></thead>

@@ -72,7 +72,7 @@ function MeanStep({ data }: { data: Overview }): JSX.Element | null {
   return (
     <>
       <p class="headline" data-testid="mean-step"><b>{auto(step.us, "us")}</b><span>{name} · {three(step.us)} us</span></p>
-      {step.differs && average !== null && <p class="hint" data-testid="mean-of-marks">{marks.replace("{time}", auto(average, "us"))}</p>}
+      {step.differs && average !== null && auto(average, "us") !== auto(step.us, "us") && <p class="hint" data-testid="mean-of-marks">{marks.replace("{time}", auto(average, "us"))}</p>}
     </>
   );
 }

@@ -10,6 +10,7 @@ import { Card, copyText, say } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
 import { Await, Partial } from "../ui/messages";
 import { inLanguage, t } from "../words";
+import { UNDECIDED } from "./undecided";
 import { Frame, StepSelect, type ViewProps } from "./view";
 
 interface Piece {
@@ -173,6 +174,7 @@ interface Run {
   readonly lost_ms: number | null;
   readonly wait_outside_ms: number;
   readonly findings: readonly { readonly who: Texts; readonly why: Texts }[];
+  readonly problems: readonly { readonly kind: string; readonly text: Texts }[];
 }
 
 const READ_BY_ITSELF = 128; // ranks; of more, the reader says when they are read
@@ -188,13 +190,14 @@ function AllRanks({ api, asked }: { api: Api; asked: number }): JSX.Element | nu
   const lost = found?.lost_ms ?? 0;
   const share = found && found.step_ms.median > 0 ? Math.round((100 * lost) / found.step_ms.median) : 0;
   const first = found?.findings[0];
+  const undecided = found?.problems.find((one) => UNDECIDED.includes(one.kind));
   return (
     <p class="card verdict-ranks" data-testid="verdict-ranks">
       <b>{count} {t("ranks")}{t(": ")}</b>
       <span>
         {found === null
           ? (count <= READ_BY_ITSELF ? `${t("Loading")} …` : "")
-          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : found.wait_outside_ms > 0 ? `${ms(found.wait_outside_ms)} ms ${t("waits for ranks that were not recorded")}` : t("no rank, host or link holds the others up.")}
+          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : found.wait_outside_ms > 0 ? `${ms(found.wait_outside_ms)} ms ${t("waits for ranks that were not recorded")}` : undecided ? inLanguage(undecided.text) : t("no rank, host or link holds the others up.")}
       </span>
       <button type="button" class="link" onClick={() => openView("cluster")}>{t("Which rank waits for which")} · Cluster ↗</button>
     </p>

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CH2xSktt.js";
+export{t as render}from"./app-CGVDk9lc.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-CH2xSktt.js";e();
+import{t as e}from"./app-CGVDk9lc.js";e();
