@@ -11,7 +11,7 @@ import { t } from "./words";
 export const helpOpen = signal(false);
 
 const KEYS: readonly (readonly [string, readonly (readonly [string, string])[]])[] = [
-  ["All views", [["1 … 9", "n-th view"], ["/", "search"], ["y", "copy link"], ["?", "this list"], ["Esc", "clear, close"]]],
+  ["All views", [["1 … 9, 0", "n-th view, Verdict"], ["/", "search"], ["y", "copy link"], ["?", "this list"], ["Esc", "clear, close"]]],
   ["Tables", [["↑ ↓ PgUp PgDn Home End", "move"], ["Enter", "open the row"], ["Space", "select the row"], ["Ctrl+C", "copy rows"], ["t", "show in Trace"], ["Shift+click on a heading", "sort by several columns"]]],
   ["Trace", [
     ["W / S, Ctrl+wheel", "zoom in / out (Shift: fast)"], ["A / D, ← / →", "pan"], ["↑ / ↓", "scroll tracks"], ["Alt+drag, Shift+Z", "zoom to range"],

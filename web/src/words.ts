@@ -342,7 +342,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Move the pointer over a bar for numbers.": "将指针移到条上查看数值。",
   "Editor link": "编辑器链接",
   "No communication files in this run": "此 run 没有通信数据文件",
-  "n-th view": "第 n 个视图",
+  "n-th view, Verdict": "第 n 个视图、Verdict",
   "search": "搜索",
   "copy link": "复制链接",
   "this list": "本列表",

@@ -11,8 +11,7 @@ import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { inLanguage, t } from "../words";
 import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, matrixCell, type Pipeline } from "./cluster_picture";
-import { UNDECIDED } from "./undecided";
-import { Frame, type ViewProps } from "./view";
+import { Frame, UNDECIDED, type ViewProps } from "./view";
 
 interface Found {
   readonly kind: string;

@@ -10,8 +10,7 @@ import { Card, copyText, say } from "../ui/controls";
 import { useLoad, useOthers } from "../ui/load";
 import { Await, Partial } from "../ui/messages";
 import { inLanguage, t } from "../words";
-import { UNDECIDED } from "./undecided";
-import { Frame, StepSelect, type ViewProps } from "./view";
+import { Frame, StepSelect, UNDECIDED, type ViewProps } from "./view";
 
 interface Piece {
   readonly family: string;

@@ -13,6 +13,9 @@ export interface ViewProps {
   readonly device: string;
 }
 
+/** Kinds of problems of a run after which no rank is named, so none is cleared either. */
+export const UNDECIDED: readonly string[] = ["one_step", "replay", "cycle", "no_calls", "no_common_steps"];
+
 export function Frame(props: { name: string; ready: boolean; fill?: boolean; children: ComponentChildren }): JSX.Element {
   return (
     <div class={`view${props.fill ? " fill" : ""}`} data-testid={`view-${props.name}`} data-ready={props.ready ? "true" : "false"}>

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CGVDk9lc.js";
+export{t as render}from"./app-fj3OlJKt.js";

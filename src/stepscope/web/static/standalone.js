@@ -1,1 +1,1 @@
-import{t as e}from"./app-CGVDk9lc.js";e();
+import{t as e}from"./app-fj3OlJKt.js";e();

@@ -1,1 +1,0 @@
-var e=[`one_step`,`replay`,`cycle`,`no_calls`,`no_common_steps`];export{e as t};
