@@ -156,10 +156,11 @@ def _stages_differ(healthy: Recording) -> bool:
 
 
 def _without_evidence(plan: Plan, fault: Fault, form: str) -> bool:
-    """A host that is all of a stage with shapes of its own: without a frequency nothing tells it from a stage with more to do."""
-    whole = fault.kind == "host" and len({plan.place(rank)[0] for rank in _guilty(plan, fault)}) == 1
-    alone = len(_guilty(plan, fault)) == plan.world // plan.pp
-    return form == "kineto" and bool(plan.stage_weight) and whole and alone
+    """A host that is all of some stages with shapes of their own: without a frequency nothing tells it from more work there."""
+    guilty = _guilty(plan, fault)
+    stages = {plan.place(rank)[0] for rank in guilty}
+    whole = len(guilty) == len(stages) * (plan.world // plan.pp)
+    return form == "kineto" and bool(plan.stage_weight) and fault.kind == "host" and whole
 
 
 def analysed(recording: Recording, missing: tuple[int, ...], form: str, ahead: bool = False) -> Analysis:
