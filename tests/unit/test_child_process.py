@@ -23,8 +23,8 @@ def handle(request):
         os.kill(os.getpid(), request["die"])
     if "hang" in request:
         work = Path(request["hang"])
-        work.touch()
         try:
+            work.touch()  # from now on it may be ended
             time.sleep(600)
         finally:
             work.unlink()

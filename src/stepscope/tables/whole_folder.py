@@ -33,9 +33,9 @@ def replacing_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True, mode=MODE)
     _tidy(target)
     new, old = (_temporary(target, word) for word in ("building", "old"))
-    new.mkdir()
-    os.chmod(new, MODE)
     try:
+        new.mkdir()
+        os.chmod(new, MODE)
         yield new
         _replace(target, new, old)
     finally:
