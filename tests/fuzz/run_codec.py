@@ -2,8 +2,8 @@
 """Fuzz the C++ kernels of the analyser under ASan and UBSan: `run_codec.py [--inputs N] [--seed N] [FILE]...`.
 
 The reader of events gets traces whose pieces are damaged: the files, or made-up ones without any; each is also cut at every
-thousandth byte (`--step`). The writers of rows and pages get random columns, and what they write is read back; the reader of
-framework records gets damaged ones, and what it finds is held against a plain walk.
+thousandth byte (`--step`). The writers of rows and pages get random columns, and what they write is read back; the readers of
+framework records and of csv lines get damaged ones, and what they find is held against a plain walk.
 The first finding ends the run with its report.
 """
 
@@ -37,6 +37,7 @@ def main() -> int:
             args.compiler, Path(folder, "writers"), NATIVE / "rows.cpp", NATIVE / "pages.cpp", HERE / "codec_writers.cpp"
         )
         records = _compiled(args.compiler, Path(folder, "records"), NATIVE / "records.cpp", HERE / "codec_records.cpp")
+        cells = _compiled(args.compiler, Path(folder, "cells"), NATIVE / "cells.cpp", HERE / "codec_cells.cpp")
         files = [_plain(path, Path(folder) / f"{number}.json") for number, path in enumerate(args.files)] or [
             _made_up(Path(folder))
         ]
@@ -46,6 +47,7 @@ def main() -> int:
             (reader, "truncate", str(args.step), *files),
             (writers, *damages),
             (records, *damages),
+            (cells, *damages),
         ):
             if subprocess.run(command, check=False).returncode:
                 return 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ kernels of the analyser: rows as text, pages of databases, events of traces, framework records (`native/codec`).
+"""The C++ kernels of the analyser (`native/codec`): rows as text, pages of databases, events of traces, records, csv cells.
 
 They need neither torch nor Python headers, so one binary per kind of machine serves all versions of both. It comes with the wheel;
 else it is built after the first analysis, at low priority, for the next ones. Without it (or with `STEPSCOPE_KERNELS=0`) the

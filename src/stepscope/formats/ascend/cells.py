@@ -7,14 +7,16 @@ import csv
 import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from stepscope.formats import NONE32, bytes_read
+from stepscope.formats import NONE32, bytes_read, codec_cells
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, Kind
+from stepscope.native.codec import codec
 from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.tables import TEXT, issues, lost
 
@@ -124,12 +126,12 @@ def _read_file(path: Path, columns: Sequence[Column], further: Further | None, q
         quality.append(lost(issues.MISSING_COLUMNS, path.name, 1, f"it has no {', '.join(missing)}"))
         return None
     body = _whole_lines(path, len(names), quality)
-    lines = _count_lines(body if body is not None else path) - 1
-    try:
-        raw = _parse(body if body is not None else path, len(names), {item.column: _DTYPE[item.kind] for item in chosen})
-    except pl.exceptions.PolarsError:
-        raw = None
-    if raw is None or raw.height != max(lines, 0):
+    lines = max(_count_lines(body if body is not None else path) - 1, 0)
+    raw = _by_kernel(path, body, lines, len(names), chosen)
+    if raw is None:
+        with suppress(pl.exceptions.PolarsError):
+            raw = _parse(body if body is not None else path, len(names), {item.column: _DTYPE[item.kind] for item in chosen})
+    if raw is None or raw.height != lines:
         raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
     bytes_read.note(path)
     return _shape(path.name, raw, chosen, columns, quality)
@@ -184,6 +186,19 @@ def _count_lines(source: Path | bytes) -> int:
     return count + (last != _NEW_LINE)
 
 
+def _by_kernel(path: Path, body: bytes | None, lines: int, width: int, chosen: Sequence[_Chosen]) -> pl.DataFrame | None:
+    if not lines or codec() is None:
+        return None
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        data = np.frombuffer(mapped if body is None else body, np.uint8)
+        first = mapped.find(b"\n") + 1
+        columns = codec_cells.read_lines(data[first:], lines, width, [(item.index, item.kind) for item in chosen])
+        del data  # a mapping that is looked at cannot be closed
+    if columns is None:
+        return None
+    return pl.DataFrame([column.alias(item.column) for column, item in zip(columns, chosen, strict=True)])
+
+
 def _parse(source: Path | bytes, width: int, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
     # Own names for all columns: the header may repeat a name, and a projection needs unique ones.
     schema = {f"column_{index + 1}": wanted.get(f"column_{index + 1}", pl.String()) for index in range(width)}
@@ -236,7 +251,7 @@ def _value(item: _Chosen, raw: pl.Series) -> pl.Expr:
     as_text = column.str.strip_chars() if is_text else column
     match item.kind:
         case "time":
-            return pl.lit(to_ns(raw))
+            return pl.lit(to_ns(raw)) if is_text else column
         case "shapes":
             return pl.lit(_without_quotes(raw))
         case "text":
