@@ -20,7 +20,7 @@ ALLOWED = {
     "tables": set(),
     "render": {"arrays", "native"},
     "formats": {"arrays", "native", "render", "tables"},
-    "analysis": {"arrays", "tables"},
+    "analysis": {"arrays", "native", "tables"},
     "export": {"analysis", "arrays", "formats", "render", "tables"},
     "capture": {"analysis", "formats", "tables"},
     "simplify": {"formats"},

@@ -9,12 +9,14 @@ they cover on other threads is a question of time, answered in `steps`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import CDLL, c_int64, c_void_p
 
 import numpy as np
 import polars as pl
 
 from stepscope.analysis.link.groups import Ints, group_numbers, last_started, rows_by_group
 from stepscope.arrays import filled, with_nulls
+from stepscope.native.codec import codec
 
 STEP_MARK = "ProfilerStep#"
 
@@ -26,13 +28,33 @@ def parents(spans: pl.DataFrame, by: Sequence[str] = ("pid", "tid")) -> pl.Serie
         spans: start_ns, end_ns and the columns of `by`, in any order of rows.
     """
     starts, ends = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
-    walk = np.arange(spans.height) if _outer_first(spans) else np.lexsort((-ends, starts))
+    walk = None if _outer_first(spans) else np.lexsort((-ends, starts))
+    group = group_numbers([spans], by)[0]
+    functions = codec()
+    if functions is not None and starts.dtype == ends.dtype == np.int64:  # no null among them
+        return to_rows(_by_kernel(functions, starts, ends, group, walk), "parent")
     parent = np.full(spans.height, -1, dtype=np.int64)
-    for _, places in rows_by_group(group_numbers([spans], by)[0][walk]):
-        rows = walk[places]
+    order = np.arange(spans.height) if walk is None else walk
+    for _, places in rows_by_group(group[order]):
+        rows = order[places]
         place = np.array(_enclosing(starts[rows].tolist(), ends[rows].tolist()), dtype=np.int64)
         parent[rows] = np.where(place >= 0, rows[place], -1)
     return to_rows(parent, "parent")
+
+
+def _by_kernel(functions: CDLL, starts: Ints, ends: Ints, group: Ints, walk: Ints | None) -> Ints:
+    """The row of the enclosing span, -1 at the root, by the C++ kernel (native/codec/trees.cpp)."""
+    parent = np.empty(starts.size, np.int64)
+    last = np.full(int(group.max(initial=-1)) + 1, -1, np.int64)
+    arrays = [None if array is None else np.ascontiguousarray(array, np.int64) for array in (starts, ends, group, walk)]
+    functions.enclosing.restype = None
+    functions.enclosing(
+        *(None if array is None else c_void_p(array.ctypes.data) for array in arrays),
+        c_int64(starts.size),
+        c_void_p(last.ctypes.data),
+        c_void_p(parent.ctypes.data),
+    )
+    return parent
 
 
 def _outer_first(spans: pl.DataFrame) -> bool:

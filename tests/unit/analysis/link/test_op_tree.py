@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.analysis.link.op_tree import child_sums, depths, innermost, levels, parents, subtree_sums
+from stepscope.native.codec import codec
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,20 @@ def test_parents_follow_a_stack_per_thread(found):
         expected.append(stack[-1] if stack else None)
         stack.append(row)
     assert parents(frame).to_list() == expected
+
+
+@pytest.mark.usefixtures("kernels")
+@given(st.lists(spans, max_size=30), st.booleans())
+def test_the_kernel_finds_the_same_parents(found, in_order):
+    frame = ops(*[op("x", start, end, tid) for start, end, tid in found])
+    frame = frame if in_order else frame.reverse()
+    answers = []
+    for switch in ("", "0"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("STEPSCOPE_KERNELS", switch)
+            assert (codec() is None) == (switch == "0")
+            answers.append(parents(frame).to_list())
+    assert answers[0] == answers[1]
 
 
 PARENT = pl.Series([None, 0, 1, 0, None, 4], dtype=pl.Int64)
