@@ -38,12 +38,11 @@ class _Column(ctypes.Structure):
     )
 
 
-def read_lines(lines: NDArray[np.uint8], rows: int, width: int, wanted: Sequence[tuple[int, str]]) -> list[pl.Series] | None:
+def read_lines(lines: bytes, width: int, wanted: Sequence[tuple[int, str]]) -> list[pl.Series] | None:
     """The wanted columns, times in nanoseconds; None where the columnar engine is to read the lines.
 
     Args:
-        lines: bytes of the file behind its header.
-        rows: how many lines there are.
+        lines: whole lines of a file, without its header.
         width: cells of a line.
         wanted: which cells of a line, and as what kind of column.
     """
@@ -51,6 +50,7 @@ def read_lines(lines: NDArray[np.uint8], rows: int, width: int, wanted: Sequence
     if functions is None or not wanted:
         return None
     functions.read_lines.restype = ctypes.c_int64
+    rows = lines.count(b"\n") + (not lines.endswith(b"\n"))
     columns = (_Column * len(wanted))()
     kept = []  # what the columns point to
     for column, (index, kind) in zip(columns, wanted, strict=True):
@@ -61,8 +61,8 @@ def read_lines(lines: NDArray[np.uint8], rows: int, width: int, wanted: Sequence
         column.values, column.present, column.texts = (array.ctypes.data for array in (values, present, texts))
         kept.append((values, present, texts))
     done = functions.read_lines(
-        ctypes.c_void_p(lines.ctypes.data),
-        ctypes.c_int64(lines.size),
+        lines,
+        ctypes.c_int64(len(lines)),
         ctypes.c_int32(width),
         columns,
         ctypes.c_int32(len(columns)),
@@ -76,15 +76,13 @@ def read_lines(lines: NDArray[np.uint8], rows: int, width: int, wanted: Sequence
         return None
 
 
-def _series(
-    lines: NDArray[np.uint8], column: _Column, values: NDArray[Any], present: NDArray[np.uint8], texts: NDArray[np.int64]
-) -> pl.Series:
+def _series(lines: bytes, column: _Column, values: NDArray[Any], present: NDArray[np.uint8], texts: NDArray[np.int64]) -> pl.Series:
     valid = pa.py_buffer(np.packbits(present, bitorder="little")) if column.missing else None
     if column.kind != _TEXT:
         return to_series("", pa.Array.from_buffers(_VALUES[column.kind][1], values.size, [valid, pa.py_buffer(values)]))
     rows = to_series("", pa.Array.from_buffers(pa.uint32(), values.size, [valid, pa.py_buffer(values)]))
     different = texts[: 2 * column.count].reshape(-1, 2).tolist()
-    known = pl.Series([_cell(lines[begin : begin + length].tobytes()) for begin, length in different], dtype=pl.String)
+    known = pl.Series([_cell(lines[begin : begin + length]) for begin, length in different], dtype=pl.String)
     found: pl.Series = known.cast(TEXT).gather(rows)
     return found
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from stepscope.formats import codec_cells
+from stepscope.formats.ascend import cells
 from stepscope.formats.ascend.cells import Further, read_cells
 from stepscope.formats.ascend.columns import column
 
@@ -47,15 +47,14 @@ def assert_same(folder: Path, data: bytes) -> pl.DataFrame:
     return found
 
 
-def lines(*cells: str) -> bytes:
-    return "\n".join([HEADER, *cells, ""]).encode()
+def lines(*rows: str) -> bytes:
+    return "\n".join([HEADER, *rows, ""]).encode()
 
 
-def taken(*cells: str) -> bool:
+def taken(*rows: str) -> bool:
     """Whether the kernel reads these lines itself."""
-    data = np.frombuffer("\n".join([*cells, ""]).encode(), np.uint8)
     kinds = ((0, "text"), (2, "shapes"), (3, "time"), (4, "number"), (5, "count"), (6, "number"))
-    return codec_cells.read_lines(data, len(cells), 7, kinds) is not None
+    return codec_cells.read_lines("\n".join([*rows, ""]).encode(), 7, kinds) is not None
 
 
 PLAIN = 'add,x,"""2,3;4""",1736408883500139.304\t,13.134,0,0.013'
@@ -114,16 +113,23 @@ def test_the_kernel_is_what_reads():
     assert not taken(PLAIN + ",")
     assert not taken(PLAIN[:-6])
     # Cells out of order, twice, or beyond the end of the line are nobody's.
-    data = np.frombuffer(b"1,2\n", np.uint8)
-    assert codec_cells.read_lines(data, 1, 2, [(0, "count"), (1, "count")]) is not None
+    assert codec_cells.read_lines(b"1,2\n", 2, [(0, "count"), (1, "count")]) is not None
     for wanted in ([(1, "count"), (0, "count")], [(0, "count"), (0, "count")], [(2, "count")], [(-1, "count")]):
-        assert codec_cells.read_lines(data, 1, 2, wanted) is None
+        assert codec_cells.read_lines(b"1,2\n", 2, wanted) is None
 
 
 def test_more_texts_than_fit_one_table(tmp_path):
     rows = [f"name {number % 700},x,2,{number}.5,1,0,0.5" for number in range(3000)]
     found = assert_same(tmp_path, lines(*rows))
     assert found["name"].to_list() == [f"name {number % 700}" for number in range(3000)]
+
+
+def test_a_file_in_pieces(tmp_path, monkeypatch):
+    rows = [f'name {number % 7},x,"""{number % 3}""",{number}.5,{number / 8},N/A,0.5' for number in range(100)]
+    whole = assert_same(tmp_path, lines(*rows))
+    monkeypatch.setattr(cells, "_PIECE_BYTES", 100)
+    assert_frame_equal(assert_same(tmp_path, lines(*rows)), whole)
+    assert_same(tmp_path, lines(*rows, "a,x,2,5.250,1e5,0,0.5"))
 
 
 def test_damage(tmp_path):

@@ -7,8 +7,8 @@ import csv
 import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ _RESULT: dict[str, pl.DataType] = {
 }  # fmt: skip
 _MISSING = [NOT_KNOWN, ""]
 _LINE_BLOCK = 1 << 18  # fits the cache, which is what makes counting fast
+_PIECE_BYTES = 32 << 20
 _NEW_LINE = ord("\n")
 _MEND_LINES = 20_000
 # What lies beyond is damage, not a length or size, and would not fit 64 bits once it is added up: 104 days of
@@ -126,13 +127,16 @@ def _read_file(path: Path, columns: Sequence[Column], further: Further | None, q
         quality.append(lost(issues.MISSING_COLUMNS, path.name, 1, f"it has no {', '.join(missing)}"))
         return None
     body = _whole_lines(path, len(names), quality)
-    lines = max(_count_lines(body if body is not None else path) - 1, 0)
-    raw = _by_kernel(path, body, lines, len(names), chosen)
+    source = path if body is None else body
+    raw = _by_kernel(source, len(names), chosen)
     if raw is None:
-        with suppress(pl.exceptions.PolarsError):
-            raw = _parse(body if body is not None else path, len(names), {item.column: _DTYPE[item.kind] for item in chosen})
-    if raw is None or raw.height != lines:
-        raw = _mend(path.name, body if body is not None else path.read_bytes(), names, chosen, quality)
+        lines = _count_lines(source) - 1
+        try:
+            raw = _parse(source, len(names), {item.column: _DTYPE[item.kind] for item in chosen})
+        except pl.exceptions.PolarsError:
+            raw = None
+        if raw is None or raw.height != max(lines, 0):
+            raw = _mend(path.name, path.read_bytes() if body is None else body, names, chosen, quality)
     bytes_read.note(path)
     return _shape(path.name, raw, chosen, columns, quality)
 
@@ -186,17 +190,18 @@ def _count_lines(source: Path | bytes) -> int:
     return count + (last != _NEW_LINE)
 
 
-def _by_kernel(path: Path, body: bytes | None, lines: int, width: int, chosen: Sequence[_Chosen]) -> pl.DataFrame | None:
-    if not lines or codec() is None:
-        return None
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        data = np.frombuffer(mapped if body is None else body, np.uint8)
-        first = mapped.find(b"\n") + 1
-        columns = codec_cells.read_lines(data[first:], lines, width, [(item.index, item.kind) for item in chosen])
-        del data  # a mapping that is looked at cannot be closed
-    if columns is None:
-        return None
-    return pl.DataFrame([column.alias(item.column) for column, item in zip(columns, chosen, strict=True)])
+def _by_kernel(source: Path | bytes, width: int, chosen: Sequence[_Chosen]) -> pl.DataFrame | None:
+    """The columns of all lines; None where there is no kernel, no line, or one that the kernel leaves to the columnar engine."""
+    wanted = [(item.index, item.kind) for item in chosen]
+    frames = []
+    with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
+        stream.readline()
+        while codec() is not None and (piece := stream.read(_PIECE_BYTES)):
+            columns = codec_cells.read_lines(piece + stream.readline(), width, wanted)
+            if columns is None:
+                return None
+            frames.append(pl.DataFrame([column.alias(item.column) for column, item in zip(columns, chosen, strict=True)]))
+    return pl.concat(frames) if frames else None
 
 
 def _parse(source: Path | bytes, width: int, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
