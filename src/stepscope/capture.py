@@ -10,7 +10,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,6 +89,8 @@ class Capture:
 
     def _repr_html_(self) -> str:
         """Path, rank, device and tables, for a notebook."""
+        from html import escape
+
         facts = self.facts
         rank = f"rank {facts.rank}, " if facts.rank >= 0 else ""
         line = f"{rank}{self.tables.device_kind}, {self.tables.steps.height} steps, read from {facts.source or self.source}"

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -86,6 +85,8 @@ def answers(
     Yields:
         The number of a request and a function that gives its answer or raises ProcessEnded, as they become ready.
     """
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     with (
         _Workers(entry, {**(defaults or {}), **environment()}) as workers,
         ThreadPoolExecutor(jobs, thread_name_prefix="stepscope-worker") as threads,

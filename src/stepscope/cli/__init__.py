@@ -43,6 +43,7 @@ COMMANDS = {
 }
 _FOLDERS = dict.fromkeys(("convert", "merge", "pack", "publish", "slice", "unpack"), "share.")  # below cli/
 SHORT_COMMANDS = ("analyse", "diff", "info", "report", "top", "verdict", "whatif")
+_START_SCRIPTS = ("doctor", "record", "run")  # of users, who have their own settings of threads
 _OPENS_STORES = (*SHORT_COMMANDS, "convert", "mcp", "query", "view")
 GOOD, USAGE, BAD_CAPTURE, OUR_BUG = 0, 2, 3, 70
 atexit.register(gc.freeze)  # the interpreter's last search for garbage would look at all that is freed anyway
@@ -66,10 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser({name: module} if module else {}).parse_args(rewrite(words))
     if module is None:  # `stepscope -- top …`
         return main(words[words.index(args.command) :])
-    if name in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
-        from stepscope.cli.process.allocation import keep_freed_memory
+    if name not in _START_SCRIPTS:
+        from stepscope.cli.process.allocation import keep_freed_memory, start_no_algebra_threads
 
-        keep_freed_memory()
+        start_no_algebra_threads()
+        if name in SHORT_COMMANDS and not any(word.startswith("--max-memory") for word in words):
+            keep_freed_memory()
     if name in _OPENS_STORES:
         from stepscope.tables.sealed_folder import keep_what_is_cut
 

@@ -34,10 +34,10 @@ def run(args: argparse.Namespace) -> int:
     import orjson
 
     from stepscope.cli.chosen import chosen_captures
+    from stepscope.environment import language
     from stepscope.errors import CaptureError
     from stepscope.native.codec import describe_codec
     from stepscope.report import overview, same_ranks
-    from stepscope.verdict.words import language
 
     overviews, code = [], 0
     for capture in chosen_captures(args):

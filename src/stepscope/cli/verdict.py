@@ -61,11 +61,11 @@ def _text(found: Verdict, args: argparse.Namespace) -> str:
 
     import orjson
 
-    from stepscope.verdict import words
+    from stepscope.environment import language
     from stepscope.verdict.html import page
     from stepscope.verdict.text import lines, markdown
 
-    lang = words.language(args.lang)
+    lang = language(args.lang)
     if args.format == "json":
         return orjson.dumps(found.as_dict(), option=orjson.OPT_INDENT_2).decode() + "\n"
     if args.format == "html":

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.diff.noise import CANNOT_TELL, FLOOR, RATE, WITHIN_NOISE
+from stepscope.environment import language
 from stepscope.verdict.settings import parse_toml
-from stepscope.verdict.words import LANGUAGES, fill, language, part_name, plain
+from stepscope.verdict.words import LANGUAGES, fill, part_name, plain
 
 if TYPE_CHECKING:
     from stepscope.diff.result import Diff, Row

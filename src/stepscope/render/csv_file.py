@@ -12,9 +12,9 @@ import polars as pl
 
 from stepscope.arrays import filled, is_null, with_nulls
 from stepscope.render.atomic import replacing
-from stepscope.render.lines import Fraction, Lines, Numbers, Part, Text, Whole, write_lines
 from stepscope.render.microseconds import microseconds, shown_us
 from stepscope.render.number_forms import THOUSANDTHS, THOUSANDTHS_TAB
+from stepscope.render.parts import Fraction, Lines, Numbers, Part, Text, Whole
 
 NOT_KNOWN = "N/A"
 Cells = tuple[str, Sequence[Part]]
@@ -33,6 +33,8 @@ def write_csv(path: Path, frame: pl.DataFrame, columns: Sequence[Cells], line_en
     """
     if not frame.height:
         return []
+    from stepscope.render.lines import write_lines  # whoever only declares columns to read by does not need it
+
     parts: list[Part] = []
     for _, cell in columns:
         parts += [*cell, ","]

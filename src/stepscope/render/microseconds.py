@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.arrays import filled, is_null, with_nulls
-from stepscope.render.lines import Fraction, Numbers, Part
 from stepscope.render.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS
+from stepscope.render.parts import Fraction, Numbers, Part
 
 BINARY_PARTS = 4096.0  # to the nanosecond
 MOST_WHOLE = 1e15  # larger floats of nanoseconds have no exact text in microseconds

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.environment import language
 from stepscope.verdict import words
 
 SEVERITIES = ("high", "medium", "low", "info")
@@ -220,12 +221,12 @@ class Verdict:
     def _repr_html_(self) -> str:
         from stepscope.verdict.html import block
 
-        return block(self, words.language())
+        return block(self, language())
 
     def _repr_markdown_(self) -> str:
         from stepscope.verdict.text import markdown
 
-        return "\n".join(markdown(self, words.language()))
+        return "\n".join(markdown(self, language()))
 
     def worst(self) -> str:
         """The highest severity; `info` when nothing was found."""

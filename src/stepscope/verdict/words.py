@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import locale
-import os
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -23,14 +21,6 @@ MOST_TEXT = 200  # characters of a name that came from a capture
 def texts(lang: str) -> Mapping[str, Any]:
     words: Mapping[str, Any] = load_toml(f"texts/{lang}.toml")
     return words
-
-
-def language(given: str | None = None) -> str:
-    """The language asked for, else that of the user's locale; English when there is no translation."""
-    name = (
-        given or os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or locale.getlocale()[0] or ""
-    )
-    return "zh" if name.lower().startswith("zh") else "en"
 
 
 def finding_text(rule: str, part: str, lang: str, params: Mapping[str, Any], variant: str = "") -> str:

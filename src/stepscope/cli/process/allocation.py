@@ -24,12 +24,16 @@ _GLIBC = {
 }
 
 
+def start_no_algebra_threads() -> None:
+    """Call this before numpy is loaded. There is no algebra here: its threads would only wait, and spin meanwhile."""
+    if "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def keep_freed_memory() -> None:
     """Call this before polars is loaded: its allocator reads its settings only once."""
     if "polars" not in sys.modules:
         os.environ.setdefault("_RJEM_MALLOC_CONF", _JEMALLOC)
-    if "numpy" not in sys.modules:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no algebra here: its threads would only wait, and spin meanwhile
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it, other C libraries may not
     if mallopt is not None:
         for setting, value in _GLIBC.items():

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.render import csv_file
 from stepscope.render.csv_file import NOT_KNOWN, Cells
-from stepscope.render.lines import Part
+from stepscope.render.parts import Part
 
 Kind = Literal["text", "shapes", "count", "number", "time"]
 

@@ -14,8 +14,8 @@ from stepscope.formats.ascend.cells import Further, Quality, read_cells
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, cells, column, in_msprof, select, titles, without
 from stepscope.formats.ascend.metric_names import THREE_DIGITS, counter_cells, is_metric, to_canonical
 from stepscope.render.csv_file import NOT_KNOWN, write_csv
-from stepscope.render.lines import Label, Numbers, Part
 from stepscope.render.number_forms import SHORTEST, THOUSANDTHS
+from stepscope.render.parts import Label, Numbers, Part
 from stepscope.tables import ALL_TABLES, TEXT
 
 KERNELS, COLLECTIVES = ALL_TABLES["kernels"], ALL_TABLES["collectives"]

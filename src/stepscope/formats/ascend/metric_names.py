@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 import polars as pl
 
 from stepscope.render.csv_file import NOT_KNOWN, Cells, thousandths
-from stepscope.render.lines import Numbers
 from stepscope.render.microseconds import microseconds
 from stepscope.render.number_forms import SHORTEST, SHORTEST_PLAIN_ZERO, THOUSANDTHS, WHOLE, Form
+from stepscope.render.parts import Numbers
 
 # Two totals have another stem in the csv than in the database (docs/formats/outputs.md 4, docs/formats/enums.md 5).
 _CSV_STEM = {"aic_total_time": "aicore_time", "aiv_total_time": "aiv_time"}

@@ -72,12 +72,14 @@ def _claims(path: Path) -> CaptureFiles | None:
 
 def _folder(path: Path) -> CaptureFiles | None:
     try:
-        entries = {entry.name: entry for entry in sorted(path.iterdir())}
+        # A run has thousands of these: what the listing says already is not asked for again.
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
     except OSError:
         return None
-    linked = tuple(entry for entry in entries.values() if entry.is_symlink())
-    real = {name: entry for name, entry in entries.items() if not entry.is_symlink() and entry.is_dir()}
-    if not (real.keys() & {"FRAMEWORK", OUTPUT} or any(_OF_FRAMEWORK.fullmatch(name) for name in (path.name, *entries))):
+    linked = tuple(path / entry.name for entry in entries if entry.is_symlink())
+    real = {entry.name: path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    names = (path.name, *(entry.name for entry in entries))
+    if not (real.keys() & {"FRAMEWORK", OUTPUT} or any(map(_OF_FRAMEWORK.fullmatch, names))):
         return None  # a folder in which the vendor's command line left its PROF folders: each is a capture of its own
     found = CaptureFiles(
         root=path,

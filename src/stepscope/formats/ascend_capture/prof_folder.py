@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
-from stepscope.formats.cann.chips import obstacle
-from stepscope.formats.cann.folder import is_raw, stamp_of
 from stepscope.formats.reader import CaptureFiles, Options, Reader
 from stepscope.tables import Facts, Tables, issues, lost
 
@@ -24,6 +22,9 @@ PROF = re.compile(r"PROF_.+")  # the rest of the name has several forms (docs/fo
 
 def forms(prof: Path) -> tuple[str, ...]:
     """`raw` records, the vendor's `parsed` files, or only `part` of the raw records (host calls of a chip not yet readable)."""
+    from stepscope.formats.cann.chips import obstacle
+    from stepscope.formats.cann.folder import is_raw
+
     raw = is_raw(prof)
     whole = raw and not obstacle(prof)
     parsed = _has_timeline(prof) or _database(prof) is not None
@@ -39,6 +40,8 @@ def form_to_read(prof: Path, source: str) -> str:
 
 def stamp(files: CaptureFiles) -> str:
     """When a PROF folder was started, by its name: 14 digits; empty for other captures."""
+    from stepscope.formats.cann.folder import stamp_of
+
     return stamp_of(files.root.name) if files.is_prof else ""
 
 
@@ -72,6 +75,9 @@ def form_notes(prof: Path, form: str, source: str) -> list[pl.DataFrame]:
     """What a reader of the results must know about the form in which a PROF folder was read."""
     if not form:
         return [lost(issues.MISSING_DEVICE_DATA, str(prof), 1)]
+    from stepscope.formats.cann.chips import obstacle
+    from stepscope.formats.cann.folder import is_raw
+
     if form == "parsed" and source == "raw" and is_raw(prof):
         return [lost(issues.PARSED_INSTEAD_OF_RAW, str(prof), 1, obstacle(prof))]
     return []
