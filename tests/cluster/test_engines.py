@@ -15,7 +15,7 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.cluster import files
+from stepscope.cluster import files, run
 from stepscope.cluster.read import dask_engine, engine, text_ahead
 from stepscope.cluster.read.dask_engine import _mapped, read_dask
 from stepscope.cluster.read.memory import estimate
@@ -68,9 +68,53 @@ def test_a_second_process_writes_the_same_files(tmp_path, capfd, monkeypatch):
     assert "not valid JSON" in written[0][0]
     # When the other process is lost, this one does its work.
     monkeypatch.setattr(files, "_read", read)
-    monkeypatch.setattr(text_ahead.TextAhead, "read", lambda self, paths: (self._worker.process.kill(), self._worker.send({})))
+    begin = text_ahead.TextAhead.read
+    monkeypatch.setattr(text_ahead.TextAhead, "read", lambda self, paths: (begin(self, paths), self._worker.process.kill()))
     output(capfd, tmp_path / "run", "--out", tmp_path / "lost")
     assert {path.name: path.read_bytes() for path in (tmp_path / "lost" / files.FOLDER).iterdir()} == written[0][1]
+
+
+def test_the_files_are_written_while_the_run_is_analysed(tmp_path, capfd, monkeypatch):
+    write_captures(tmp_path / "run", record(Plan("ddp", dp=4, layers=1), 2, 1), "text")
+    monkeypatch.setattr(text_ahead, "MANY", 4)
+    analysed, seen = run.analyse_run, []
+
+    def after_the_files(*arguments):
+        (ahead,) = started
+        seen.append(ahead.written())
+        monkeypatch.setattr(ahead, "written", lambda: seen[0])
+        return analysed(*arguments)
+
+    started, start = [], text_ahead.TextAhead.__enter__
+    monkeypatch.setattr(text_ahead.TextAhead, "__enter__", lambda self: started.append(self) or start(self))
+    monkeypatch.setattr(run, "analyse_run", after_the_files)
+    output(capfd, tmp_path / "run", "--out", tmp_path / "out")
+    written, problems, any_rank = seen[0]
+    assert sorted(written) == sorted((tmp_path / "out" / files.FOLDER).iterdir())
+    assert (len(written), problems, any_rank) == (4, [], True)
+
+
+@pytest.mark.parametrize("there", ["a database too", "no times of steps"])
+def test_captures_without_all_text_files_are_left_to_this_process(there, tmp_path):
+    write_captures(tmp_path / "run", record(Plan("ddp", dp=2, layers=1), 2, 1), "text")
+    paths = sorted(map(str, (tmp_path / "run").glob("*_ascend_pt")))
+    folder = Path(paths[1]) / "ASCEND_PROFILER_OUTPUT"
+    if there == "a database too":
+        (folder / "analysis.db").write_bytes(b"")
+        (folder / "ascend_pytorch_profiler_1.db").write_bytes(b"")
+    else:
+        (folder / "step_trace_time.csv").unlink()
+    (tmp_path / "out").mkdir()
+    with text_ahead.TextAhead() as ahead:
+        assert ahead.written() is None  # nobody has asked
+        ahead.read(paths)
+        ahead.write({0: paths[:1], 1: paths[1:]}, tmp_path / "out")
+        assert ahead.written() is None
+        assert not list((tmp_path / "out").iterdir())
+        ahead.read(paths[:1])
+        ahead.write({0: paths[:1]}, tmp_path / "out")
+        written, problems, any_rank = ahead.written()
+    assert (len(written), problems, any_rank) == (4, [], True)
 
 
 def test_what_needs_more_memory_than_a_worker_has_is_read_alone(run_folder, monkeypatch):

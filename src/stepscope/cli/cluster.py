@@ -136,12 +136,13 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     import orjson
 
     from stepscope.capture import folder_of
+    from stepscope.cluster.files import write_ahead, write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
     from stepscope.cluster.report import lines
     from stepscope.cluster.run import Choice, analyse_run, load, load_all
-    from stepscope.verdict import words
+    from stepscope.environment import language
 
     def read(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
         if args.scheduler:
@@ -171,13 +172,13 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
             return _tell_all(load_all(roots, Choice(None, args.step, ranks), options, read), args)
         choice = Choice(args.run, args.step, ranks)
         loaded = load(roots, choice, options, read_run)
+        if ahead is not None:
+            write_ahead(loaded, args.out, ahead, assume_ranks=args.assume_ranks)
         baseline = load([args.baseline], Choice(), options, read) if args.baseline else None
         in_full = replace(options, deep=True)
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""), lambda paths: read(paths, in_full))
         files = []
         if args.out:
-            from stepscope.cluster.files import write_files
-
             form, recipes = args.format or "", args.recipes
             written, more = write_files(
                 loaded, analysis, args.out, form, recipes=recipes, assume_ranks=args.assume_ranks, ahead=ahead
@@ -208,7 +209,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     if args.json == "-":
         sys.stdout.write(content.decode())
     else:
-        print("\n".join(lines(analysis, words.language(args.lang), files)))
+        print("\n".join(lines(analysis, language(args.lang), files)))
     for kind, share in args.fail_on:
         fired = [one for one in analysis.findings if kind in ("any", one.kind.replace("_", "-")) and one.share >= share]
         if fired:
@@ -222,7 +223,7 @@ def _tell_all(runs: Sequence[Loaded], args: argparse.Namespace) -> int:
 
     from stepscope.cluster.report import brief
     from stepscope.cluster.run import analyse_run
-    from stepscope.verdict import words
+    from stepscope.environment import language
 
     analyses = [analyse_run(run) for run in runs]
     if args.json:
@@ -233,7 +234,7 @@ def _tell_all(runs: Sequence[Loaded], args: argparse.Namespace) -> int:
             return 0
         with _writing(args.json):
             Path(args.json).write_bytes(content)
-    print("\n".join(brief(analyses, words.language(args.lang))))
+    print("\n".join(brief(analyses, language(args.lang))))
     return 0
 
 

@@ -157,7 +157,7 @@ def analyse(
     rest = {"pipeline_imbalance": 1, "imbalance": 2}
     analysis.findings = sorted(findings, key=lambda one: (rest.get(one.kind, 0), -one.cost_ns, one.kind, one.ranks))
     if not findings and count == 1 and not analysis.wait_outside_ns:
-        late, wait = latest_rank(digests, matches, graph.steps[0])
+        late, wait = latest_rank(matches, graph.steps[0])
         if wait >= LEAST_SHARE * float(np.median(graph.step_ns)):
             problems.append(Problem("one_step", {"wait_ms": wait / 1e6, "share": wait / float(np.median(graph.step_ns))}, late))
     places = {place for suspect in ranking.suspects for place in suspect.places}

@@ -70,9 +70,8 @@ class Clocks:
 def align(digests: Digests, matches: Matches) -> Clocks:
     """The clocks of all ranks against that of the lowest."""
     ranks = digests.ranks
-    rows = digests["cluster_calls"].filter(pl.col("op").is_in(list(TOGETHER)) & (pl.col("folded") == 1))
-    rows = rows.join(matches.rows.select("rank", "step", "index", "call"), on=["rank", "step", "index"], nulls_equal=True)
-    rows = rows.drop_nulls("call")
+    together = pl.col("op").is_in(list(TOGETHER)) & (pl.col("folded") == 1)
+    rows = matches.rows.filter(together & pl.col("call").is_not_null())
     place_of = {rank: place for place, rank in enumerate(ranks)}
     rank = np.array([place_of[one] for one in rows["rank"].to_list()], dtype=np.int64)
     return _solve(rank, rows["call"].to_numpy(), rows["end_ns"].to_numpy(), (rows["op"] == "recv").to_numpy(), ranks)

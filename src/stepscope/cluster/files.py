@@ -3,37 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import orjson
-import polars as pl
 
 from stepscope.cluster.analyse import Analysis
 from stepscope.cluster.finding import Problem
-from stepscope.cluster.read.rank_files import form_of, read_rank_files
-from stepscope.cluster.read.recipe_rows import read_recipe_rows
 from stepscope.cluster.read.text_ahead import TextAhead
-from stepscope.cluster.read.text_files import joined
+from stepscope.cluster.read.text_files import form_of, joined
 from stepscope.cluster.run import Loaded
 from stepscope.errors import CaptureError
-from stepscope.export.cluster.database import table, write_database
 from stepscope.export.cluster.ranks import DB, TEXT, RankFiles
-from stepscope.export.cluster.recipes import recipe_tables
 from stepscope.export.cluster.text import write_text
 from stepscope.render.atomic import make_output_folder
-from stepscope.render.sqlite_table import DbTable
 
 FOLDER = "cluster_analysis_output"
 BOTH = "both"
 _FOREIGN = ("kineto", "nsys", "rocprof")
 
-_FINDINGS = table(
-    "StepscopeFindings",
-    "kind:T ranks:T host:T groupName:T stage:I costMs:R share:R savingMs:R pattern:T steps:T cause:T explained:R confidence:T",
-)
-_CLOCKS = table("StepscopeClocks", "rankId:I offsetNs:I drift:R sigmaNs:I refused:T")
-_MATCHES = table("StepscopeMatches", "rankId:I step:I callIndex:I call:I groupRanks:T")
+
+def write_ahead(loaded: Loaded, out: Path, ahead: TextAhead, *, assume_ranks: bool = False) -> None:
+    """Let a process that reads the text files of the captures write those of the run, if text is all that is written.
+
+    Nothing in them depends on the analysis, which goes on meanwhile; `write_files` waits for them.
+
+    Raises:
+        CaptureError: nothing can be written.
+    """
+    _refuse_without_ranks(loaded, assume_ranks)
+    ahead.write(dict(sorted(loaded.captures.items())), make_output_folder(out / FOLDER))
 
 
 def write_files(
@@ -52,11 +49,17 @@ def write_files(
         form: text, db or both; empty for text when all captures are text, else db.
         recipes: names of further tables; they are in the database, whatever the form.
         assume_ranks: also for captures that do not say their rank.
-        ahead: a process that has read the text files of the captures.
+        ahead: a process that writes the text files (`write_ahead`).
 
     Raises:
         CaptureError: nothing can be written.
     """
+    done = ahead.written() if ahead is not None else None
+    if done is not None:
+        files, problems, any_rank = done
+        if not any_rank:
+            raise _nothing(loaded.captures, problems)
+        return files, problems
     _refuse_without_ranks(loaded, assume_ranks)
     paths = {rank: [Path(one) for one in several] for rank, several in sorted(loaded.captures.items())}
     forms = {form_of(path) for several in paths.values() for path in several}
@@ -64,13 +67,6 @@ def write_files(
         form = TEXT if forms == {TEXT} else DB
     if recipes and form == TEXT:
         form = BOTH
-    if ahead is not None and form == TEXT and forms == {TEXT}:
-        done = ahead.write(dict(sorted(loaded.captures.items())), make_output_folder(out / FOLDER))
-        if done is not None:
-            files, problems, any_rank = done
-            if not any_rank:
-                raise _nothing(paths, problems)
-            return files, problems
     ranks, problems = _read(paths, TEXT if form == TEXT else "")
     if not ranks:
         raise _nothing(paths, problems)
@@ -79,8 +75,14 @@ def write_files(
     if form in (TEXT, BOTH):
         written += write_text(ranks, folder)
     if form in (DB, BOTH):
-        more = _own_tables(analysis)
+        from stepscope.cluster.database_tables import own_tables
+        from stepscope.export.cluster.database import write_database
+
+        more = own_tables(analysis)
         if recipes:
+            from stepscope.cluster.read.recipe_rows import read_recipe_rows
+            from stepscope.export.cluster.recipes import recipe_tables
+
             rows, unread = read_recipe_rows(paths)
             problems += unread
             more |= recipe_tables(rows, recipes)
@@ -88,7 +90,7 @@ def write_files(
     return written, problems
 
 
-def _nothing(paths: dict[int, list[Path]], problems: Sequence[Problem]) -> CaptureError:
+def _nothing(paths: Mapping[int, Sequence[Path | str]], problems: Sequence[Problem]) -> CaptureError:
     return CaptureError(
         "no rank has files for cluster_analysis_output",
         where=", ".join(str(path) for several in list(paths.values())[:3] for path in several),
@@ -120,6 +122,8 @@ def _refuse_without_ranks(loaded: Loaded, assume_ranks: bool) -> None:
 
 
 def _read(paths: dict[int, list[Path]], wanted: str) -> tuple[list[RankFiles], list[Problem]]:
+    from stepscope.cluster.read.rank_files import read_rank_files
+
     ranks, problems = [], []
     for rank, several in paths.items():
         parts = []
@@ -131,29 +135,3 @@ def _read(paths: dict[int, list[Path]], wanted: str) -> tuple[list[RankFiles], l
         if parts:
             ranks.append(joined(parts))
     return ranks, problems
-
-
-def _own_tables(analysis: Analysis) -> dict[DbTable, pl.DataFrame]:
-    findings = [one.as_dict() for one in analysis.findings]
-    shown = [
-        (
-            one["kind"], orjson.dumps(one["ranks"]).decode(), one["host"], one["group_name"], one["stage"], one["cost_ms"],
-            one["share"], one["saving_ms"], one["pattern"], orjson.dumps(one["steps"]).decode(), one["cause"], one["explained"],
-            one["confidence"],
-        )
-        for one in findings
-    ]  # fmt: skip
-    clocks = [
-        (row["rank"], row["offset_ns"], row["drift"], row["sigma_ns"], row["reason"] or None) for row in analysis.clocks.as_rows()
-    ]
-    members = [str(tuple(group.members)) for group in analysis.matches.groups]
-    rows = analysis.matches.rows.drop_nulls("call").select(
-        pl.col("rank").alias("rankId"), "step", pl.col("index").alias("callIndex").cast(pl.Int64), pl.col("call").cast(pl.Int64),
-        pl.Series("groupRanks", members, dtype=pl.String).gather(analysis.matches.rows.drop_nulls("call")["gid"]),
-    )  # fmt: skip
-    return {_FINDINGS: _frame(_FINDINGS, shown), _CLOCKS: _frame(_CLOCKS, clocks), _MATCHES: rows}
-
-
-def _frame(of: DbTable, rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
-    types = {"T": pl.String, "R": pl.Float64, "I": pl.Int64}
-    return pl.DataFrame(rows, schema={column.name: types[column.kind] for column in of.columns}, orient="row", strict=False)

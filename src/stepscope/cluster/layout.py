@@ -66,10 +66,7 @@ def _inferred(digests: Digests, matches: Matches, stage: dict[int, int]) -> dict
     for gid, word in named.items():
         if word != "pp":
             sizes[word] = max(sizes[word] or 1, len(matches.groups[gid].members))
-    joined = digests["cluster_calls"].filter(pl.col("op").is_not_null()).join(
-        matches.rows.select("rank", "step", "index", "gid"), on=["rank", "step", "index"], how="left", nulls_equal=True
-    )  # fmt: skip
-    use = joined.group_by("gid", "op").agg(pl.len().alias("calls"))
+    use = matches.rows.group_by("gid", "op").agg(pl.len().alias("calls"))
     traffic: dict[int, int] = {}
     to_all = set()
     for gid, op, calls in use.sort("gid", "op").iter_rows():

@@ -38,7 +38,8 @@ class Matches:
     """The calls of a run.
 
     Attributes:
-        rows: rows of `cluster_calls` without closing rows: rank, step, index, call (null when unmatched), gid.
+        rows: rows of `cluster_calls` without closing rows, in their order: rank, step, index, call (null when unmatched), gid,
+            source and target of a point-to-point call, and what the calls are compared by: op, folded, start_ns, end_ns.
         groups: by gid.
         call_group: gid of each call.
         size: ranks seen in each call.
@@ -172,6 +173,9 @@ def match(digests: Digests) -> Matches:
         source.alias("src"),
         target.alias("dst"),
         "seq",
+        "folded",
+        "start_ns",
+        "end_ns",
         pl.concat_str(signature, pl.when(fixed).then(pl.col("bytes")).cast(pl.String).fill_null("?"), separator=" ").alias("sig"),
     )
     # A pair is the same pair in whatever group it is used.
@@ -188,11 +192,11 @@ def match(digests: Digests) -> Matches:
         rows = rows.join(shift_of, on=["key", "rank"], how="left", maintain_order="left")
         is_odd = pl.col("key").is_in(odd.implode())
         rows = rows.with_columns(turn=pl.when(is_odd).then(pl.col("turn") + pl.col("shift")).otherwise("turn")).drop("shift")
-    usable = pl.col("turn").is_not_null() & (pl.col("size") > 1)
-    rows = rows.with_columns(usable=usable.fill_null(False))
-    chosen = rows.filter("usable")
-    chosen = chosen.with_columns(numbered(chosen, ["key", "turn"]).alias("call")).select("rank", "step", "index", "call")
-    rows = rows.join(chosen, on=["rank", "step", "index"], how="left", nulls_equal=True, maintain_order="left")
+    usable = (pl.col("turn").is_not_null() & (pl.col("size") > 1)).fill_null(False)
+    turns = rows.select("key", turn=pl.when(usable).then("turn"))
+    number = numbered(turns.drop_nulls("turn"), ["key", "turn"])
+    place = pl.when(pl.col("turn").is_not_null()).then(pl.col("turn").is_not_null().cum_sum().cast(pl.Int64) - 1)
+    rows = rows.with_columns(number.gather(turns.select(place).to_series()).alias("call"))
     calls_seen = (
         rows.drop_nulls("call")
         .group_by("call")
@@ -204,7 +208,7 @@ def match(digests: Digests) -> Matches:
     sizes_of = sizes.to_numpy()[call_group] if groups and len(call_group) else np.empty(0, dtype=np.int64)
     expected = np.where(pairs, 2, sizes_of)
     return Matches(
-        rows.select("rank", "step", "index", "call", "gid", "src", "dst"),
+        rows.select("rank", "step", "index", "call", "gid", "src", "dst", "op", "folded", "start_ns", "end_ns"),
         groups,
         call_group,
         calls_seen["seen"].to_numpy().astype(np.int64),

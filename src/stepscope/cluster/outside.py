@@ -57,14 +57,13 @@ def wait_outside(digests: Digests, matches: Matches, steps: Sequence[int]) -> fl
     return float(both.select(pl.min_horizontal("wait_ns", "exposed_ns")).to_series().sum()) / len(steps)
 
 
-def latest_rank(digests: Digests, matches: Matches, step: int) -> tuple[int, float]:
+def latest_rank(matches: Matches, step: int) -> tuple[int, float]:
     """The rank that the others wait for most in one step, and how long the one in the middle of them waits, in ns.
 
     Who stays in a call the shortest came last, as the verdict has it.
     """
-    times = digests["cluster_calls"].select("rank", "step", "index", "op", length=pl.col("end_ns") - pl.col("start_ns"))
-    calls = matches.rows.drop_nulls("call").filter(pl.col("step") == step).select("rank", "step", "index", "call")
-    calls = calls.join(times, on=["rank", "step", "index"]).drop_nulls("length").filter(~pl.col("op").is_in(P2P).fill_null(False))
+    shared = pl.col("call").is_not_null() & (pl.col("step") == step) & ~pl.col("op").is_in(P2P)
+    calls = matches.rows.filter(shared).select("rank", "call", length=pl.col("end_ns") - pl.col("start_ns")).drop_nulls("length")
     calls = calls.with_columns(
         late=pl.col("rank").sort_by("length").first().over("call"), wait=pl.col("length") - pl.col("length").min().over("call")
     )

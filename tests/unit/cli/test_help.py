@@ -54,6 +54,44 @@ def test_help_loads_nothing_heavy_and_shows_examples(command: str):
     assert re.search(rf"^  .*stepscope {command}", examples, re.MULTILINE)
 
 
+@pytest.mark.slow  # simulates a run
+def test_small_files_of_a_run_are_read_without_what_only_others_need(tmp_path):
+    simulated = stepscope_command("-m", "stepscope.cluster.simulate", str(tmp_path / "run"), "--form", "text", "--dp", "2")
+    assert not simulated.returncode, simulated.stderr
+    not_needed = (
+        "pyarrow",
+        "adbc_driver_manager",
+        "stepscope.verdict",
+        "stepscope.render.lines",
+        "stepscope.export.cluster.database",
+    )
+    script = f"import sys, stepscope.cli; stepscope.cli.main(sys.argv[1:]); print('LOADED', *set({not_needed}) & set(sys.modules))"
+    words = ("cluster", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--digests", str(tmp_path / "digests"))
+    shown = stepscope_command("-c", script, *words)
+    assert shown.stdout.splitlines()[-1] == "LOADED", shown.stderr
+    assert len(list((tmp_path / "out").glob("*/*"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "threads"),
+    [
+        pytest.param("cluster", None, "1", id="no-algebra"),
+        pytest.param("cluster", "3", "3", id="as-the-user-says"),
+        pytest.param("run", None, None, id="a-script-has-its-own"),
+    ],
+)
+def test_threads_of_the_algebra_library(command, given, threads, tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "numpy")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    seen = []
+    monkeypatch.setattr(module_of(command), "run", lambda args: seen.append(os.environ.get("OPENBLAS_NUM_THREADS")) or 0)
+    (tmp_path / "train.py").write_text("")
+    assert main([command, str(tmp_path / "train.py")]) == 0
+    assert seen == [threads]
+
+
 @pytest.mark.slow  # half a second and more
 def test_examples_can_be_parsed():
     """Every line of an example is a command with options that exist; what follows three blanks says what it does."""

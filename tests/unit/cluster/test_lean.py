@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from shared_data import GOLDEN
 
 from stepscope.cluster.digest import MemberLists
 from stepscope.cluster.read import lean, reading
 from stepscope.cluster.read.lean import read_lean
+from stepscope.cluster.read.names import operator_names
 from stepscope.cluster.read.reading import Options, read_digests, read_small_files
 from stepscope.cluster.read.store import from_bytes
 from stepscope.cluster.simulate import Plan, record
@@ -55,6 +57,12 @@ def _assert_same(paths):
 
 def test_the_digest_is_that_of_the_general_way(run):
     _assert_same([str(path) for path in sorted(run.iterdir())])
+
+
+def test_operators_that_come_often_are_named_once():
+    texts = pl.Series(["hcom_allReduce_", None, "MatMul", "hcom_allReduce_", "ncclDevKernel_AllGather_RING_LL"])
+    assert operator_names(texts).to_list() == ["allreduce", "?", "MatMul", "allreduce", "allgather"]
+    assert operator_names(texts.clear()).to_list() == []
 
 
 def test_the_same_on_real_files(tmp_path):

@@ -24,10 +24,12 @@ def bandwidths(digests: Digests, matches: Matches) -> list[dict[str, Any]]:
     A call takes from its last member's start to its end, so that waiting does not count; `at_least` where members were not
     recorded: one of them may have come later, and the bandwidth may be higher. Calls of unknown or uneven size are left out.
     """
+    calls = digests["cluster_calls"].filter((pl.col("bytes") > 0) & ~pl.col("variable").fill_null(False) & (pl.col("folded") == 1))
+    if not calls.height:  # the small files of a capture do not say how much was moved
+        return []
     places = {gid: places_of(digests, group) for gid, group in enumerate(matches.groups)}
     size = pl.DataFrame({"gid": list(places), "places": list(places.values())}, schema={"gid": pl.Int64, "places": pl.Int64})
     seen = pl.DataFrame({"seen": matches.size, "expected": matches.expected}).with_row_index("call").cast({"call": pl.Int64})
-    calls = digests["cluster_calls"].filter((pl.col("bytes") > 0) & ~pl.col("variable").fill_null(False) & (pl.col("folded") == 1))
     source = digests["cluster_ranks"].select("rank", kineto=pl.col("source").str.starts_with("kineto").fill_null(False))
     members = (
         matches.rows.drop_nulls("call")

@@ -18,7 +18,7 @@ import polars as pl
 from stepscope.analysis.partition.spans import Ints, Spans, join, minus, union
 from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, member_lists
 from stepscope.cluster.read.from_tables import TOP_KERNELS, is_ranks
-from stepscope.cluster.read.names import operator_name
+from stepscope.cluster.read.names import operator_names
 from stepscope.formats.cann.write.hash import text_hash
 from stepscope.tables.cluster import CAUSES, CLUSTER_TABLES
 from stepscope.tables.schema import in_order
@@ -159,7 +159,7 @@ def _calls(work: pl.DataFrame, clock: _Clock, place: Ints, start: Ints, end: Int
     # The earliest start of this and all later calls: one queued behind its lane starts after its successors.
     issue = np.minimum.accumulate(start[::-1])[::-1] if len(start) else start
     rows = rows.with_columns(
-        operator_name(pl.coalesce("op_type", "name")).alias("op"),
+        operator_names(rows.select(pl.coalesce("op_type", "name")).to_series()).alias("op"),
         pl.col("group").fill_null("?"),
         pl.coalesce(pl.col("group"), pl.lit("?")).alias("lane"),
         pl.Series("issue_ns", issue - clock.shift[rows["place"].to_numpy()], dtype=pl.Int64),
@@ -211,6 +211,8 @@ def _with_peers(batch: Batch, calls: pl.DataFrame, members: Sequence[Members]) -
     ahead = pl.col("end_ns").cum_max().shift(1).over("place", "lane", order_by=pl.int_range(pl.len()))
     overlaps = (pl.col("start_ns") < ahead - SAME_NS).fill_null(False)
     shared = calls.filter(overlaps).select("place", "lane").unique().with_columns(shared=pl.lit(True))
+    if not shared.height:
+        return calls
     calls = calls.join(shared, on=["place", "lane"], how="left", maintain_order="left")
     finer = pl.concat_str("lane", "op", pl.col("peer").cast(pl.String).fill_null("-"), separator="/")
     return calls.with_columns(lane=pl.when("shared").then(finer).otherwise("lane"))

@@ -14,6 +14,14 @@ _WORDS = (
 )  # fmt: skip
 
 
+def operator_names(texts: pl.Series) -> pl.Series:
+    """`operator_name` of each text; of many calls few are different."""
+    known = texts.unique()
+    names = known.to_frame("text").select(operator_name(pl.col("text"))).to_series()
+    named: pl.Series = texts.replace_strict(known, names)
+    return named
+
+
 def operator_name(text: pl.Expr) -> pl.Expr:
     """hcom_allReduce_ and ncclDevKernel_AllReduce_Sum_f32_RING_LL are both allreduce; unknown ones stay as they are."""
     plain = text.str.to_lowercase().str.replace_all("_", "", literal=True)

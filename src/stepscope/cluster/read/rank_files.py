@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,17 @@ from typing import Any
 import polars as pl
 
 from stepscope.capture import Capture, gc_paused
-from stepscope.cluster.read.text_files import METADATA, OUTPUT, STEP_FILE, as_groups, read_object, read_text
+from stepscope.cluster.read.text_files import (
+    ANALYSIS,
+    METADATA,
+    OUTPUT,
+    PROFILER_DB,
+    STEP_FILE,
+    as_groups,
+    form_of,
+    read_object,
+    read_text,
+)
 from stepscope.errors import CaptureError
 from stepscope.export import communication_json, step_trace_time
 from stepscope.export.cluster.rank_tables import FIGURES, schema_of
@@ -24,20 +33,7 @@ from stepscope.formats.ascend.db.schema import ANALYSIS_DB
 from stepscope.formats.sqlite.quick import QuickFile, open_quickly
 from stepscope.render.sqlite_table import DbColumn
 
-ANALYSIS = "analysis.db"
-PROFILER_DB = re.compile(r"ascend_pytorch_profiler(?:_\d+)?\.db")
 _COMMUNICATION = ("CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix")
-
-
-def form_of(path: Path) -> str:
-    """Which files a capture has: databases, text, or ("") none of them."""
-    try:
-        names = [entry.name for entry in os.scandir(path / OUTPUT)]
-    except OSError:
-        return ""
-    if ANALYSIS in names and any(map(PROFILER_DB.fullmatch, names)):
-        return DB
-    return TEXT if STEP_FILE in names else ""
 
 
 def read_rank_files(path: Path, rank: int, wanted: str = "") -> RankFiles:

@@ -12,8 +12,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.cluster.finding import Problem
-from stepscope.cluster.read.rank_files import ANALYSIS, PROFILER_DB
-from stepscope.cluster.read.text_files import OUTPUT
+from stepscope.cluster.read.text_files import ANALYSIS, OUTPUT, PROFILER_DB
 from stepscope.errors import CaptureError
 from stepscope.export.cluster.recipes import (
     CALL_COLUMNS,

@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 import polars as pl
-import pyarrow as pa
 
 from stepscope.cluster.digest import Digests
 from stepscope.errors import CaptureError
@@ -26,6 +25,8 @@ _KEY = b"stepscope.digest"
 
 def to_bytes(digests: Digests, key: Any = None) -> bytes:
     """Digests as one Arrow file of one row: a column of bytes per table, the key in the schema's metadata."""
+    import pyarrow as pa  # here, because digests from small files are not kept
+
     columns, names = [], []
     for name, frame in digests.frames.items():
         buffer = io.BytesIO()
@@ -42,6 +43,8 @@ def to_bytes(digests: Digests, key: Any = None) -> bytes:
 
 def from_bytes(data: bytes, key: Any = None) -> Digests | None:
     """The digests in a file; None when it is damaged, of another version or (given a key) of other sources."""
+    import pyarrow as pa
+
     try:
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         head = orjson.loads(table.schema.metadata[_KEY])

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepscope.child_process import ProcessEnded, Worker, serve
 from stepscope.cluster.finding import Problem
 from stepscope.errors import CaptureError
+
+if TYPE_CHECKING:
+    from stepscope.export.cluster.ranks import RankFiles
 
 MANY = 64  # captures; fewer are joined sooner than a process starts
 
@@ -22,7 +25,8 @@ class TextAhead:
 
     def __init__(self) -> None:
         self._worker = Worker("stepscope.cluster.read.text_ahead:serve_text")
-        self._busy = False
+        self._turn: dict[str, int] = {}
+        self._busy = self._writes = False
 
     def __enter__(self) -> TextAhead:
         return self
@@ -37,30 +41,42 @@ class TextAhead:
     def read(self, paths: Sequence[str]) -> None:
         """Begin to read; does not wait."""
         self._worker.send({"read": list(paths)})
+        self._turn = {path: turn for turn, path in enumerate(paths)}
         self._busy = True
 
-    def write(self, captures: Mapping[int, Sequence[str]], folder: Path) -> tuple[list[Path], list[Problem], bool] | None:
-        """Write the files of a run, whose captures were read.
+    def write(self, captures: Mapping[int, Sequence[str]], folder: Path) -> None:
+        """Begin to write the files of a run, whose captures were read, if all of them have these files; does not wait.
 
         Args:
             captures: of each rank.
             folder: it exists.
+        """
+        if self._busy:
+            # By turn: a request that is longer than a pipe would wait until all is read.
+            turns = [(rank, [self._turn[path] for path in paths]) for rank, paths in captures.items()]
+            self._worker.send({"write": turns, "folder": str(folder)})
+            self._writes = True
+
+    def written(self) -> tuple[list[Path], list[Problem], bool] | None:
+        """Wait for the files.
 
         Returns:
-            The files, what could not be read, and whether any rank could; None when the process has ended.
+            The files, what could not be read, and whether any rank could; None when they were not written: not all captures have
+            them, nobody asked, or the process has ended.
 
         Raises:
             CaptureError: they cannot be written.
         """
-        if not self._busy:
+        if not self._writes:
             return None
         try:
-            self._worker.send({"write": list(captures.items()), "folder": str(folder)})
             self._worker.receive()  # that all is read
             answer = self._worker.receive()
         except ProcessEnded:
             return None
-        self._busy = False
+        self._busy = self._writes = False
+        if "unfit" in answer:
+            return None
         if "failed" in answer:
             what, where, cause, fix = answer["failed"]
             raise CaptureError(what, where=where, cause=cause, fix=fix)
@@ -78,26 +94,31 @@ def serve_text() -> int:
 
 class _Server:
     def __init__(self) -> None:
-        self._read: dict[str, Any] = {}
+        self._paths: list[str] = []
+        self._read: list[RankFiles | str | None] = []  # text is why a capture cannot be read; None: it has other files
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        from stepscope.cluster.read.text_files import OUTPUT, joined, read_text
+        from stepscope.cluster.read.text_files import OUTPUT, form_of, joined, read_text
+        from stepscope.export.cluster.ranks import TEXT
         from stepscope.export.cluster.text import write_text
 
         if "read" in request:
-            for path in request["read"]:
+            self._paths, self._read = request["read"], []
+            for path in map(Path, self._paths):
                 try:
-                    self._read[path] = read_text(Path(path), Path(path) / OUTPUT, -1)
+                    self._read.append(read_text(path, path / OUTPUT, -1) if form_of(path) == TEXT else None)
                 except CaptureError as problem:
-                    self._read[path] = " ".join(str(problem).split())
+                    self._read.append(" ".join(str(problem).split()))
             return {"read": len(self._read)}
         ranks, problems = [], []
-        for rank, paths in request["write"]:
+        for rank, turns in request["write"]:
             parts = []
-            for path in paths:
-                found = self._read[path]
+            for turn in turns:
+                found = self._read[turn]
+                if found is None:
+                    return {"unfit": True}
                 if isinstance(found, str):
-                    problems.append((rank, Path(path).name, found))
+                    problems.append((rank, Path(self._paths[turn]).name, found))
                 else:
                     found.rank = rank
                     parts.append(found)

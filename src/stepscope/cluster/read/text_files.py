@@ -6,6 +6,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,19 @@ from stepscope.formats.ascend.communication import keys
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 STEP_FILE, METADATA = "step_trace_time.csv", "profiler_metadata.json"
 _NOT_FIGURES = ("Step", "Device_id")
+ANALYSIS = "analysis.db"
+PROFILER_DB = re.compile(r"ascend_pytorch_profiler(?:_\d+)?\.db")
+
+
+def form_of(path: Path) -> str:
+    """Which files a capture has: databases, text, or ("") none of them."""
+    try:
+        names = [entry.name for entry in os.scandir(path / OUTPUT)]
+    except OSError:
+        return ""
+    if ANALYSIS in names and any(map(PROFILER_DB.fullmatch, names)):
+        return DB
+    return TEXT if STEP_FILE in names else ""
 
 
 def read_text(path: Path, folder: Path, rank: int) -> RankFiles:

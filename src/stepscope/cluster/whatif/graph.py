@@ -119,7 +119,8 @@ def build_graph(digests: Digests, matches: Matches) -> Graph | None:
     calls = calls.filter(pl.col("rank").is_in(ranks) & pl.col("step").is_in(common))
     keys = ["rank", "step", "index"]
     # A call that nobody else has (a group of one) is local work.
-    sized = matches.rows.with_columns(pl.Series("expected", matches.expected, dtype=pl.Int64).gather(matches.rows["call"]))
+    expected = pl.Series("expected", matches.expected, dtype=pl.Int64).gather(matches.rows["call"])
+    sized = matches.rows.select(*keys, "call", "gid", "src", "dst", expected)
     rows = calls.join(sized, on=keys, how="left", maintain_order="left")
     rows = rows.with_columns(
         pl.concat_str(
