@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stepscope.formats import NONE32, bytes_read, codec_cells
+from stepscope.formats import NONE32, bytes_read
 from stepscope.formats.ascend.columns import DEVICE, NS_PER_US, Column, Kind
-from stepscope.native.codec import codec
 from stepscope.render.csv_file import NOT_KNOWN
 from stepscope.tables import TEXT, issues, lost
 
@@ -192,6 +191,9 @@ def _count_lines(source: Path | bytes) -> int:
 
 def _by_kernel(source: Path | bytes, width: int, chosen: Sequence[_Chosen]) -> pl.DataFrame | None:
     """The columns of all lines; None where there is no kernel, no line, or one that the kernel leaves to the columnar engine."""
+    from stepscope.formats import codec_cells  # whoever only converts times does not need it
+    from stepscope.native.codec import codec
+
     wanted = [(item.index, item.kind) for item in chosen]
     frames = []
     with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
