@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from stepscope.collect import messages
@@ -22,6 +23,7 @@ class Stoppable(Protocol):
 
 _lock = threading.Lock()
 _running: weakref.ref[Stoppable] | None = None
+_on_begin: list[Callable[[], None]] = []  # called when a profiler begins
 
 
 def claim(profiler: Stoppable) -> bool:
@@ -31,7 +33,10 @@ def claim(profiler: Stoppable) -> bool:
         free = running() is None
         if free:
             _running = weakref.ref(profiler)
-    if not free:
+    if free:
+        for notice in tuple(_on_begin):
+            notice()
+    else:
         messages.error("another profiler is already running in this process; this one records nothing")
     return free
 
@@ -45,6 +50,16 @@ def release(profiler: Stoppable) -> None:
 
 def running() -> Stoppable | None:
     return _running() if _running is not None else None
+
+
+def notify_begin(notice: Callable[[], None]) -> None:
+    """Call `notice`, which must not fail, whenever a profiler begins, until `ignore_begin`."""
+    _on_begin.append(notice)
+
+
+def ignore_begin(notice: Callable[[], None]) -> None:
+    if notice in _on_begin:
+        _on_begin.remove(notice)
 
 
 def _at_exit() -> None:

@@ -28,23 +28,11 @@ class Fuse:
         problem = _outcome(work, arguments)
         if not isinstance(problem, _Failure):
             return problem
-        self._blow(action, problem.why)
+        self.blow(action, problem.why)
         return None
 
-    def protect(self, action: str, work: Callable[[], None]) -> Callable[[], None]:
-        """`work` behind this fuse, for what runs at every step: with cold caches `run` takes 9 us, and this 2."""
-
-        def protected() -> None:
-            if self.blown:
-                return
-            try:
-                work()
-            except Exception as why:  # noqa: BLE001 - the training loop border
-                self._blow(action, why)
-
-        return protected
-
-    def _blow(self, action: str, why: Exception) -> None:
+    def blow(self, action: str, why: Exception) -> None:
+        """Switch off because `action` failed; `run` does so by itself."""
         self.blown = True
         messages.warning(f"{action} failed; the profiler is now off and training continues: {type(why).__name__}: {why}")
         _outcome(self._release, ())

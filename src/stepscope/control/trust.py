@@ -16,17 +16,22 @@ def distrust_of_folder(folder: Path) -> str | None:
 
     The folder belongs to this user or root and others cannot write to it, nor swap it for another one from a folder above.
     """
+    # Jobs ask this every second: paths as text take a third of the time of `Path`.
+    named = os.fspath(folder)
     try:
-        for place in (folder, *(folder / name for name in _OUR_NAMES)):
-            if place.is_symlink():
+        for place in (named, *(os.path.join(named, name) for name in _OUR_NAMES)):
+            if os.path.islink(place):
                 return f"{place} is a symbolic link; use the real folder"
-        owner = folder.lstat().st_uid
-        if owner not in (os.geteuid(), 0):
-            return f"{folder} belongs to another user (uid {owner}); use a folder of your own"
-        for place in (folder, *folder.resolve().parents):
-            mode = place.lstat().st_mode
+        status = os.lstat(named)
+        if status.st_uid not in (os.geteuid(), 0):
+            return f"{folder} belongs to another user (uid {status.st_uid}); use a folder of your own"
+        if status.st_mode & stat.S_IWOTH:
+            return f"{folder} is writable by everyone; run chmod o-w {folder}"
+        place = os.path.realpath(named)
+        while place != (above := os.path.dirname(place)):
+            place, mode = above, os.lstat(above).st_mode
             # In a folder such as /tmp nobody can rename what belongs to others.
-            if mode & stat.S_IWOTH and not (place != folder and mode & stat.S_ISVTX):
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 return f"{place} is writable by everyone; run chmod o-w {place}"
     except OSError as why:
         return f"{folder} cannot be checked: {why.strerror}"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-import threading
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -17,45 +17,55 @@ PATIENCE = 16
 _MARK = "_counted_by_stepscope"
 
 
+def _nobody() -> Any:
+    return None
+
+
 class Iterations:
     """Counts iterations: with several optimizers only the calls of one count, the first that stepped.
 
     Args:
-        count: called once per iteration.
+        count: called once per iteration; may be replaced later.
         changes: called before a step of an optimizer that was not the last one to count.
     """
 
+    # Read after each step with cold caches, so it touches little memory.
+    __slots__ = ("_changes", "_leader", "_without_leader", "count", "expected", "inside")
+
     def __init__(self, count: Callable[[], None], changes: Callable[[], None] = lambda: None):
-        self._count, self._changes = count, changes
-        self._leader: weakref.ref[Any] | None = None
+        self.count, self._changes = count, changes
+        self.inside = 0  # threads that are inside a step
+        self._leader: Callable[[], Any] = _nobody
+        self.expected = _nobody  # gives the optimizer whose steps count, as long as no other one steps
         self._without_leader: Counter[int] = Counter()
 
     def after_step(self, optimizer: Any) -> None:
-        leader = self._leader() if self._leader is not None else None
-        if leader is optimizer and not self._without_leader:  # nearly always: with cold caches each line counts
-            self._count()
+        leader = self._leader()
+        if leader is optimizer and not self._without_leader:
+            self.count()
             return
         self._changes()
         if leader is not optimizer:
             self._without_leader[id(optimizer)] += 1
+            self.expected = _nobody
             if leader is not None and self._without_leader[id(optimizer)] <= PATIENCE:
                 return
             self._leader = weakref.ref(optimizer)
         self._without_leader.clear()
-        self._count()
+        self.expected = self._leader
+        self.count()
 
 
-def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
+def watch(created: Callable[[], None], count: Callable[[], None]) -> Iterations:
     """Call `created` when an optimizer is created, or steps that was created before, and `count` after each iteration."""
     from torch.optim import Optimizer
 
     iterations = Iterations(count, created)
-    inside = threading.local()
     prepare = Optimizer._patch_step_function
 
     def wrap(kind: Any) -> None:
         if iterations not in getattr(kind.step, _MARK, ()):
-            kind.step = _wrap_step(kind.step, iterations, inside)
+            kind.step = _wrap_step(kind.step, iterations)
 
     @functools.wraps(prepare)
     def prepare_and_wrap(self: Any) -> None:
@@ -67,22 +77,27 @@ def watch(created: Callable[[], None], count: Callable[[], None]) -> None:
     for kind in _kinds(Optimizer):
         if getattr(vars(kind).get("step"), "hooked", False):  # optimizers of this class exist already
             wrap(kind)
+    return iterations
 
 
-def _wrap_step(step: Any, iterations: Iterations, inside: threading.local) -> Any:
-    is_compiling = compiling_check()
+def _wrap_step(step: Any, iterations: Iterations) -> Any:
+    # The narrower check: it is one call that looks nothing up, and nobody exports a step without dynamo.
+    is_compiling = _dynamo_check() or compiling_check()
 
     @functools.wraps(step)
     def step_and_count(self: Any, *arguments: Any, **options: Any) -> Any:
         # A step may call another one: of its base class, or of an optimizer that it wraps.
-        if is_compiling() or getattr(inside, "step", False):
+        if is_compiling() or (iterations.inside and _is_nested(iterations)):
             return step(self, *arguments, **options)
-        inside.step = True
+        iterations.inside += 1
         try:
             result = step(self, *arguments, **options)
         finally:
-            inside.step = False
-        iterations.after_step(self)
+            iterations.inside -= 1
+        if iterations.expected() is self:
+            iterations.count()
+        else:
+            iterations.after_step(self)
         return result
 
     # PROF_CONFIG_PATH and `stepscope run --profile` may both count.
@@ -95,6 +110,23 @@ def compiling_check() -> Callable[[], bool]:
     import torch
 
     return getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+
+
+def _dynamo_check() -> Callable[[], bool] | None:
+    import torch
+
+    return getattr(getattr(torch, "compiler", None), "is_dynamo_compiling", None)
+
+
+def _is_nested(iterations: Iterations) -> bool:
+    """Whether the caller runs inside another step of this thread; asked only while some thread is inside one."""
+    step_and_count = sys._getframe(1)
+    frame = step_and_count.f_back
+    while frame is not None:
+        if frame.f_code is step_and_count.f_code and frame.f_locals.get("iterations") is iterations:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _kinds(kind: Any) -> list[Any]:

@@ -54,7 +54,6 @@ class Worker:
 
     # step() runs between training steps with cold caches, so it touches little memory.
     __slots__ = (
-        "_alert",
         "_capture",
         "_log",
         "_mail",
@@ -62,6 +61,7 @@ class Worker:
         "_rank",
         "_record",
         "_world_size",
+        "alert",
         "cur_step",
         "progress",
     )
@@ -76,7 +76,7 @@ class Worker:
         self.cur_step = 0
         self.progress = Progress()
         self._record, self._log, self._rank, self._world_size = record, log, rank, world_size
-        self._alert = False
+        self.alert = False  # whether there is something to do at the end of a step
         self._mail: deque[CaptureRequest] = deque()
         self._pending: CaptureRequest | None = None
         self._capture: Recorder | None = None
@@ -84,13 +84,17 @@ class Worker:
     def deliver(self, request: CaptureRequest) -> None:
         """Called by the watching thread; the next step handles the request."""
         self._mail.append(request)
-        self._alert = True
+        self.alert = True
 
     def step(self) -> None:
         """A step of training has ended."""
         self.cur_step += 1
-        if self._alert:
-            self._run(self._work)
+        if self.alert:
+            self.act()
+
+    def act(self) -> None:
+        """What an alert asks for; whoever counts steps by itself sets `cur_step` and calls this."""
+        self._run(self._work)
 
     def start(self, request: CaptureRequest) -> None:
         """Record from here on, whatever the request's start_step says; only the ranks that it names."""
@@ -115,13 +119,13 @@ class Worker:
 
     def _run(self, work: Callable[..., bool], *arguments: CaptureRequest) -> None:
         # Cleared before the mail is read: a request that arrives later sets it again.
-        self._alert = False
+        self.alert = False
         if warn_on_failure("dynamic_profile", work, *arguments) is not True:
             capture, self._capture, self._pending = self._capture, None, None
             request = capture.request if capture is not None else None
             self._refuse("the profiler failed; see the output of the job for the reason", request)
         if self._capture is not None or self._pending is not None or self._mail:
-            self._alert = True
+            self.alert = True
 
     def _work(self) -> bool:
         while self._mail:

@@ -22,6 +22,7 @@ from stepscope.collect.guard import quietly, warn_on_failure
 from stepscope.watch.settings import Settings, parse
 
 if TYPE_CHECKING:
+    from stepscope.dynamic_profile.optimizer_steps import Iterations
     from stepscope.watch.watcher import Watcher
 
 __all__ = ["Settings", "Watch", "parse", "start", "start_from_environment"]
@@ -37,6 +38,7 @@ class Watch:
         self._settings, self._first_step = settings, first_step
         self._own_loop = False
         self._watcher: Watcher | None = None
+        self._iterations: Iterations | None = None
 
     @property
     def ring(self) -> Path | None:
@@ -45,7 +47,9 @@ class Watch:
 
     def step(self) -> None:
         """A step has ended; from the first call on, steps of optimizers do not count."""
-        self._own_loop = True
+        if not self._own_loop:
+            self._own_loop = True
+            self._connect()
         watcher = self._get()
         if watcher is not None:
             watcher.step()
@@ -56,15 +60,18 @@ class Watch:
         if self._watcher is not None:
             self._watcher.stop()
             self._watcher = None
+            self._connect()
 
     def follow_optimizers(self) -> None:
         from stepscope.dynamic_profile import optimizer_steps
 
-        optimizer_steps.watch(self._created, self._count)
+        self._iterations = optimizer_steps.watch(self._created, self._count)
+        self._connect()
 
     def forget(self) -> None:
         """In a forked child, which gets a ring of its own if it trains."""
         watcher, self._watcher = self._watcher, None
+        self._connect()
         if watcher is not None:
             watcher.forget()
 
@@ -73,7 +80,14 @@ class Watch:
             from stepscope.watch.watcher import Watcher
 
             self._watcher = Watcher(self._settings, self._first_step)
+            self._connect()
         return self._watcher
+
+    def _connect(self) -> None:
+        """Let optimizers call the watcher itself where that is enough: with cold caches a call between costs microseconds."""
+        if self._iterations is not None:
+            watcher = None if self._own_loop else self._watcher
+            self._iterations.count = watcher.step if watcher is not None else self._count
 
     def _created(self) -> None:
         if self._watcher is None and not self._own_loop:

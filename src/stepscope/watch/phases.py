@@ -8,6 +8,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,10 @@ from stepscope.collect.marks.stages import Patch
 
 _now = time.monotonic_ns
 _thread = threading.get_ident
+
+
+def _none() -> None:
+    """No iterator is known."""
 
 
 class Phases:
@@ -31,6 +36,7 @@ class Phases:
         "_before",
         "_checkpoints",
         "_gc_began",
+        "_iterator",
         "_last",
         "_main",
         "_patches",
@@ -40,14 +46,17 @@ class Phases:
         "gc",
         "loop",
         "others",
+        "unusual",
     )
 
     def __init__(self) -> None:
         self.data = self.gc = self.checkpoint = 0
+        self.unusual = False  # whether the step has more than a wait for data and garbage collections
         self.others: dict[int, int] = {}  # loaders but the one of training, by dataset
         self.collections = 0
         self.loop = _thread()
         self._main = self._last = 0
+        self._iterator: Callable[[], Any] = _none  # gives the one over the loader of training that was read last
         self._before: frozenset[int] = frozenset()  # others of the last step that had some
         self._gc_began = 0
         self._patches: list[Patch] = []
@@ -80,6 +89,7 @@ class Phases:
         others = self.others
         if not self.data:
             self._main, self.data = self._last, others.pop(self._last, 0)
+            self._iterator = _none
         before, self._before = self._before, frozenset(others)
         elsewhere = 0
         for loader, ns in others.items():
@@ -97,6 +107,7 @@ class Phases:
     def end(self, began: int, domain: str) -> None:
         if began:
             self.checkpoint += _now() - began
+            self.unusual = True
 
     def _patch(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         if name in vars(owner) and not any(patch.stands_at(owner, name) for patch in self._patches):
@@ -116,20 +127,30 @@ class Phases:
         self._patch(_BaseDataLoaderIter, "__next__", self._around_next)
 
     def _around_next(self, fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        thread, now = _thread, _now
+
         @functools.wraps(fetch)
         def __next__(iterator: Any) -> Any:
-            if _thread() != self.loop:
+            if thread() != self.loop:
                 return fetch(iterator)
-            began = _now()
+            began = now()
             try:
                 return fetch(iterator)
             finally:
-                ns = _now() - began
-                loader = id(iterator._dataset)
-                if loader == self._main:
+                ns = now() - began
+                if self._iterator() is iterator:
                     self.data += ns
                 else:
-                    self._last = loader
-                    self.others[loader] = self.others.get(loader, 0) + ns
+                    self._waited(iterator, ns)
 
         return __next__
+
+    def _waited(self, iterator: Any, ns: int) -> None:
+        """For an iterator that is not known to be the one of training: its loader may be."""
+        loader = id(iterator._dataset)
+        if loader == self._main:
+            self._iterator = weakref.ref(iterator)
+            self.data += ns
+        else:
+            self._last, self.unusual = loader, True
+            self.others[loader] = self.others.get(loader, 0) + ns

@@ -15,7 +15,7 @@ import secrets
 import stat
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +100,25 @@ class Ring:
         yield
         cells[CELL["edition_again"]] = cells[CELL["edition"]]
 
-    def add_to_totals(self, first: int, last: int) -> None:
-        """Count rows by their numbers, the last one not included; inside `totals()`."""
-        cells, sums = self.cells, [0] * (1 + len(layout.PHASES))
+    def rows(self, first: int, last: int) -> Iterator[tuple[int, list[int]]]:
+        """Rows by their numbers, the last one not included: the cell where each begins, and its fields."""
+        cells = self.cells
         for number in range(first, last):
             at = FIRST_ROW + number % layout.ROWS * ROW
-            _, start, end, *phases, _ = cells[at : at + ROW].tolist()
-            sums[0] += end - start
-            cells[_BUCKETS + bisect_left(_BOUNDS_NS, end - start)] += 1
-            for each, ns in enumerate(phases, 1):
-                if ns:
-                    sums[each] += ns
-        cells[CELL["steps"]] += max(last - first, 0)
-        for each, ns in enumerate(sums):
-            cells[_TOTALS + each] += ns
+            yield at, cells[at : at + ROW].tolist()
+
+    def add_to_totals(self, rows: Sequence[tuple[int, list[int]]]) -> None:
+        """Count rows; inside `totals()`."""
+        if not rows:
+            return
+        cells = self.cells
+        _, starts, ends, *phases, _ = zip(*(fields for _, fields in rows), strict=True)
+        spent = [end - start for start, end in zip(starts, ends, strict=True)]
+        for ns in spent:
+            cells[_BUCKETS + bisect_left(_BOUNDS_NS, ns)] += 1
+        cells[CELL["steps"]] += len(rows)
+        for each, column in enumerate((spent, *phases)):
+            cells[_TOTALS + each] += sum(column)
 
 
 def own_folder(folder: Path) -> None:

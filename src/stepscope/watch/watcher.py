@@ -16,6 +16,7 @@ from stepscope.collect import active, messages
 from stepscope.collect.guard import Fuse, quietly, warn_on_failure
 from stepscope.control.trust import ROOTS
 from stepscope.dynamic_profile.session import Session
+from stepscope.dynamic_profile.worker import Worker
 from stepscope.errors import CaptureError
 from stepscope.formats.ring import layout
 from stepscope.watch import escalation, exporter, identity, ring
@@ -26,7 +27,10 @@ from stepscope.watch.settings import Settings
 
 BATCH_SECONDS = 1.0  # between two looks at the steps that ended
 MEMORY_BATCHES = 10
-_now = time.monotonic_ns
+_FLAGS = layout.FIELDS.index("flags")
+# What a step uses, side by side.
+_now, _COUNT, _FIRST_ROW, _ROW = time.monotonic_ns, ring.COUNT, ring.FIRST_ROW, ring.ROW
+_END = layout.FILE_BYTES // 8
 
 
 class Watcher:
@@ -37,10 +41,12 @@ class Watcher:
         first_step: number of the step that runs now; not 0 after a resume.
     """
 
-    # step() runs between training steps with cold caches, so it writes a row and leaves all that follows to the thread.
+    # step() runs between training steps with cold caches, where each line of memory costs as much as many instructions: it
+    # writes a row, in one call without others below, and leaves all that follows to the thread.
     __slots__ = (
         "__weakref__",
         "_alarms",
+        "_at",
         "_cells",
         "_count",
         "_digested",
@@ -58,7 +64,7 @@ class Watcher:
         "_settings",
         "_wake",
         "_was_recording",
-        "step",
+        "_worker",
         "steps",
     )
 
@@ -66,16 +72,17 @@ class Watcher:
         self._settings = settings
         self.steps = first_step  # number of the step that runs now
         self._fuse = Fuse(self.stop)
-        self.step = self._fuse.protect("watching a step", self._step)  # a step has ended
         self._last = 0
         self._was_recording = False
         self._limit, self._alarms, self._phases = Limit(settings.k), Alarms(), Phases()
         self._ring: ring.Ring | None = None
         self._cells: memoryview[int] = memoryview(b"")
+        self._at = _FIRST_ROW  # the cell where the next row begins
         self._count = self._digested = 0  # rows written, and those that the thread has seen
         self._digesting = threading.Lock()
         self._rank = -1
         self._session: Session | None = None
+        self._worker: Worker | None = None  # of the session
         self._outliers: deque[Outlier] = deque(maxlen=4)
         self._wake = threading.Event()
         self._open = self._ended = False
@@ -94,16 +101,18 @@ class Watcher:
         """End the watch; the ring stays."""
         self._ended, self._fuse.blown = True, True
         self._wake.set()
+        active.ignore_begin(self._on_capture)
         quietly(self._phases.stop)
         quietly(self.digest)
         if self._session is not None:
             quietly(self._session.end)
-            self._session = None
+            self._session = self._worker = None
 
     def forget(self) -> None:
         """In a forked child: the parent alone goes on; its ring is shared memory, and its answers are not ours to write."""
         self._ended, self._fuse.blown = True, True
-        self._session = self._ring = None
+        self._session = self._worker = self._ring = None
+        active.ignore_begin(self._on_capture)
         quietly(self._phases.stop)
 
     def _begin(self) -> None:
@@ -118,6 +127,8 @@ class Watcher:
         self._cells = self._ring.cells
         quietly(ring.forget_old, folder, _is_live)
         self._phases.start()
+        self._was_recording = self._phases.unusual = active.running() is not None
+        active.notify_begin(self._on_capture)
         control = warn_on_failure("preparing captures of slow steps", self._prepare_captures) if self._settings.record else None
         if os.environ.get("LOCAL_RANK", "0") == "0" and (self._settings.port is not None or self._settings.otlp):
             warn_on_failure("starting the exporter", exporter.start, self._settings)
@@ -129,7 +140,8 @@ class Watcher:
         if control is None:
             control = out / "control"
             self._session = Session(control)
-            self._session.worker.cur_step = self.steps
+            self._worker = self._session.worker
+            self._worker.cur_step = self.steps
         # Whoever sets the watch's folder for a job lets it write there.
         roots = os.environ.get(ROOTS)
         os.environ[ROOTS] = f"{roots}{os.pathsep}{out}" if roots else str(out)
@@ -137,36 +149,59 @@ class Watcher:
             self._settings, control, out, since=time.time(), progress=lambda: (self.steps, self._limit.median_ns / 1e9)
         )
 
-    def _step(self) -> None:
-        now, start = _now(), self._last
-        self._last = now
-        step, phases = self.steps, self._phases
-        self.steps = step + 1
-        recording = active.running() is not None
-        if start:
+    def step(self) -> None:
+        """A step has ended."""
+        if self._ended:
+            return
+        try:
+            now, start, step, phases = _now(), self._last, self.steps, self._phases
+            self._last = now
+            self.steps = next_step = step + 1
+            if start and not phases.unusual:
+                at, cells = self._at, self._cells
+                cells[at] = step
+                cells[at + 1] = start
+                cells[at + 2] = now
+                cells[at + 3] = phases.data
+                cells[at + 4] = 0
+                cells[at + 5] = phases.gc
+                cells[at + 6] = 0
+                cells[at + 7] = 0
+                self._count = cells[_COUNT] = self._count + 1
+                at += _ROW
+                self._at = at if at < _END else _FIRST_ROW
+            else:
+                self._unusual_step(step, start, now)
+            phases.data = phases.gc = 0
+            worker = self._worker
+            if worker is not None:
+                worker.cur_step = next_step
+                if worker.alert:
+                    worker.act()
+        except Exception as why:  # noqa: BLE001 - the training loop border
+            self._fuse.blow("watching a step", why)
+
+    def _unusual_step(self, step: int, start: int, now: int) -> None:
+        """One with a checkpoint, another loader or a running profiler; or the first one, whose begin nobody knows."""
+        if not start:
+            self._first_step()
+        phases, recording = self._phases, active.running() is not None
+        if start and self._ring is not None:
             other = phases.settle_others() if phases.others else 0
             flags = layout.EVALUATION if other else 0
             if phases.checkpoint:
                 flags |= layout.CHECKPOINT
             if recording or self._was_recording:  # the step in which a capture ended was slowed by it too
                 flags |= layout.RECORDING
-            cells, count = self._cells, self._count
-            at = ring.FIRST_ROW + count % layout.ROWS * ring.ROW
-            cells[at] = step
-            cells[at + 1] = start
-            cells[at + 2] = now
-            cells[at + 3] = phases.data
-            cells[at + 4] = other
-            cells[at + 5] = phases.gc
-            cells[at + 6] = phases.checkpoint
-            cells[at + 7] = flags
-            cells[ring.COUNT] = self._count = count + 1
-        else:
-            self._first_step()
-        phases.data = phases.gc = phases.checkpoint = 0
-        self._was_recording = recording
-        if self._session is not None:
-            self._session.step()
+            self._ring.add(step, start, now, (phases.data, other, phases.gc, phases.checkpoint), flags)
+            self._count += 1
+            self._at = _FIRST_ROW + self._count % layout.ROWS * _ROW
+        phases.checkpoint = 0
+        phases.unusual = self._was_recording = recording
+
+    def _on_capture(self) -> None:
+        """A profiler begins: no step is judged until it has ended."""
+        self._was_recording = self._phases.unusual = True
 
     def digest(self) -> None:
         """Judge and count the steps that ended since the last call."""
@@ -176,23 +211,25 @@ class Watcher:
         with self._digesting:
             count = self._count
             first = max(self._digested, count - layout.ROWS // 2)  # the rest may be written again meanwhile
+            rows = list(kept.rows(first, count))
             with kept.totals():
-                for number in range(first, count):
-                    self._judge(kept, ring.FIRST_ROW + number % layout.ROWS * ring.ROW)
-                kept.add_to_totals(first, count)
+                for at, fields in rows:
+                    self._judge(kept, at, fields)
+                kept.add_to_totals(rows)
                 kept.put("total_collections", self._phases.collections)
             self._digested = count
 
-    def _judge(self, kept: ring.Ring, at: int) -> None:
-        cells, limit = kept.cells, self._limit
-        step, ns, flags = cells[at], cells[at + 2] - cells[at + 1], cells[at + 7]
+    def _judge(self, kept: ring.Ring, at: int, fields: list[int]) -> None:
+        limit = self._limit
+        step, start, end, *phases, flags = fields
+        ns = end - start
         slow = not flags and 0 < limit.ns < ns
-        cells[at + 7] = flags | (layout.OUTLIER if slow else 0) | limit.ns << layout.LIMIT_SHIFT
+        kept.cells[at + _FLAGS] = flags | (layout.OUTLIER if slow else 0) | limit.ns << layout.LIMIT_SHIFT
         if slow:
             kept.count("total_outliers")
             if self._alarms.fires(step, ns):
-                phases = (cells[at + 3], cells[at + 4], cells[at + 5], cells[at + 6])
-                self._outliers.append(Outlier(step, ns, limit.median_ns, phases, self._rank, self._alarms.lasting))
+                waits = (phases[0], phases[1], phases[2], phases[3])
+                self._outliers.append(Outlier(step, ns, limit.median_ns, waits, self._rank, self._alarms.lasting))
         if not flags:
             limit.add(ns)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="optimizers are torch's")
@@ -16,7 +18,7 @@ def counted(monkeypatch):
     Optimizer = torch.optim.Optimizer
     before = {kind: vars(kind).get("step") for kind in optimizer_steps._kinds(Optimizer)}
     monkeypatch.setattr(Optimizer, "_patch_step_function", Optimizer._patch_step_function)
-    yield lambda: optimizer_steps.watch(lambda: calls.append("made"), lambda: calls.append("count")) or calls
+    yield lambda: optimizer_steps.watch(lambda: calls.append("made"), lambda: calls.append("count")) and calls
     for kind, step in before.items():
         if step is not None:
             kind.step = step
@@ -54,6 +56,36 @@ def test_steps_within_steps_are_one(counted):
     own.inner = torch.optim.Adam(weights())
     own.step()
     assert calls.count("count") == 1
+
+
+def test_steps_of_other_threads_are_not_inside_one(counted):
+    calls = counted()
+
+    class Waiting(torch.optim.SGD):
+        def step(self, closure=None):
+            if threading.current_thread() is threading.main_thread():
+                other = threading.Thread(target=late.step)
+                other.start()
+                other.join()
+            return super().step(closure)
+
+    torch.optim.SGD(weights(), lr=0.1)
+    first, late = Waiting(weights(), lr=0.1), torch.optim.SGD(weights(), lr=0.1)
+    first.step()  # the other thread's step ends first, so that one leads
+    assert calls.count("count") == 1
+    for _ in range(3):
+        late.step()
+    assert calls.count("count") == 4
+
+
+def test_the_leader_that_is_gone_is_followed_by_the_next(counted):
+    calls = counted()
+    leader = torch.optim.SGD(weights(), lr=0.1)
+    leader.step()
+    del leader
+    for number in range(3):
+        torch.optim.SGD(weights(), lr=0.1).step()
+        assert calls.count("count") == number + 2
 
 
 def test_a_step_that_fails_is_none_and_its_exception_is_the_scripts(counted):

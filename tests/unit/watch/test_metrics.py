@@ -29,7 +29,7 @@ def folder(tmp_path):
             for step in range(41):
                 ms = 1000 if step == 40 else 10 + rank
                 kept.add(step, step * 20 * MS, (step * 20 + ms) * MS, (0 if step == 40 else MS, 0, 0, 0), 0)
-            kept.add_to_totals(0, 41)
+            kept.add_to_totals(list(kept.rows(0, 41)))
             kept.put("device_bytes", 4096)
             kept.count("total_captures_step")
             kept.count("total_outliers")

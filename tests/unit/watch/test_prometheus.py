@@ -142,7 +142,7 @@ def test_every_panel_of_the_dashboard_shows_something(prometheus):
         for rank, each in enumerate(kept):
             with each.totals():
                 each.add(step, step * 100 * MS, step * 100 * MS + (90 + rank) * MS, (9 * MS, 0, MS, 0), 0)
-                each.add_to_totals(step, step + 1)
+                each.add_to_totals(list(each.rows(step, step + 1)))
                 each.put("device_bytes", 1 << 30)
         step += 1
         time.sleep(0.2)

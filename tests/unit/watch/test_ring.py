@@ -23,7 +23,7 @@ def add(kept, step, *, ms=10, phases=(0, 0, 0, 0), flags=0):
     count = kept.cells[ring.COUNT]
     kept.add(step, step * 100 * MS, step * 100 * MS + ms * MS, phases, flags)
     with kept.totals():
-        kept.add_to_totals(count, count + 1)
+        kept.add_to_totals(list(kept.rows(count, count + 1)))
 
 
 def test_rows_and_totals_are_read_back(tmp_path):

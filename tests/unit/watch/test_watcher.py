@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from stepscope import watch
+from stepscope.collect import active
 from stepscope.formats.ring import layout
 from stepscope.formats.ring.read import read_ring
 from stepscope.watch import phases, watcher
@@ -141,6 +142,9 @@ def test_loaders_of_training_and_of_an_evaluation(clock):
     assert step(one, two) == (12, 0)
     assert step(evaluation, one, two) == (12, 100)
     assert step(evaluation) == (100, 0)  # another phase of training
+    again = Iterator(3)
+    again._dataset = evaluation
+    assert [step(again), step(again), step(again, one)] == [(3, 0), (3, 0), (3, 5)]
 
 
 def test_garbage_collections_are_counted(watched, clock):
@@ -163,10 +167,38 @@ def test_checkpoints_and_evaluations_do_not_move_the_limit(watched, clock):
     watched.digest()
     before = watched._limit.ns
     for _ in range(60):
-        watched._phases.checkpoint = 1
+        began = watched._phases.begin("save_checkpoint", None, "default")
+        clock.sleep(1)
+        watched._phases.end(began, "default")
         steps(watched, clock, 1, ms=400)
     assert not (rows(watched)["flags"] & layout.OUTLIER).any()
     assert watched._limit.ns == before
+
+
+def test_steps_of_a_capture_are_not_judged(watched, clock):
+    class Profiler:
+        def end_with_process(self): ...
+
+        forget_after_fork = end_with_process
+
+    steps(watched, clock, 3)
+    profiler = Profiler()
+    assert active.claim(profiler)
+    steps(watched, clock, 2)
+    active.release(profiler)
+    steps(watched, clock, 3)
+    assert [int(row["step"]) for row in rows(watched) if row["flags"] & layout.RECORDING] == [3, 4, 5]
+    watched.stop()
+    assert not active._on_begin
+
+
+def test_rows_go_on_where_the_ring_begins_again_after_unusual_steps(watched, clock):
+    for number in range(layout.ROWS + 50):
+        if number % 1000 == 0:
+            watched._phases.end(watched._phases.begin("save_checkpoint", None, "default"), "default")
+            watched._phases.unusual = True
+        steps(watched, clock, 1)
+    assert rows(watched)["step"].tolist() == list(range(51, layout.ROWS + 50))
 
 
 def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path, clock, capsys):
