@@ -178,7 +178,7 @@ class Watcher:
                 worker.cur_step = next_step
                 if worker.alert:
                     worker.act()
-        except Exception as why:  # noqa: BLE001 - the training loop border
+        except Exception as why:  # noqa: BLE001 - the training loop border, without a call of `guard` at each step
             self._fuse.blow("watching a step", why)
 
     def _unusual_step(self, step: int, start: int, now: int) -> None:

@@ -86,7 +86,7 @@ def form_notes(prof: Path, form: str, source: str) -> list[pl.DataFrame]:
 def _raw_or_parsed(prof: Path, facts: Facts, options: Options, *, alone: bool) -> Tables:
     """Raw records; where they turn out to be useless the vendor's parsed files, or nothing beside other sources."""
     try:
-        return cann.read(prof)
+        return cann.read(prof, parallel=options.parallel)
     except CaptureError as problem:
         cause = problem.cause or problem.what
         if "parsed" in forms(prof):

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 
-def read(prof: Path) -> Tables:
+def read(prof: Path, *, parallel: bool = True) -> Tables:
     """All tables of a raw folder; see `stepscope.formats.cann.tables.read`."""
     # Loaded when a folder is read: to see what a folder holds takes four of the forty modules here.
     from stepscope.formats.cann import tables
 
-    return tables.read(prof)
+    return tables.read(prof, parallel=parallel)

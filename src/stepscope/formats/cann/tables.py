@@ -13,23 +13,28 @@ from stepscope.formats.ascend.db.schema import NO_DEVICE_MARK
 from stepscope.formats.cann import chips
 from stepscope.formats.cann.beginning import recording_start, split_calls, without_early_tasks
 from stepscope.formats.cann.communication import communication
-from stepscope.formats.cann.device.side import DeviceSide, read_device
+from stepscope.formats.cann.device.side import DeviceSide, asks_host, read_device
 from stepscope.formats.cann.facts import read_prof_facts
 from stepscope.formats.cann.folder import Part, Prof, open_prof
 from stepscope.formats.cann.host.old_files import old_kinds
-from stepscope.formats.cann.host.side import HOST_FILES, HostSide, read_host
+from stepscope.formats.cann.host.side import HOST_FILES, HostSide, has_wide_streams, read_host
 from stepscope.formats.cann.records import unknown_files
 from stepscope.formats.cann.sampled import tables as sampled
 from stepscope.formats.cann.tasks import join, kernel_metrics, kernels, task_parts, task_states
 from stepscope.tables import ALL_TABLES, Tables, issues, lost
+from stepscope.tables.threads import side_by_side
 
 _FREQUENCY = "AI Core Freq"
 
 
-def read(path: Path) -> Tables:
+def read(path: Path, *, parallel: bool = True) -> Tables:
     """Tables of a raw PROF folder; what is missing or damaged is counted in `quality`.
 
     Device records of chips that cannot be read yet are left out, with a row in `quality`; the host's calls are still read.
+
+    Args:
+        path: the folder.
+        parallel: whether both sides may be read at the same time, which takes more memory.
 
     Raises:
         CaptureError: nothing in the folder can be read.
@@ -38,9 +43,14 @@ def read(path: Path) -> Tables:
     obstacle = chips.obstacle_of(prof)
     chip = chips.chip_of(prof.chip)
     readable = chip is not None and chip.readable
-    host = read_host(prof)
-    known = [part for part in prof.devices if _is_readable(part)]
-    devices = [read_device(part, host.wide, _queued(host, part.device)) for part in known] if readable else []
+    known = [part for part in prof.devices if _is_readable(part)] if readable else []
+    apart = parallel and bool(known) and not any(asks_host(part) for part in known)
+    if apart:
+        wide = has_wide_streams(prof.host)
+        host, devices = side_by_side(lambda: read_host(prof), lambda: [read_device(part, wide) for part in known])
+    else:
+        host = read_host(prof, parallel=parallel)
+        devices = [read_device(part, host.wide, _queued(host, part.device)) for part in known]
     facts = read_prof_facts(prof)
     joined = join(host, devices)
     begin_ns = recording_start(host.apis, joined.rows, facts.session_start_ns)

@@ -77,6 +77,12 @@ PartReader = Callable[[Part, Chip, pl.DataFrame | None], tuple[pl.DataFrame, lis
 PART_READERS: dict[str, PartReader] = {"hwts": task_parts.read_hwts, "stars_32": task_parts.read_stars_32}
 
 
+def asks_host(part: Part) -> bool:
+    """Whether `read_device` uses what the host queued on this device."""
+    chip = chip_of(part.chip) or UNSAID
+    return chip.tasks in TASK_READERS or bool(chip.parts)
+
+
 def read_device(part: Part, wide: bool, queued: pl.DataFrame | None = None) -> DeviceSide:
     """Read a device folder.
 

@@ -22,6 +22,7 @@ from stepscope.formats.cann.host.tree import HostTree
 from stepscope.formats.cann.layouts import EXPAND_STREAM_SPEC
 from stepscope.formats.cann.records import read_records
 from stepscope.tables import issues, lost
+from stepscope.tables.threads import side_by_side
 
 # Kinds of host files that `read_host` reads, and those that hold nothing a table needs; others are sampled or unknown.
 HOST_FILES = (
@@ -75,19 +76,20 @@ class HostSide:
     steps: pl.DataFrame | None = None  # columns of table `steps`, where the host recorded steps
 
 
-def read_host(prof: Prof) -> HostSide:
+def read_host(prof: Prof, *, parallel: bool = True) -> HostSide:
     """Everything the host recorded; empty frames when there is no host folder."""
     host = prof.host
     words = read_dictionaries(host)
     apis = read_apis(host)
     tree = HostTree(apis)
     level0 = is_level0(host)
-    operators = read_operators(host, tree, words, names_only=level0)
+    operators, calls = side_by_side(
+        lambda: read_operators(host, tree, words, names_only=level0), lambda: api_frame(apis, host, words), parallel=parallel
+    )
     chip = chip_of(prof.chip) or UNSAID
     tracks = read_tracks(host, words, chip)
     small = read_small_tasks(host, tree)
     joined = join_tasks(host, tree, apis, words, tracks, operators, small, names_only=level0, contexts=chip.has_contexts)
-    calls = api_frame(apis, host, words)
     big_ops, big_lost = read_big_ops(host, tree, apis, operators, joined.small, words)
     columns = small_task_columns(small, joined.small["info"].to_numpy(), words)
     hccl_tasks = _hccl_tasks(joined.small, columns, big_ops, calls)
