@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from stepscope import environment
 from stepscope.capture import Capture, open_all
 from stepscope.cluster.read.reading import Options
 from stepscope.cluster.run import analyse_run, load
@@ -64,7 +65,7 @@ TEXTS = {
 
 
 def say(key: str, **values: object) -> str:
-    return TEXTS[key][words.language() == "zh"].format(**values)
+    return TEXTS[key][environment.language() == "zh"].format(**values)
 
 
 def train(console: Console) -> None:
@@ -91,7 +92,7 @@ def captures(side: str) -> list[Capture]:
 
 def show_findings(console: Console, found: Verdict) -> Finding | None:
     """The answer in one line and its two largest findings; the one about the loader."""
-    lang = words.language()
+    lang = environment.language()
     console.print(f"[bold]$ stepscope verdict {_short(RUN / 'before')}[/bold]", soft_wrap=True)
     console.print(f"   {words.answer(found, lang)}", highlight=False, soft_wrap=True)
     for finding in found.findings[:2]:
@@ -105,7 +106,7 @@ def show_findings(console: Console, found: Verdict) -> Finding | None:
 
 def show_ranks(console: Console) -> None:
     """Who waits for whom: the first finding about all ranks together."""
-    lang = words.language()
+    lang = environment.language()
     analysis = analyse_run(load([RUN / "before"], options=Options(cache=False)))
     finding = next((one for one in analysis.findings if one.victims), None)
     if finding is None:
@@ -134,9 +135,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     console.print(f"\n{say('confirm')}")
     console.print(f"[bold]$ stepscope diff {_short(RUN / 'before')} {_short(RUN / 'after')} --by part[/bold]", soft_wrap=True)
     compared = diff(before, after, by="part")
-    console.print(f"   {diff_words.answer(compared, words.language())}", highlight=False, soft_wrap=True)
+    console.print(f"   {diff_words.answer(compared, environment.language())}", highlight=False, soft_wrap=True)
     for row in sorted(compared.parts, key=lambda row: row.delta_ns)[:2]:
-        name = diff_words.part_name(row.part, words.language())
+        name = diff_words.part_name(row.part, environment.language())
         console.print(f"   • {name}: {float(row.base_ns) / 1e6:.1f} → {float(row.new_ns) / 1e6:.1f} ms", highlight=False)
     if picture is None:
         console.print(f"\n{say('done', seconds=time.perf_counter() - began)}")
