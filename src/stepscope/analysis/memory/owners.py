@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns the memory that is held at an instant: lines of the program or modules, then operators."""
+"""Who owns the memory that is held at an instant: lines of the program or modules, then operators, then single blocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 UNKNOWN, BEFORE = "(no owner recorded)", "held before the capture"
+MOST_BLOCKS = 12  # of one operator that are told one by one
+MIB = 1048576
 
 
 @dataclass(frozen=True)
@@ -44,34 +46,41 @@ def owners(held: pl.DataFrame, places: pl.DataFrame, by: str, before: int) -> pl
         before: bytes that are held and belong to no block.
 
     Returns:
-        owner, operator, bytes, count, released_ns (the last release; null when a block is still held at the end).
+        owner, within (the module of a line, the line of a module; empty where it is not known), operator, bytes, count,
+        released_ns (the last release; null when a block is still held at the end), blocks (sizes of the largest ones).
     """
-    known = places.with_row_index("op").select(pl.col("op").cast(pl.Int64), pl.col(by).cast(pl.String).alias("owner"))
+    other = "module" if by == "line" else "line"
+    known = places.with_row_index("op").select(
+        pl.col("op").cast(pl.Int64), pl.col(by).cast(pl.String).alias("owner"), pl.col(other).cast(pl.String).alias("within")
+    )
     rows = held.select(
         pl.col("op").cast(pl.Int64), pl.col("bytes").abs(), "release_ns", operator=pl.col("name").cast(pl.String).fill_null("?")
     ).join(known, on="op", how="left", maintain_order="left")
     parts = (
-        rows.with_columns(pl.col("owner").fill_null(UNKNOWN))
-        .group_by("owner", "operator")
+        rows.with_columns(pl.col("owner").fill_null(UNKNOWN), pl.col("within").fill_null(""))
+        .group_by("owner", "within", "operator")
         .agg(
             pl.col("bytes").sum(),
             count=pl.len().cast(pl.Int64),
             released_ns=pl.when(pl.col("release_ns").null_count() == 0).then(pl.col("release_ns").max()),
+            blocks=pl.col("bytes").sort(descending=True).head(MOST_BLOCKS),
         )
     )
     if before > 0:
-        line = {"owner": BEFORE, "operator": "", "bytes": before, "count": 0, "released_ns": None}
+        line = {
+            "owner": BEFORE, "within": "", "operator": "", "bytes": before, "count": 0, "released_ns": None, "blocks": [],
+        }  # fmt: skip
         parts = pl.concat([parts, pl.DataFrame([line], schema=parts.schema)])
     whole = pl.col("bytes").sum().over("owner")
     return (
         parts.with_columns(whole=whole)
-        .sort("whole", "owner", "bytes", "operator", descending=[True, False, True, False])
+        .sort("whole", "owner", "bytes", "operator", "within", descending=[True, False, True, False, False])
         .drop("whole")
     )
 
 
 def tree(parts: pl.DataFrame) -> Tree:
-    """The parts of `owners` as nested boxes: all, owner, operator."""
+    """The parts of `owners` as nested boxes: all, owner, module or line inside it, operator, its largest blocks."""
     found = Tree(["peak"], [0], [-1], [int(parts["bytes"].sum())])
     number = {"peak": 0}
 
@@ -86,7 +95,13 @@ def tree(parts: pl.DataFrame) -> Tree:
 
     for (owner,), rows in parts.group_by("owner", maintain_order=True):
         node = add(str(owner), 0, int(rows["bytes"].sum()))
-        for operator, size in rows.select("operator", "bytes").iter_rows():
-            if operator:
-                add(operator, node, size)
+        for (within,), calls in rows.group_by("within", maintain_order=True):
+            call = add(str(within), node, int(calls["bytes"].sum())) if within else node
+            for operator, size, count, blocks in calls.select("operator", "bytes", "count", "blocks").iter_rows():
+                if not operator:
+                    continue
+                own = add(operator, call, size)
+                if count > 1:  # one block is as wide as its operator and says the same
+                    for block in blocks:
+                        add(f"{block / MIB:,.1f} MiB", own, block)
     return found

@@ -266,7 +266,7 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
         .agg(
             pl.col("bytes").sum(),
             pl.col("count").sum(),
-            operators=pl.col("operator").head(3),
+            operators=pl.col("operator").unique(maintain_order=True).head(3),
             kept=pl.col("released_ns").null_count() > 0,
             until=pl.col("released_ns").max() - moment,
         )

@@ -25,12 +25,30 @@ def test_bytes_are_added_by_line_and_operator_and_the_rest_was_held_before():
         (UNKNOWN, "x", 1, 1, 70),
         (UNKNOWN, "y", 1, 1, 70),
     ]
+    assert parts["within"].to_list() == ["", "A", "A", "", ""]
     found = tree(parts)
     assert found.weight[0] == 137
     for node, parent in enumerate(found.parent[1:], start=1):
         assert found.weight[node] <= found.weight[parent]
     assert sum(weight for weight, parent in zip(found.weight, found.parent, strict=True) if parent == 0) == 137
     assert owners(blocks, PLACES, "module", 0)["owner"].unique().sort().to_list() == [UNKNOWN, "A"]
+
+
+def test_boxes_go_from_the_line_by_the_module_to_the_operator_and_its_blocks():
+    mib = 1048576
+    blocks = held(("mm", 10 * mib, 0, 50), ("mm", 5 * mib, 0, None), ("add", 20 * mib, 1, 60))
+    found = tree(owners(blocks, PLACES, "line", 0))
+
+    def path(node: int) -> list[str]:
+        own = [found.names[found.name[node]]]
+        return own if found.parent[node] < 0 else path(found.parent[node]) + own
+
+    leaves = [path(node) for node in range(len(found.name)) if node not in found.parent]
+    assert leaves == [
+        ["peak", "a.py(2): f", "A", "add"],
+        ["peak", "a.py(1): f", "A", "mm", "10.0 MiB"],
+        ["peak", "a.py(1): f", "A", "mm", "5.0 MiB"],
+    ]
 
 
 def test_a_block_with_a_name_only_belongs_to_the_call_of_that_name_at_that_time():
