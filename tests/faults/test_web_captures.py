@@ -386,6 +386,16 @@ def test_a_damaged_timeline_index_is_made_again(viewer, clock):
     catalogue.close()
 
 
+def test_a_damaged_timeline_is_not_an_empty_one(viewer):
+    base = f"run/w_1/{OUTPUT}"
+    write(viewer.root, f"{base}/step_trace_time.csv", "Step,Computing,Free\n13,8,3\n")
+    assert get(viewer, "trace/meta").json["slices"] == 0, "nothing was collected: an answer"
+    write(viewer.root, f"{base}/trace_view.json", "no trace at all")
+    viewer.post("/api/v1/rescan", json={})
+    answer = get(viewer, "trace/meta")
+    assert (answer.status_code, answer.json["error"]["title"]) == (415, "unreadable: trace_view.json")
+
+
 def test_traces_with_python_calls_have_stacks(viewer):
     """Newer traces write the calls as slices and no stack on the operators; operators and flames have stacks all the same."""
     spans = [

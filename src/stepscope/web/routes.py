@@ -17,7 +17,7 @@ from stepscope.web.critical_lane import path_lane
 from stepscope.web.gap_cause import cause_of, origin_of
 from stepscope.web.html_report.page import html, of_entries
 from stepscope.web.paging import Listing, csv_text, page
-from stepscope.web.problems import Problem, bad_parameter
+from stepscope.web.problems import Problem, bad_parameter, missing
 from stepscope.web.request import ViewRequest
 from stepscope.web.sql import schema, sql
 from stepscope.web.timeline import binary_columns
@@ -362,7 +362,13 @@ def rows_as_csv(columns: list[str], rows: list[list[Any]]) -> str:
 @_get("trace/meta")
 def trace_meta(request: ViewRequest) -> Answer:
     capture = request.capture()
-    return capture.once("trace meta", lambda: trace_view.meta(capture.trace, capture.tables))
+    answer = capture.once("trace meta", lambda: trace_view.meta(capture.trace, capture.tables))
+    if not answer["slices"] and not answer["counters"]:
+        # An empty timeline is an answer, unless its file is damaged: that is not "not collected".
+        problem = request.explain(missing("timeline", "this capture has no timeline"))
+        if problem.code == "unreadable":
+            raise problem
+    return answer
 
 
 @_get("trace/names")
