@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -22,6 +23,8 @@ import pytest
 from viewer.page import Page, TabPage, absent, chromium, serving
 from viewer.timeline import odd_trace
 from viewer.tiny_trace import write_trace
+
+from stepscope.cli import main
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +115,17 @@ def tiny_page(driver: object, tmp_path_factory: pytest.TempPathFactory) -> Itera
     write_trace(folder / "run" / "worker0.pt.trace.json")
     with serving(folder) as address:
         yield Page(driver, address)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of ours, analysed: it has stacks, operation counts and memory."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(Path(__file__).resolve().parents[1] / "captures" / "npu-level1.tar.xz") as packed:
+        packed.extractall(folder / "run", filter="data")
+    (capture,) = (folder / "run").iterdir()
+    assert main(["analyse", str(capture)]) == 0
+    return folder
 
 
 @pytest.fixture

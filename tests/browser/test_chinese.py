@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
-from viewer.page import Page
+from viewer.page import Page, serving
 from viewer.timeline import NPU, Timeline
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
@@ -45,6 +47,18 @@ def test_no_english_sentence_is_left(sample_page: Page, capture: dict[str, str])
     sample_page.ready("diff")
     left["diff"] = english(sample_page.driver.execute_script(TEXTS))
     assert {view: lines for view, lines in left.items() if lines} == {}
+
+
+def test_what_is_said_of_a_simulated_capture_is_chinese_too(driver: Any, recorded: Path) -> None:
+    with serving(recorded) as address:
+        page = Page(driver, address)
+        page.open("overview")
+        assert "recorded on the simulated NPU" in page.text("[data-testid=overview-simulated]")
+        page.choose("select-language", "zh")
+        page.until("return document.querySelector('[data-testid=overview-simulated]').innerText.includes('模拟')", "Chinese")
+        assert english(page.driver.execute_script(TEXTS)) == []
+        assert english(page.driver.execute_script("return document.querySelector('[data-testid=simulated]').title")) == []
+        page.choose("select-language", "en")
 
 
 def test_rows_that_are_drawn_change_their_language_too(sample_page: Page) -> None:

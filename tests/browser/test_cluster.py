@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from viewer.page import Page, serving
+from viewer.timeline import Timeline
 
 from stepscope.cluster.simulate import Fault, Plan, record
 from stepscope.cluster.simulate.captures import write_captures
@@ -56,6 +57,17 @@ def test_the_slow_rank_is_named_drawn_and_led_to(page: Page) -> None:
     assert not over, "names of stages stand beside those of ranks"
     assert "0 ms" in drawn[1]
     assert "±" in page.text(f"[data-testid=rank-{SLOW}] + small")
+    # Each tone says how far it goes, the last is the most that was found; how bad is another word than how sure.
+    tones = page.driver.execute_script(
+        "return [...document.querySelectorAll('[data-testid=cluster-ranks] .families li')].slice(1, 6)"
+        ".map((one) => one.innerText.trim())"
+    )
+    assert tones[0].startswith("< ")
+    edges = [float(text.strip("<≤ ").replace(",", "")) for text in tones]
+    assert edges[1:] == sorted(edges[1:])
+    assert edges[-1] == pytest.approx(6, abs=2), "the fault takes 6 ms"
+    assert page.text("[data-testid=cluster-severity]") in ("high", "medium", "low")
+    assert "confidence" in page.text("[data-testid=cluster-finding]")
     page.click("[data-testid=cluster-whatif] input")
     page.until("return document.querySelector('[data-testid=cluster-then] b')?.innerText", "the step without the fault")
     then, now = page.text("[data-testid=cluster-then]").replace(" ms", "").split(" a step, now ")
@@ -131,6 +143,22 @@ def test_matrix_and_pipeline_open_in_full_size(page: Page) -> None:
     assert page.driver.execute_script("return location.hash.includes('large=pipeline')"), "a link opens it again"
     page.click("[data-testid=btn-close-large]")
     page.until("return !document.querySelector('[data-testid=large-pipeline]')", "closed")
+
+
+def test_ranks_stand_on_the_common_clock_in_the_timeline(page: Page) -> None:
+    """The simulated clocks are milliseconds apart; a call that ends together ends together in the picture."""
+    shown = Timeline(page, "worker=rank-0&ranks=rank-1", height=3000)
+    heads = [one.text for one in shown.all("[data-testid=rank-clock]")]
+    assert heads[0] == "clock reference"
+    assert "±" in heads[1]
+    ends = []
+    for worker, source in (("rank-0", 0), ("rank-1", 2)):
+        found = shown.call_api("trace/search", f"worker={worker}&q=AllReduce&mode=text&limit=1000&px=1")["hits"]
+        last = max(found, key=lambda hit: hit["start_ns"])
+        ends.append(shown.call(f"placeOf({last['row']}, {last['start_ns'] + last['duration_ns']}, {source})")["x"])
+    low, high = shown.stats["window"]
+    width = shown.find("[data-testid=trace-canvas]").size["width"]
+    assert abs(ends[1] - ends[0]) / width * (high - low) < 100_000, "less than 0.1 ms apart"
 
 
 def test_the_slow_rank_is_compared_with_one_that_does_the_same_work(page: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,30 @@ def test_idle_time_has_the_colour_of_its_cause(sample_page: Page) -> None:
         lane["y"] + 9,
     )
     assert colours.get("227,177,34", 0) > 20, "the host was issuing operators, and it is the colour of the host"
+    # Its length is read on every pattern and in both themes: the ink of the page on the ground of the page.
+    page.press(">")
+    page.until(lambda: page.stats["selected"] is not None)
+    page.press("f")
+    page.settle()
+    for theme, ink, ground in (("light", 80, 240), ("dark", 180, 60)):
+        sample_page.choose("select-theme", theme)
+        page.until(
+            lambda theme=theme: (theme == "dark") == page.browser.execute_script("return !!document.querySelector('.trace-dark')")
+        )
+        page.settle()
+        time.sleep(0.2)
+        lane = next(one for one in page.stats["lanes"] if one["kind"] == "slices" and one["label"] == "Free")
+        left = max(0, page.stats["selectedAt"]["left"])
+        least, most = page.browser.execute_script(
+            "const pen = document.querySelector('[data-testid=trace-canvas]').getContext('2d'), [x, y] = arguments;"
+            "const data = pen.getImageData(Math.round(x) + 4, Math.round(y) + 5, 40, 10).data, tones = [];"
+            "for (let i = 0; i < data.length; i += 4) tones.push((data[i] + data[i + 1] + data[i + 2]) / 3);"
+            "return [Math.min(...tones), Math.max(...tones)]",
+            left,
+            lane["y"],
+        )
+        assert (least < ink and most >= ground) if theme == "light" else (most > ink and least < ground), (theme, least, most)
+    sample_page.choose("select-theme", "light")
 
 
 def test_gaps_are_walked_by_keys_and_buttons(sample_page: Page) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from viewer.page import AXE, Page, serving
 
-from stepscope.cli import main
 from stepscope.web.request import Settings
 
 pytest.importorskip("selenium.webdriver", reason="the browser tests drive Chromium with selenium")
@@ -23,17 +21,6 @@ from selenium.webdriver.common.action_chains import ActionChains
 pytestmark = pytest.mark.slow  # a real browser
 
 CAPTURES = Path(__file__).resolve().parents[1] / "captures"
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture of ours, analysed: it has stacks, operation counts and memory."""
-    folder = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(CAPTURES / "npu-level1.tar.xz") as packed:
-        packed.extractall(folder / "run", filter="data")
-    (capture,) = (folder / "run").iterdir()
-    assert main(["analyse", str(capture)]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +69,14 @@ def test_counted_operators_have_a_place_in_the_roofline(page: Page) -> None:
     assert points == len([row for row in rows if row[6] != "?"]) > 0
     assert any(row[0].startswith("aten::") for row in rows)
     assert "simulated" in page.text("[data-testid=roofline-chart]"), "no roof is invented for it"
+    named = page.driver.execute_script("return [...document.querySelectorAll('.point-name')].map((one) => one.textContent)")
+    assert rows[0][0] in named, "points are told by name, not by colour alone"
+    apart = page.driver.execute_script(
+        "const boxes = [...document.querySelectorAll('.point-name')].map((one) => one.getBoundingClientRect());"
+        "const clear = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;"
+        "return boxes.every((a, i) => boxes.every((b, j) => i === j || clear(a, b)))"
+    )
+    assert apart, "no name covers another"
     page.driver.execute_script(AXE.read_text())
     assert page.accessibility() == []
 

@@ -195,8 +195,40 @@ def test_two_ranks_in_one_timeline(sample_page, samples):
     canvas = page.find("[data-testid=trace-canvas]").size["width"]
     low, high = page.stats["window"]
     places = [page.call(f"placeOf(0, 0, {lane['key']})")["x"] for lane in ranks]
-    assert (places[1] - places[0]) / canvas * (high - low) == pytest.approx(bases[1] - bases[0], abs=1)
+    # Each clock is off by its own offset, which the calls of both ranks tell; the head says it, and how sure it is.
+    clocks = page.call_api("cluster", "run=npu_level2")["clocks"]
+    ahead = clocks[1]["offset_ns"] - clocks[0]["offset_ns"]
+    assert ahead != 0
+    assert (places[1] - places[0]) / canvas * (high - low) == pytest.approx(bases[1] - bases[0] - ahead, abs=1)
+    heads = [one.text for one in page.all("[data-testid=rank-clock]")]
+    unsure = (clocks[0]["sigma_ns"] ** 2 + clocks[1]["sigma_ns"] ** 2) ** 0.5
+    assert heads == ["clock reference", f"{ahead / 1000:,.3f}".rstrip("0") + f" us ± {unsure / 1000:,.3f}".rstrip("0") + " us"]
     assert not page.errors()
+
+
+def test_times_count_from_the_start_of_the_step(sample_page, samples):
+    page = Timeline(sample_page, NPU)
+    step = page.meta()["steps"][0]
+    assert page.find("[data-testid=trace-origin]").text == f"since start of step {step['step']}"
+    page.press("n", ".")
+    page.until(lambda: page.facts().get("Title"))
+    facts = page.facts()
+    start = round(float(facts["Start"].removesuffix(" us").replace(",", "")) * 1000)
+    assert facts[f"since start of step {step['step']}"] == f"{(start - step['start_ns']) / 1000:,.3f} us"
+    told = page.find("[data-testid=trace-live]").get_attribute("textContent")
+    value, unit = next(part for part in told.removeprefix(facts["Title"]).split(", ") if part).split()
+    assert float(value) * {"ns": 1, "us": 1e3, "ms": 1e6}[unit] == pytest.approx(start - step["start_ns"], abs=600)
+    # Idle time tells its own begin and end on that scale.
+    page.press(">")
+    page.until(lambda: page.all("[data-testid=cause-when]"))
+    begin, end = page.find("[data-testid=cause-when]").text.split(" · ")[0].split(" – ")
+    length = page.find("[data-testid=cause-when]").text.split(" · ")[1]
+    scale = {"ns": 1, "us": 1e3, "ms": 1e6}
+    first, last, whole = (float(text.split()[0]) * scale[text.split()[1]] for text in (begin, end, length))
+    assert last - first == pytest.approx(whole, abs=1100)
+    # Where nothing marks a step, times count from the first event.
+    page = Timeline(sample_page, "run=odd")
+    assert page.find("[data-testid=trace-origin]").text == "since the first event"
 
 
 def test_ranks_are_aligned_by_a_communication_operator(sample_page, samples):
@@ -214,7 +246,9 @@ def test_ranks_are_aligned_by_a_communication_operator(sample_page, samples):
     next(one for one in page.until(lambda: page.all(".trace-menu[open] button")) if one.text == "by start").click()
     shift = unquote(page.until(lambda: page.params.get("shift")))
     assert shift.partition("@")[0] in ("0", "1")
-    assert abs(int(shift.partition("@")[2])) == pytest.approx(abs(starts[0][name] - starts[1][name]), abs=1)
+    clocks = page.call_api("cluster", "run=npu_level2")["clocks"]
+    ahead = clocks[1]["offset_ns"] - clocks[0]["offset_ns"]  # what the common clock has moved already
+    assert abs(int(shift.partition("@")[2])) == pytest.approx(abs(starts[1][name] - ahead - starts[0][name]), abs=1)
 
 
 def test_of_many_ranks_those_in_view_are_asked_for(driver, tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,19 @@ def test_what_if_replays(sample_page: Page, samples: Path) -> None:
     (finding,) = [one for one in stepscope.verdict(samples / "npu_level2").findings if one.rule == "peer-wait"]
     assert then <= 148.8 - finding.saved_ms + 0.1
     assert "remove=peer-wait" in sample_page.driver.current_url, "the link holds it"
+
+
+def test_what_if_asks_the_rank_that_the_finding_is_about(driver: Any, samples: Path, tmp_path: Path) -> None:
+    """Ranks of one job carry the time of their start in their names: the span of one is not that of another."""
+    for rank in (0, 1):
+        shutil.copytree(
+            samples / "npu_level2" / f"rank{rank}_ascend_pt", tmp_path / "run" / f"host_{rank}_2026111901575769{rank}_ascend_pt"
+        )
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict", run="run", worker="1")
+        page.until("return document.querySelector('[data-testid=whatif-result] b')?.textContent === '148.8 ms'", "the replay")
+        assert not page.errors()
 
 
 @SIZES

@@ -12,7 +12,7 @@ import { t } from "./words";
 
 /** Every picture of a simulated device says so. */
 function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
-  const modelledText = modelled.length ? `${t("modelled")}: ${modelled.join(", ")}` : "";
+  const modelledText = modelled.length ? `${t("modelled")}${t(": ")}${modelled.map((one) => t(one)).join(t(", "))}` : "";
   return <span class="tag simulated" data-testid="simulated" title={`${modelledText ? `${modelledText}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{modelledText && ` · ${t("partly modelled")}`}</span>;
 }
 

@@ -365,7 +365,7 @@ def trace_meta(request: ViewRequest) -> Answer:
     answer = capture.once("trace meta", lambda: trace_view.meta(capture.trace, capture.tables))
     if not answer["slices"] and not answer["counters"]:
         # An empty timeline is an answer, unless its file is damaged: that is not "not collected".
-        problem = request.explain(missing("timeline", "this capture has no timeline"))
+        problem = request.explain(missing("timeline", "This capture has no timeline"))
         if problem.code == "unreadable":
             raise problem
     return answer

@@ -93,11 +93,14 @@ class Timeline:
 
     def meta(self) -> dict[str, Any]:
         wanted = {key: value for key, value in self.params.items() if key in ("run", "worker")}
-        query = "&".join(f"{key}={value}" for key, value in wanted.items())
+        return self.call_api("trace/meta", "&".join(f"{key}={value}" for key, value in wanted.items()))
+
+    def call_api(self, route: str, query: str) -> dict[str, Any]:
+        """What the server says itself."""
         found: dict[str, Any] = self.browser.execute_async_script(
             # TensorBoard's page lies elsewhere than ours.
             "const own = document.querySelector('link[rel=stylesheet][href*=\"style.css\"]').href;"
-            f"fetch(new URL('../api/v1/trace/meta?{query}', own)).then((r) => r.json()).then(arguments[0])"
+            f"fetch(new URL('../api/v1/{route}?{query}', own)).then((r) => r.json()).then(arguments[0])"
         )
         return found
 

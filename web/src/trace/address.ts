@@ -23,6 +23,8 @@ export interface Address {
   readonly shifts: ReadonlyMap<string, number>;
   readonly marks: readonly Mark[];
   readonly order: readonly string[];
+  /** Whether the reader put the ranks of a large run on its common clock; those of a small one always are. */
+  readonly byClock: boolean;
   readonly rowHeight: number | null;
   /** Where the tracks are scrolled to: the lane at the upper edge, and how much of it is above. */
   readonly scroll: { readonly lane: string; readonly above: number } | null;
@@ -62,6 +64,7 @@ export function readAddress(params: Params): Address {
     ranks: list(params["ranks"]),
     shifts: new Map(list(params["shift"]).map((entry) => [entry.slice(0, entry.lastIndexOf("@")), Number(entry.slice(entry.lastIndexOf("@") + 1)) || 0])),
     order: list(params["order"]),
+    byClock: params["clock"] === "1",
     rowHeight: Number(params["rowheight"]) >= 4 && Number(params["rowheight"]) <= 40 ? Math.floor(Number(params["rowheight"])) : null,
     scroll: scrollOf(params["y"]),
     marks: list(params["marks"]).flatMap((entry) => {
@@ -93,6 +96,7 @@ export function writeAddress(address: Address): Record<string, string | null> {
     ranks: join(address.ranks),
     shift: join([...address.shifts].filter(([, ns]) => ns !== 0).map(([worker, ns]) => `${worker}@${Math.round(ns)}`)),
     order: join(address.order),
+    clock: address.byClock ? "1" : null,
     y: address.scroll ? `${address.scroll.lane}_${address.scroll.above}` : null,
     rowheight: address.rowHeight === null ? null : String(address.rowHeight),
     marks: join(address.marks.map((mark) => [Math.round(mark.from), mark.to === null ? "" : Math.round(mark.to), mark.colour, mark.name].join("~"))),

@@ -7,6 +7,7 @@ import { type Lane, trackKey } from "./canvas/layout";
 import type { Arrows, Brief, Detail, Found } from "./data/model";
 import type { Picked } from "./canvas/pick";
 import type { Source } from "./data/source";
+import { fittedTo, stepIn } from "./canvas/steps";
 import type { Chosen, Flow, Range, Scene, Timeline } from "./canvas/timeline";
 import { t } from "./words";
 
@@ -44,15 +45,6 @@ export interface Listener {
   marks(): void;
   notice(text: string): void;
   changed(): void;
-}
-
-/** The window that these steps fill, on the host and on the device. */
-function fitted(source: Source, steps: Source["meta"]["steps"]): [number, number] | null {
-  if (!steps.length) return null;
-  const from = Math.min(...steps.map((step) => step.start_ns));
-  const to = Math.max(...steps.map((step) => Math.max(step.end_ns, step.device_end_ns ?? 0)));
-  const margin = (to - from) * 0.01;
-  return [from - margin + source.place, to + margin + source.place];
 }
 
 export class Session {
@@ -236,7 +228,7 @@ export class Session {
   showSteps(at: number | null): boolean {
     const [first] = this.scene.sources;
     const steps = first?.meta.steps ?? [];
-    const window = first ? fitted(first, at === null ? steps : steps.slice(at, at + 1)) : null;
+    const window = first ? fittedTo(first, at === null ? steps : steps.slice(at, at + 1)) : null;
     if (window) this.timeline.view.set(...window);
     return window !== null;
   }
@@ -251,21 +243,7 @@ export class Session {
 
   /** The step that has most of the window; null when several are shown as a whole, or none. */
   stepInView(): number | null {
-    const [first] = this.scene.sources;
-    const { view } = this.timeline;
-    const steps = first?.meta.steps ?? [];
-    // As `showSteps` shows them; the device may be long with one step when the host is through with the next.
-    const shows = (some: typeof steps): boolean => {
-      const [from, to] = fitted(first!, some)!;
-      return Math.abs(view.from - from) + Math.abs(view.to - to) < (to - from) / 100;
-    };
-    if (steps.length > 1 && shows(steps)) return null;
-    const exact = steps.findIndex((step) => shows([step]));
-    if (exact >= 0) return exact;
-    const inside = (first?.meta.steps ?? []).map((step) => Math.min(view.to, step.end_ns + first!.place) - Math.max(view.from, step.start_ns + first!.place));
-    const most = inside.reduce((best, ns, i) => (ns > (inside[best] ?? 0) ? i : best), 0);
-    const others = inside.reduce((sum, ns, i) => sum + (i === most ? 0 : Math.max(0, ns)), 0);
-    return inside.length && inside[most]! > 0 && others < inside[most]! / 2 ? most : null;
+    return stepIn(this.timeline.view, this.scene.sources[0]);
   }
 
   /** Pins what the communication groups of all shown captures did as a whole, below each other; and back. */

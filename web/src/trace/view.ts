@@ -20,6 +20,7 @@ import { Panel, trackName } from "./controls/panel";
 import { type Picked, pickSample } from "./canvas/pick";
 import { Session } from "./session";
 import { ShadowList } from "./controls/shadow_list";
+import { between, clocksOf } from "./data/clocks";
 import { Source } from "./data/source";
 import { MANY_SOURCES, Summary } from "./data/summary";
 import { readTheme } from "./canvas/theme";
@@ -56,6 +57,7 @@ export class TraceView {
   private readonly menu: ContextMenu;
   private readonly summary: Summary;
   private readonly status = h("div", { class: "trace-status" });
+  private readonly origin = h("span", { class: "trace-origin", "data-testid": "trace-origin" });
   private readonly live = h("div", { class: "trace-unseen", role: "status", "aria-live": "polite", "data-testid": "trace-live" });
   private readonly tip = h("div", { class: "trace-tip", role: "tooltip", hidden: true });
   private readonly message = h("div", { class: "trace-message", role: "status" });
@@ -70,6 +72,9 @@ export class TraceView {
   private written: Record<string, string | null> = {};
   private defaultFold: string[] = [];
   private opened = false;
+  private clocks: ReturnType<typeof clocksOf> | null = null;
+  private placing = 0;
+  private byClock = false;
 
   constructor(host: HTMLElement, private readonly api: Api, private state: TraceState) {
     setLanguage(state.language);
@@ -85,7 +90,7 @@ export class TraceView {
     const scroll = h("div", { class: "trace-scroll" }, stick, space);
     this.filter = h("input", { type: "search", placeholder: t("Filter tracks"), "aria-label": t("Filter tracks"), class: "trace-filter",
       input: () => this.session.arrange({ filter: this.filter.value }) });
-    const corner = h("div", { class: "trace-corner" }, this.filter,
+    const corner = h("div", { class: "trace-corner" }, this.origin, this.filter,
       h("span", { class: "trace-corner-buttons" },
         button("⊞", t("Unfold all"), () => this.session.arrange({ folded: new Set() })),
         button("⊟", t("Fold all"), () => this.foldAll()),
@@ -99,6 +104,7 @@ export class TraceView {
     host.append(this.root);
     this.root.classList.toggle("trace-dark", state.dark);
     const address = readAddress(state.params);
+    this.byClock = address.byClock;
     this.scene = {
       sources: [], theme: readTheme(this.root), selected: null, reference: null, range: null, marks: [...address.marks], flows: [], selectedFlows: [], hits: null,
       choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "", order: [...address.order], rowHeight: address.rowHeight ?? ROW },
@@ -109,7 +115,7 @@ export class TraceView {
         this.panel.detail(chosen, detail, merged);
         if (chosen && detail) {
           if (!walking) this.panel.show("detail");
-          this.live.textContent = `${detail.name}, ${length(detail.start_ns + chosen.source.place)}, ${length(detail.duration_ns)}, ${trackName(chosen.source, detail.track)}`;
+          this.live.textContent = `${detail.name}, ${this.timeline.timeText(detail.start_ns + chosen.source.place)}, ${length(detail.duration_ns)}, ${trackName(chosen.source, detail.track)}`;
         }
         this.changed();
       },
@@ -134,7 +140,7 @@ export class TraceView {
         this.fitSize?.();
       },
     });
-    this.bar = new Bar(barRoot, this.session, { setRanks: (names) => void this.setRanks(names), picture: () => this.picture() });
+    this.bar = new Bar(barRoot, this.session, { setRanks: (names) => void this.setRanks(names), alignClocks: () => { this.byClock = true; void this.alignClocks(); }, picture: () => this.picture() });
     this.heads = new Heads(headsRoot, this.timeline, {
       fold: (lane) => this.session.fold(lane.key),
       pin: (lane) => this.session.pin(lane.key),
@@ -296,8 +302,18 @@ export class TraceView {
     }));
   }
 
-  /** Captures beside the first one, by label. */
+  /** Captures beside the first one, by label. The picture is not ready before they are where they belong. */
   private async setRanks(names: Set<string>): Promise<void> {
+    this.placing++;
+    try {
+      await this.showCaptures(names);
+    } finally {
+      this.placing--;
+      this.timeline.draw();
+    }
+  }
+
+  private async showCaptures(names: Set<string>): Promise<void> {
     const [first, ...others] = this.scene.sources;
     if (!first) return;
     const kept = others.filter((source) => names.has(source.label));
@@ -336,7 +352,27 @@ export class TraceView {
     if (whole) view.whole();
     this.showRanks();
     this.statusLine();
-    await Promise.all(fresh.map((source) => source.loadNames(() => this.session.repaint(source), this.stop.signal)));
+    await Promise.all([
+      ...fresh.map((source) => source.loadNames(() => this.session.repaint(source), this.stop.signal)),
+      fresh.length && (this.byClock || this.state.workers.length <= MANY_SOURCES) ? this.alignClocks() : null,
+    ]);
+  }
+
+  /** Puts the ranks on the common clock of their run; one whose clock could not be aligned stays where its own puts it. */
+  private async alignClocks(): Promise<void> {
+    const [first, ...others] = this.scene.sources;
+    if (!first || this.state.together || !others.length) return;
+    try {
+      this.clocks ??= clocksOf(this.api, this.stop.signal);
+      const clocks = await this.clocks;
+      for (const source of this.scene.sources) source.clock = between(clocks(first.api.capture), clocks(source.api.capture), source === first);
+      for (const source of others) source.offset = this.offsetOf(source, first) - (source.clock?.offset ?? 0);
+      this.heads.clear();
+      this.session.placed();
+    } catch (problem) {
+      this.clocks = null;
+      if (!this.stop.signal.aborted) this.notice(problem instanceof ApiError ? t(problem.message) : String(problem));
+    }
   }
 
   // --- address
@@ -405,7 +441,7 @@ export class TraceView {
       flows: [...this.session.categories], find: this.bar.search.value, findMode: this.bar.search.value ? this.bar.mode : "",
       ranks: sources.slice(1).map((source) => source.label), shifts: new Map(sources.map((source) => [source.label, source.shift])), marks,
       scroll: this.scrolledTo(),
-      order: choice.order, rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
+      order: choice.order, byClock: this.byClock, rowHeight: choice.rowHeight === ROW ? null : choice.rowHeight,
     });
     const changes: Record<string, string | null> = {};
     for (const [key, value] of Object.entries(next)) if (value !== (this.written[key] ?? null) || !(key in this.written)) changes[key] = value;
@@ -463,7 +499,7 @@ export class TraceView {
       this.firstPicture = performance.now();
       this.expose();
     }
-    this.root.dataset["ready"] = String(complete && named && this.opened);
+    this.root.dataset["ready"] = String(complete && named && this.opened && !this.placing);
     if (!complete) return;
     this.list.refresh();
     const { view, width } = this.timeline;
@@ -483,6 +519,9 @@ export class TraceView {
     parts.push(`⟷ ${length(this.timeline.view.length)}`);
     if (range) parts.push(`▭ ${length(range.to - range.from)}`);
     if (this.session?.thinned) parts.push(this.session.thinned);
+    const { step } = this.timeline.origin;
+    const origin = step === null ? t("since the first event") : t("since start of step {step}", { step });
+    if (this.origin.textContent !== origin) this.origin.textContent = origin;
     const text = parts.join("  ·  ");
     if (this.status.textContent !== text) this.status.textContent = text;
   }
@@ -504,7 +543,7 @@ export class TraceView {
       lines.push(h("b", {}, picked.source.nameOf(picked.name)));
       if (picked.count === 1) lines.push(h("div", {}, length(picked.dur)));
       else lines.push(h("div", {}, t("{length}, {share} % covered", { length: length(picked.dur), share: grouped(picked.busy * 100) })));
-      lines.push(h("small", {}, `${length(picked.start + picked.source.place)} · ${rawUs(picked.source.meta.base_ns, picked.start)} us`));
+      lines.push(h("small", {}, `${this.timeline.timeText(picked.start + picked.source.place)} · ${rawUs(picked.source.meta.base_ns, picked.start)} us`));
     } else if (lane?.kind === "counter") {
       const sample = pickSample(lane.source, lane.track!.id, this.timeline.timeAt(x), this.timeline.nsPerPixel);
       const unit = unitOf(lane.track!);

@@ -125,6 +125,8 @@ export function ColumnChooser(props: {
   hidden: Readonly<Record<string, boolean>>;
   onChange: (hidden: Record<string, boolean>) => void;
   onReset: () => void;
+  /** Puts the columns into the order of the file. */
+  onAsFiled?: () => void;
 }): JSX.Element {
   return (
     <Popover icon="columns" label={t("Columns")} text={t("Columns")} align="right" testid="btn-columns">
@@ -134,6 +136,7 @@ export function ColumnChooser(props: {
             {PRESETS.filter(([name, keep]) => name === "All columns" || new Set(props.columns.map((column, at) => at > 0 && keep(column, at))).size > 1).map(([name, keep]) => (
               <button key={name} type="button" class="chip toggle" data-preset={name} onClick={() => props.onChange(Object.fromEntries(props.columns.map((column, at) => [column.key, !keep(column, at)])))}>{t(name)}</button>
             ))}
+            {props.onAsFiled && <button type="button" class="chip toggle" data-preset="file" onClick={props.onAsFiled}>{t("As in the file")}</button>}
           </div>
           <div class="filter-values tall">
             {props.columns.map((column) => (

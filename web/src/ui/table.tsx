@@ -13,7 +13,7 @@ import { Icon } from "./icons";
 import { Problem, Skeleton } from "./messages";
 import { type Column, csvText, type Page, type PageQuestion, type Row, type Source } from "./pages";
 import { type Acts, type Cells, Heads, type Layout, pinnedClass, type Shown, TableRow, type Wish } from "./table_parts";
-import { naturalWidth, numeric } from "./table_widths";
+import { frontColumns, naturalWidth, numeric } from "./table_widths";
 import { contentHeight, ROW, rowAt, TALLEST, topOf } from "./scrolling";
 
 export interface TableProps {
@@ -37,6 +37,8 @@ export interface TableProps {
   readonly hidden?: readonly string[];
   /** Headings of figures that stay in view where the table is wider than its place. */
   readonly deciding?: readonly string[];
+  /** Whether the name and these figures stand before the other columns, until a reader orders them. */
+  readonly keysFirst?: boolean;
   readonly onPage?: (page: Page) => void;
   readonly onProblem?: () => void;
   /** The empty state that fits when the capture has no such data. */
@@ -152,9 +154,10 @@ export function Table(props: TableProps): JSX.Element {
     if (!first) return [];
     const all = first.columns.map((column, at) => ({ column, at }));
     const visible = all.filter(({ column }) => !props.hidden?.includes(column.key) && !(layout.hidden[column.key] ?? column.shown === false));
+    const front = frontColumns(first.columns, props.keysFirst ? props.deciding : undefined);
     const rank = (name: string): number => {
-      const at = layout.order.indexOf(name);
-      return at < 0 ? first.columns.findIndex((column) => column.key === name) : at;
+      const at = (layout.order.length ? layout.order : front).indexOf(name);
+      return at < 0 ? first.columns.findIndex((column) => column.key === name) + (layout.order.length ? 0 : front.length) : at;
     };
     visible.sort((a, b) => {
       const pinned = Number(layout.pinned.includes(b.column.key)) - Number(layout.pinned.includes(a.column.key));
@@ -193,7 +196,7 @@ export function Table(props: TableProps): JSX.Element {
       }
       return { column, at, width, stays };
     });
-  }, [first, layout, view.width, props.hidden?.join(), props.deciding?.join(), units.value]);
+  }, [first, layout, view.width, props.hidden?.join(), props.deciding?.join(), props.keysFirst, units.value]);
 
   const openList = [...(props.openRows ?? [])].sort((a, b) => a - b).map((row) => [row, heights[row] ?? 160] as const);
   const count = first?.filtered ?? 0;
@@ -395,7 +398,7 @@ export function Table(props: TableProps): JSX.Element {
           <Icon name="download" />
           <span>{t("Export CSV")}</span>
         </button>
-        <ColumnChooser columns={first.columns.filter((column) => !props.hidden?.includes(column.key))} hidden={layout.hidden} onChange={(hidden) => changeLayout({ ...layout, hidden })} onReset={() => changeLayout({ order: [], widths: {}, hidden: {}, pinned: [] })} />
+        <ColumnChooser columns={first.columns.filter((column) => !props.hidden?.includes(column.key))} hidden={layout.hidden} onChange={(hidden) => changeLayout({ ...layout, hidden })} onReset={() => changeLayout({ order: [], widths: {}, hidden: {}, pinned: [] })} {...(props.keysFirst ? { onAsFiled: () => changeLayout({ ...layout, order: first.columns.map((column) => column.key) }) } : {})} />
       </div>
       <div
         ref={scroller}

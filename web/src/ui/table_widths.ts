@@ -35,3 +35,10 @@ export function naturalWidth(column: Column, at: number, rows: readonly Row[], t
   const heading = headingWidth(headingText(column.name, column.unit)) + 38; // sign of the order included
   return Math.round(Math.max(64, Math.max(heading, Math.min(numeric(column) ? 190 : 360, longest + 26))));
 }
+
+/** What a row is about and the figures that decide, where those stand first. */
+export function frontColumns(columns: readonly Column[], deciding: readonly string[] | undefined): readonly string[] {
+  if (!deciding) return [];
+  const name = columns.find((column) => column.name === "Name") ?? columns.find((column) => column.type === "text");
+  return [name, ...columns.filter((column) => deciding.includes(column.name))].flatMap((column) => (column ? [column.key] : []));
+}

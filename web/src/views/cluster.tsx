@@ -10,7 +10,7 @@ import { Card, IconButton, Select } from "../ui/controls";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { inLanguage, t } from "../words";
-import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, matrixCell, type Pipeline } from "./cluster_picture";
+import { type Clocked, drawHeat, drawLinks, drawPipeline, drawRanks, type Heat, type Links, matrixCell, type Pipeline, toneEdge, TONES } from "./cluster_picture";
 import { Frame, UNDECIDED, type ViewProps } from "./view";
 
 interface Found {
@@ -135,7 +135,8 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
             <p><b>{inLanguage(one.who)}</b><strong>{ms(one.cost_ms)} ms</strong></p>
             <p class="muted"><span>{inLanguage(one.why)}</span><span>{one.saving_ms !== null && t("saves {ms} alone").replace("{ms}", `${ms(one.saving_ms)} ms`)}</span></p>
             <p>
-              <span class={`pill ${one.confidence === "high" ? "high" : one.confidence === "medium" ? "medium" : ""}`}>{t(`confidence ${one.confidence}`)}</span>
+              <span class={`pill ${severityOf(one)}`} data-testid="cluster-severity">{t(severityOf(one))}</span>
+              <span class="muted">{t(`confidence ${one.confidence}`)}</span>
               {own?.worker && (
                 <button type="button" class="link" data-testid="cluster-trace" onClick={() => openView("trace", { worker: own.worker!, ...(own.span ? { span: own.span } : {}) })}>
                   rank {own.rank} · {t("Show in Trace")} ↗
@@ -154,6 +155,11 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
       })}
     </div>
   );
+}
+
+/** How much of the step it costs, as the Verdict judges findings. */
+function severityOf(finding: Found): "high" | "medium" | "low" {
+  return finding.share >= 0.15 ? "high" : finding.share >= 0.05 ? "medium" : "low";
 }
 
 /** A rank that does the same work and is named by no finding: of its stage, the nearest. */
@@ -243,7 +249,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
         </div>
         <div class="cluster-rows" style={{ height: `${tall}px` }}>
           {bands.map((band) => (
-            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span style={{ width: `${BANDS - 4}px` }} title={String(band.name ?? "?")}>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
+            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span style={{ width: `${BANDS - 4}px` }} title={aboutBand(data, heat.data!.ranks.slice(band.first, band.first + band.count), String(band.name ?? "?"))}>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
           ))}
           <ul style={{ width: `${names}px` }}>
             {rows.map((rank, at) =>
@@ -277,9 +283,8 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
           </details>
         )}
         <ul class="families">
-          <li>{t("ms above peers or least")}</li>
-          {[0, 1, 2, 3, 4].map((tone) => <li key={tone}><i class="part" style={{ background: `var(--heat-${tone})` }} aria-hidden="true" /></li>)}
-          {heat.data && <li>{ms((heat.data.most ?? 0) / 1000)} ms</li>}
+          <li>{t(value === "excess" ? "ms above peers" : "ms")}</li>
+          {heat.data && toneEdges(heat.data).map((edge, tone) => <li key={tone}><i class="part" style={{ background: `var(--heat-${tone})` }} aria-hidden="true" /> {edge}</li>)}
           <li><i class="part computing" aria-hidden="true" /> {t("computing")}</li>
           <li><i class="part" style={{ background: "var(--comm-pale)" }} aria-hidden="true" /> {t("waits in a call")}</li>
           <li><i class="part dispatch" aria-hidden="true" /> {t("host")}</li>
@@ -289,6 +294,22 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
       </div>
     </Card>
   );
+}
+
+/** Name, ranks and hosts of a stage or a host. */
+function aboutBand(data: Run, ranks: readonly number[], name: string): string {
+  const hosts = new Set(data.ranks.filter((one) => ranks.includes(one.rank) && one.host !== null).map((one) => one.host));
+  const numbers = [...ranks].sort((a, b) => a - b);
+  const close = numbers.length > 1 && numbers.at(-1)! - numbers[0]! === numbers.length - 1;
+  return [name, `${t("ranks")} ${close ? `${numbers[0]}–${numbers.at(-1)}` : numbers.join(", ")}`, hosts.size > 1 ? `${hosts.size} ${t("hosts")}` : [...hosts][0]].filter(Boolean).join(" · ");
+}
+
+/** Up to how many ms each tone of the heat map goes. */
+function toneEdges(heat: Heat): readonly string[] {
+  const edge = (tone: number): number => toneEdge(heat, tone) / 1000;
+  const digits = edge(TONES) - edge(0) >= 10 ? 0 : 1;
+  const text = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return Array.from({ length: TONES }, (_, tone) => (tone === 0 ? `< ${text(edge(1))}` : `${tone === TONES - 1 ? "≤ " : ""}${text(edge(tone + 1))}`));
 }
 
 /** Texts at places between 0 and 1. */
@@ -328,10 +349,16 @@ function Matrix({ api }: { api: Api }): JSX.Element | null {
     <Card title={t("Links")} note="GB/s" testid="cluster-matrix" tools={<button type="button" class="link" data-testid="open-matrix" onClick={() => setParams({ large: "matrix" })}>{t("open")}</button>}>
       <div class="cluster-small">
         <canvas ref={canvas} role="img" aria-label={t("Bandwidth of each pair of ranks")} />
-        <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s, ${t("slower than like links")}` : t("no link is slower than its like")}</p>
+        <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s, ${t("like links")} ${likeSpeed(load.data, first).toFixed(1)}` : t("no link is slower than its like")}</p>
       </div>
     </Card>
   );
+}
+
+/** The median speed of the links of the same kind that are not slow. */
+function likeSpeed(data: Links, slow: Links["links"][number]): number {
+  const others = data.links.filter((one) => !one.slow && one.transport === slow.transport && one.bandwidth !== null).map((one) => one.bandwidth!).sort((a, b) => a - b);
+  return others[Math.floor(others.length / 2)] ?? 0;
 }
 
 function Pipe({ api }: { api: Api }): JSX.Element | null {

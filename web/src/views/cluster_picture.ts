@@ -45,7 +45,7 @@ export interface Pipeline {
   readonly stages: readonly { readonly stage: number; readonly rank: number; readonly kind: readonly string[]; readonly start: readonly number[]; readonly end: readonly number[] }[];
 }
 
-const TONES = 5;
+export const TONES = 5;
 /** The page's name of the colour of a kind of work. */
 const OF_KIND: Readonly<Record<string, string>> = {
   compute: "--compute", wait: "--comm-pale", copy: "--copy", other: "--unknown", forward: "--compute", backward: "--compute", both: "--compute", send: "--comm", recv: "--comm",
@@ -78,6 +78,12 @@ export function toneOf(value: number, heat: Heat): number {
   const most = heat.most ?? 0;
   if (most <= low || value <= low) return 0;
   return Math.min(TONES - 1, Math.floor(((value - low) / (most - low)) * TONES));
+}
+
+/** Where a tone begins, in the unit of the heat map. */
+export function toneEdge(heat: Heat, tone: number): number {
+  const low = heat.value === "excess" ? 0 : (heat.least ?? 0);
+  return low + ((Math.max(low, heat.most ?? 0) - low) * tone) / TONES;
 }
 
 /** One cell per rank and step; of more ranks than lines a line shows the most of its ranks. */

@@ -88,6 +88,13 @@ export function View({ api }: ViewProps): JSX.Element {
   );
 }
 
+/** The same in both languages, and as narrow as it can be: 2026-11-19 01:58:18. */
+function moment(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
 function FileList({ api, data }: { api: Api; data: Files }): JSX.Element {
   const [open, setOpen] = useState<string | null>(null);
   const total = data.files.reduce((sum, file) => sum + file.bytes, 0);
@@ -100,7 +107,7 @@ function FileList({ api, data }: { api: Api; data: Files }): JSX.Element {
             <tr key={file.path}>
               <td>{file.path}</td>
               <td class="number" title={`${whole(file.bytes)} bytes`}>{auto(file.bytes, "bytes")}</td>
-              <td>{new Date(file.modified * 1000).toLocaleString()}</td>
+              <td class="when">{moment(file.modified)}</td>
               <td><button type="button" class="link" onClick={() => setOpen(open === file.path ? null : file.path)}>{t("Preview")}</button></td>
             </tr>
           ))}

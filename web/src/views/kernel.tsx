@@ -126,6 +126,7 @@ export function View({ api, device }: ViewProps): JSX.Element {
         saved={{ value: param("t"), save: (value) => set({ t: value }) }}
         hidden={["slice"]}
         deciding={["Duration(us)", "Total Duration (us)"]}
+        keysFirst={group === "all"}
         openRows={open}
         onPage={setPage}
         onProblem={() => setFailed(true)}
@@ -175,7 +176,6 @@ function CallList({ api, name }: { api: Api; name: string }): JSX.Element {
               fit
               label={t("All calls")}
               hidden={["slice"]}
-        deciding={["Duration(us)", "Total Duration (us)"]}
               source={local(JSON.stringify([api.capture, name]), CALL_COLUMNS, rows, ["duration", "wait"])}
               onOpenRow={(_, row) => row[5] !== null && openView("trace", { slice: String(row[5]) })}
               onTrace={(row) => row[5] !== null && openView("trace", { slice: String(row[5]) })}

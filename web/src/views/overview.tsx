@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { auto, three, timeText, whole } from "../format";
-import { openView, param, setParams, type Texts } from "../state";
+import { openView, param, selection, setParams, type Texts } from "../state";
 import { Bars } from "../ui/bars";
 import { Card } from "../ui/controls";
 import { useLoad } from "../ui/load";
@@ -78,6 +78,7 @@ function MeanStep({ data }: { data: Overview }): JSX.Element | null {
 }
 
 export function View({ api }: ViewProps): JSX.Element {
+  const { span } = selection.value;
   const load = useLoad(JSON.stringify(api.capture), (options) => api.get<Overview>("overview", {}, options));
   const step = param("step");
   return (
@@ -96,6 +97,7 @@ export function View({ api }: ViewProps): JSX.Element {
           return (
             <div class="stack">
               {data.headline.en !== "" && <p class="table-note block" data-testid="overview-headline">{inLanguage(data.headline)}</p>}
+              {span?.simulated && <p class="table-note block" data-testid="overview-simulated">{t("recorded on the simulated NPU: what ran and how long it took is real; modelled, not measured, are")} {(span.modelled.length ? span.modelled : ["counters of cores and caches"]).map((one) => t(one)).join(t(", "))}</p>}
               {data.notes.map((note) => <p key={note} class="table-note block">{t(note)}</p>)}
               <div class="overview-top">
                 {execution.length > 0 && (

@@ -83,6 +83,7 @@ function Chart({ data }: { data: Roofline }): JSX.Element {
         {xs.map((value) => <g key={value}><line x1={x(value)} x2={x(value)} y1={TOP} y2={TALL - BOTTOM} class="grid" /><text x={x(value)} y={TALL - BOTTOM + 14} text-anchor="middle">{value}</text></g>)}
         {ys.map((value) => <g key={value}><line x1={LEFT} x2={WIDE - RIGHT} y1={y(value)} y2={y(value)} class="grid" /><text x={LEFT - 6} y={y(value) + 3} text-anchor="end">{value >= 1000 ? `${value / 1000} T` : `${value} G`}</text></g>)}
         <text x={(WIDE + LEFT) / 2} y={TALL - 4} text-anchor="middle">{t("operations per byte")}</text>
+        <text x={12} y={(TALL - BOTTOM + TOP) / 2} text-anchor="middle" transform={`rotate(-90 12 ${(TALL - BOTTOM + TOP) / 2})`}>{t("operations per second")}</text>
         {peaks.map(([type, peak]) => {
           const from = bandwidth ? Math.max(xs[0]!, peak / bandwidth) : xs[0]!;
           return <g key={type}><line x1={x(from)} x2={WIDE - RIGHT} y1={y(peak)} y2={y(peak)} class="roof" /><text x={WIDE - RIGHT - 4} y={y(peak) - 4} text-anchor="end">{type}</text></g>;
@@ -93,10 +94,37 @@ function Chart({ data }: { data: Roofline }): JSX.Element {
             <title>{`${one.name} ${one.dtype}: ${rate(one.gflops)}, ${one.intensity.toFixed(2)} ${t("operations per byte")}, ${auto(one.time_us, "us")}`}</title>
           </circle>
         ))}
+        {named(points.map((one) => ({ name: one.name, x: x(one.intensity), y: y(one.gflops), r: 4 + 10 * Math.sqrt(one.time_us / longest), weight: one.time_us }))).map((one) => (
+          <text key={`${one.name} ${one.x}`} class="point-name" x={one.left ? one.x - one.r - 4 : one.x + one.r + 4} y={one.y + 3.5} text-anchor={one.left ? "end" : "start"}>{one.name}</text>
+        ))}
       </svg>
       <figcaption class="muted">{over ? `${over.name} ${over.dtype} · ${rate(over.gflops)} · ${(over.intensity ?? 0).toFixed(2)} ${t("operations per byte")}` : `${t("size of a point = its time")}${points.some((one) => one.inputs_only) ? ` · ${t("bytes of inputs only: outputs are not recorded")}` : ""}`}</figcaption>
     </figure>
   );
+}
+
+interface Named {
+  readonly name: string;
+  readonly x: number;
+  readonly y: number;
+  readonly r: number;
+  readonly weight: number;
+}
+
+const LETTER = 6; // px of a letter, at most
+const LINE = 13;
+
+/** Names beside points, the longest times first; those that would cover another name are left to the table. */
+function named(points: readonly Named[]): readonly (Named & { readonly left: boolean })[] {
+  const taken: { readonly from: number; readonly to: number; readonly y: number }[] = [];
+  return [...points].sort((a, b) => b.weight - a.weight).flatMap((one) => {
+    const wide = one.name.length * LETTER;
+    const left = one.x + one.r + 4 + wide > WIDE - RIGHT;
+    const from = left ? one.x - one.r - 4 - wide : one.x + one.r + 4;
+    if (from < LEFT || taken.some((other) => Math.abs(other.y - one.y) < LINE && other.from < from + wide && from < other.to)) return [];
+    taken.push({ from, to: from + wide, y: one.y });
+    return [{ ...one, left }];
+  });
 }
 
 /** The table beside the chart: what of the roof is reached, where there is one. */

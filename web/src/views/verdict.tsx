@@ -422,7 +422,8 @@ function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element
     .slice(0, 4);
   const removed = readRemoved();
   const asked = own.filter((one) => removed.get(one.id)).map((one) => `${one.id}:${removed.get(one.id)}`).join(",");
-  const { run, span } = selection.value;
+  const { run } = selection.value;
+  const span = run?.workers.find((one) => one.name === worker)?.spans[0]; // the findings are of each rank's first
   const key = own.length ? JSON.stringify([run?.name, worker, span?.version, asked]) : null;
   const load = useLoad(key, (options) => apiFor([run?.name ?? "", worker, span?.name ?? ""]).get<WhatIf>("verdict/whatif", { remove: asked }, options));
   if (!own.length) return null;

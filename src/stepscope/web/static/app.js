@@ -1,1 +1,1 @@
-export{t as render}from"./app-fj3OlJKt.js";
+export{t as render}from"./app-CHvCaoN6.js";

@@ -108,7 +108,7 @@ def source_text(root: Path | None, file: str) -> tuple[str, list[str]]:
     Raises:
         Problem: there is no such file, or none may be shown.
     """
-    refusal = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER")
+    refusal = Problem(403, "outside", "no source preview for this file", hint="start with --source-root FOLDER to see the code")
     if root is None:
         raise refusal
     base = root.resolve()

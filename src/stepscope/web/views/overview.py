@@ -32,7 +32,7 @@ def overview(capture: LoadedCapture, workers: int = 1) -> dict[str, Any]:
     parts, rows = (NPU, npu_steps(capture)) if npu else (OTHER, other_steps(capture))
     summary = step_summary(rows, parts)
     on_gpu = capture.kind not in ("npu", "cpu") and capture.has_device
-    notes = [simulated(capture)] if capture.simulated else []
+    notes = []
     if not rows["step"].drop_nulls().len():
         notes.append(OUTSIDE_STEPS if capture.tables.steps.height else NO_STEPS)
     return {
@@ -60,7 +60,7 @@ def _mean_step(capture: LoadedCapture, summary: StepSummary) -> dict[str, Any]:
 
 
 def simulated(capture: LoadedCapture) -> str:
-    """What a reader of a simulated capture has to know."""
+    """What a reader of the report of a simulated capture has to know; the page says it itself, in its language."""
     return SIMULATED + ", ".join(capture.facts.modelled or COUNTERS)
 
 

@@ -2,7 +2,7 @@
 // Everything on the canvas besides slices: labels, marks, arrows, ruler, overview strip. Context units are CSS pixels.
 
 import type { Labels, Window } from "./paint";
-import { ticks, whole } from "../numbers";
+import { length, ticks, whole } from "../numbers";
 import type { Path } from "../data/model";
 import type { Source } from "../data/source";
 import { t } from "../words";
@@ -121,6 +121,9 @@ const STRIPE = 7; // px from one stripe to the next
 /** Idle time in the colour of its cause. Waiting is striped and what is not known is dotted, as in the Verdict view. */
 export function drawIdle(context: Context, gaps: NonNullable<Path["gaps"]>, box: { readonly y: number; readonly height: number; readonly width: number }, xOf: (time: number) => number, theme: Theme): void {
   let painted = -Infinity;
+  context.font = `11px ${theme.font}`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
   for (let i = 0; i < gaps.start.length; i++) {
     const a = Math.max(-2, xOf(gaps.start[i]!), painted);
     const b = Math.min(box.width + 2, xOf(gaps.end[i]!));
@@ -150,6 +153,15 @@ export function drawIdle(context: Context, gaps: NonNullable<Path["gaps"]>, box:
       for (let x = Math.ceil(a / 5) * 5; x < b; x += 5) for (let y = box.y + 3; y < box.y + box.height; y += 5) context.fillRect(x, y, 1.2, 1.2);
     }
     context.restore();
+    if (box.height < 12) continue;
+    const shown = Math.max(a, 0);
+    const text = fitted(context, length(gaps.end[i]! - gaps.start[i]!), b - shown - 14);
+    if (!text || text.endsWith("…")) continue; // half a number is a wrong one
+    // On a ground of its own, as in the Verdict view: it is read on every pattern and in both themes.
+    context.fillStyle = css(theme.lane);
+    context.fillRect(shown + 3, box.y + 2, widthOf(context, text) + 6, box.height - 4);
+    context.fillStyle = css(theme.ink);
+    context.fillText(text, shown + 6, box.y + box.height / 2 + 0.5);
   }
 }
 
@@ -164,6 +176,8 @@ export interface RulerPicture {
   readonly range: Window | null;
   readonly cursor: number | null;
   readonly cursorText: string;
+  /** The moment that the scale counts from. */
+  readonly origin: number;
 }
 
 export function drawRuler(context: Context, picture: RulerPicture): void {
@@ -174,7 +188,8 @@ export function drawRuler(context: Context, picture: RulerPicture): void {
   context.fillRect(0, top, width, height);
   context.font = `11px ${theme.font}`;
   context.textBaseline = "middle";
-  const { step, first, format } = ticks(window.from, window.to, width / 110);
+  const { origin } = picture;
+  const { step, first, format } = ticks(window.from - origin, window.to - origin, width / 110);
   context.strokeStyle = css(theme.line);
   context.lineWidth = 1;
   for (const { text, from, to } of picture.steps) {
@@ -189,8 +204,8 @@ export function drawRuler(context: Context, picture: RulerPicture): void {
   }
   context.fillStyle = css(theme.faint);
   context.beginPath();
-  for (let time = first; time <= window.to; time += step) {
-    const at = Math.round(x(time)) + 0.5;
+  for (let time = first; time <= window.to - origin; time += step) {
+    const at = Math.round(x(time + origin)) + 0.5;
     context.moveTo(at, top + 2);
     context.lineTo(at, top + height - 18);
     context.fillText(format(time), at + 4, top + 10);

@@ -7,6 +7,7 @@ import { length, rawUs } from "../numbers";
 import { addBusy, Painter, type Window } from "./paint";
 import { type Picked, pickSlice, rowAt } from "./pick";
 import { Frames } from "./perf";
+import { originOf } from "./steps";
 import type { Source } from "../data/source";
 import { MANY_SOURCES, spread } from "../data/summary";
 import { css, type Rgb, type Theme, word } from "./theme";
@@ -191,6 +192,16 @@ export class Timeline {
     return this.layout.pinnedHeight + tall("rank") + tall("process");
   }
 
+  /** Where times count from, and the step that begins there; null where there are none. */
+  get origin(): { readonly ns: number; readonly step: number | null } {
+    return originOf(this.view, this.scene.sources[0]);
+  }
+
+  /** A time as the ruler tells it. */
+  timeText(ns: number): string {
+    return length(Math.round(ns - this.origin.ns));
+  }
+
   visible(): Lane[] {
     const top = this.scrollTop;
     const room = this.height - this.layout.pinnedHeight;
@@ -297,7 +308,7 @@ export class Timeline {
     lane.rows.forEach((row, i) => {
       const y = inner + Math.round(i * rowTall);
       const high = Math.max(1, Math.round((i + 1) * rowTall) - Math.round(i * rowTall) - (lane.rowHeight > 4 ? Math.round(scale) : 0));
-      if (y + high > clip && y < this.surfaces.body.height) painter.row(lane.source, row, view, y, high, clip, !lane.folded && lane.rowHeight >= LABEL_ROW);
+      if (y + high > clip && y < this.surfaces.body.height) painter.row(lane.source, row, view, y, high, clip, !lane.folded && lane.rowHeight >= LABEL_ROW && !(lane.label === IDLE && lane.source.path?.gaps));
     });
   }
 
@@ -491,8 +502,8 @@ export class Timeline {
     const first = scene.sources[0]!;
     const cursor = this.pointer ? this.timeAt(this.pointer.x) : null;
     drawRuler(context, {
-      window: view, width: this.width, top: OVERVIEW, height: RULER, theme: scene.theme, marks: scene.marks, range: scene.range, cursor,
-      cursorText: cursor === null ? "" : this.rawTime ? `${rawUs(first.meta.base_ns, cursor - first.place)} us` : length(Math.round(cursor)),
+      window: view, width: this.width, top: OVERVIEW, height: RULER, theme: scene.theme, marks: scene.marks, range: scene.range, cursor, origin: this.origin.ns,
+      cursorText: cursor === null ? "" : this.rawTime ? `${rawUs(first.meta.base_ns, cursor - first.place)} us` : this.timeText(cursor),
       steps: first.meta.steps.map((step) => ({ text: `Step ${step.step}`, from: step.start_ns + first.place, to: step.end_ns + first.place })),
     });
     context.setTransform(1, 0, 0, 1, 0, 0);

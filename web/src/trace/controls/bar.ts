@@ -10,6 +10,7 @@ import { t } from "../words";
 
 export interface BarActions {
   setRanks(names: Set<string>): void;
+  alignClocks(): void;
   picture(): void;
 }
 
@@ -251,6 +252,7 @@ export class Bar {
         return h("label", { class: "trace-check" }, `${t("Offset")} ${source.label} (us)`, field);
       }),
       h("div", { class: "trace-menu-row" }, `${t("Align")}:`,
+        button(t("by clock"), t("All ranks on the common clock of the run"), () => this.actions.alignClocks(), { "data-testid": "align-clocks" }),
         button(t("by start"), t("All ranks by the selected slice's start"), () => void this.session.alignAll(false)),
         button(t("by end"), t("All ranks by the selected slice's end"), () => void this.session.alignAll(true)),
         button(t("Reset alignment"), t("Reset alignment"), () => {

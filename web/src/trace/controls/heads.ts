@@ -3,8 +3,9 @@
 
 import { button, h } from "./dom";
 import type { Lane } from "../canvas/layout";
+import type { Clock } from "../data/clocks";
 import type { Track } from "../data/model";
-import { grouped, whole } from "../numbers";
+import { grouped, length, whole } from "../numbers";
 import type { Timeline } from "../canvas/timeline";
 import { t } from "../words";
 
@@ -100,12 +101,22 @@ export class Heads {
       { class: `trace-head trace-head-${lane.kind}`, style: `height:${lane.height}px`, "data-key": lane.key },
       fold,
       h("span", { class: "trace-name", title: describe(lane) }, lane.kind === "rank" && !lane.label.includes(": ") ? `Worker ${lane.label}` : lane.label, lane.process?.badge && lane.kind === "process" ? h("b", { class: "trace-badge" }, lane.process.badge) : null),
+      lane.kind === "rank" && lane.source.clock ? clockOf(lane.source.clock) : null,
       lane.kind === "process" && lane.folded ? h("span", { class: "trace-tracks" }, `${lane.tracks} ${t("tracks")}`) : null,
       lane.kind === "counter" && !lane.folded ? h("span", { class: "trace-scale" }, scaleText(lane)) : null,
       lane.kind === "process" || lane.kind === "slices" ? h("span", { class: "trace-busy", title: t("Share of the window in which something runs") }, busyText(lane)) : null,
       tools,
     );
   }
+}
+
+/** How far the clock of a rank was off, and how sure that is. */
+function clockOf({ offset, sigma, reference }: Clock): HTMLElement {
+  const text = reference ? t("clock reference") : offset === null ? t("clock not aligned") : `${length(offset)} ± ${length(sigma)}`;
+  const about = reference
+    ? t("Offsets of the other ranks are told against this one.")
+    : t(offset === null ? "Too few calls are shared with other ranks; it stands where its own clock puts it." : "How far its clock is ahead of the reference; the picture is without that.");
+  return h("span", { class: "trace-clock", title: about, "data-testid": "rank-clock" }, text);
 }
 
 const keyOf = (lane: Lane): string => `${lane.pinned ? "pin" : ""}${lane.key}`;

@@ -114,12 +114,16 @@ export class Panel {
       ["Self Time", exactUs(detail.self_ns)],
       ["Track", trackName(chosen.source, detail.track)],
     ];
+    const begin = chosen.source.meta.steps.find((one) => one.step === detail.step)?.start_ns ?? null;
+    if (begin !== null) facts.splice(2, 0, [t("since start of step {step}", { step: detail.step! }), exactUs(detail.start_ns - begin)]);
     if (detail.step !== null) facts.push(["Step", detail.step_share === null ? `${detail.step}` : `${detail.step} (${t("{percent} % of it", { percent: grouped(detail.step_share * 100) })})`]);
     if (merged > 1) facts.push([t("Merged"), t("{count} slices share this pixel; this is the longest. Zoom in to see each.", { count: whole(merged) })]);
     if (reference && reference !== session.scene.selected) {
       const apart = chosen.start + chosen.source.place - reference.start - reference.source.place;
       facts.push([t("Measuring: from the previous selection"), t("{start} (start to start), {end} (end to start)", { start: length(apart), end: length(apart - reference.dur) })]);
     }
+    // On the scale of the ruler, which counts from the step.
+    const clock = (ns: number): string => length(ns - (begin ?? 0));
     const go = (id: number | null): void => {
       if (id !== null) void session.select(chosen.source, id, true);
     };
@@ -143,7 +147,7 @@ export class Panel {
     }
     body.replaceChildren(
       h("div", { class: "trace-detail", "data-testid": "slice-detail" },
-        h("div", {}, detail.cause ? causeOf(detail.cause, { slice: go, rank: (rank) => this.actions.otherRank(rank), gap: (direction) => void session.gap(direction) }) : null, originOf(detail, go), this.links(chosen, detail), table(facts)),
+        h("div", {}, detail.cause ? causeOf(detail, detail.cause, clock, { slice: go, rank: (rank) => this.actions.otherRank(rank), gap: (direction) => void session.gap(direction) }) : null, originOf(detail, go), this.links(chosen, detail), table(facts)),
         h("div", {}, h("h2", { class: "trace-h" }, t("Arguments")), table(Object.entries(detail.args).map(([key, value]) => [key, textOf(value)]))),
         h("div", {},
           detail.stack.length ? h("h2", { class: "trace-h" }, t("Call stack")) : null,
@@ -331,7 +335,7 @@ interface CauseLinks {
 }
 
 /** Why a device stood still: a sentence, its parts, what the host did and where, the task that ended it, and the rank that came late. */
-function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
+function causeOf(detail: Detail, cause: Cause, clock: (ns: number) => string, go: CauseLinks): HTMLElement {
   const linked = (name: string, id: number | null): Node => (id === null ? document.createTextNode(name) : button(name, name, () => go.slice(id), { class: "trace-link" }));
   const all = cause.parts.reduce((sum, part) => sum + part.ns, 0) || 1;
   const { ended_by: ended, place, alike } = cause;
@@ -344,27 +348,31 @@ function causeOf(cause: Cause, go: CauseLinks): HTMLElement {
         button("◂", `${t("Previous gap")} (<)`, () => go.gap(-1), { "data-testid": "gap-before" }),
         button("▸", `${t("Next gap")} (>)`, () => go.gap(1), { "data-testid": "gap-after" }),
       ])),
+    h("p", { class: "trace-when", "data-testid": "cause-when" }, [
+      `${clock(detail.start_ns)} – ${clock(detail.start_ns + detail.duration_ns)}`, length(detail.duration_ns),
+      ...(detail.step_share === null ? [] : [t("{percent} % of the step", { percent: (detail.step_share * 100).toFixed(1) })]),
+    ].join(" · ")),
     h("p", { class: "trace-why" }, inLanguage(cause.why)),
     cause.parts.length ? h("div", { class: "trace-parts", "aria-hidden": "true" }, ...cause.parts.map((part) => h("i", { class: `part ${familyOf(part.part)}`, style: `width:${(100 * part.ns) / all}%` }))) : null,
     cause.parts.length ? h("ul", { class: "trace-shares" }, ...cause.parts.map((part) => h("li", {},
       h("i", { class: `part ${familyOf(part.part)}`, "aria-hidden": "true" }), h("span", {}, inLanguage(part.name)), h("b", {}, length(part.ns)), h("small", {}, `${((100 * part.ns) / all).toFixed(1)} %`)))) : null,
     ...(cause.operators.length ? [heading("What the host did"), h("ul", { class: "trace-shares" }, ...cause.operators.map((one) => h("li", {}, h("span", {}, linked(one.name, one.id)), h("b", {}, length(one.ns)))))] : []),
     ...(where.length ? [heading("Source"), h("dl", { class: "trace-place", "data-testid": "cause-place" }, ...where.flatMap(([word, text]) => [h("dt", {}, t(word)), h("dd", { title: text }, shortPath(text))]))] : []),
-    ...(ended ? [heading("Ended by"), h("p", {}, linked(ended.name, ended.id), h("br"), h("small", {}, times.map(([word, at]) => `${t(word)} ${length(at!)}`).join(" → ")))] : []),
+    ...(ended ? [heading("Ended by"), h("p", {}, linked(ended.name, ended.id), h("br"), h("small", {}, times.map(([word, at]) => `${t(word)} ${clock(at!)}`).join(" → ")))] : []),
     ...(cause.late.length ? [heading("Waited for"), h("ul", { class: "trace-shares" }, ...cause.late.slice(0, 8).map((one) => {
       const open = cause.global ? go.rank(one.rank) : null;
       return h("li", {}, h("span", {}, linked(`${t("rank")} ${one.rank}`, one.id), open ? button("↗", `${t("Open rank")} ${one.rank}`, open, { class: "trace-link", "data-testid": "open-rank" }) : null), h("b", {}, length(one.ns)));
     }))] : []),
-    alike && alike.count > 1 ? alikeOf(alike, go) : null);
+    alike && alike.count > 1 ? alikeOf(alike, clock, go) : null);
 }
 
 /** All gaps of one kind, the longest of them by name. */
-function alikeOf(alike: NonNullable<Cause["alike"]>, go: CauseLinks): HTMLElement {
+function alikeOf(alike: NonNullable<Cause["alike"]>, clock: (ns: number) => string, go: CauseLinks): HTMLElement {
   const { count, longest } = alike;
   return h("details", { class: "trace-alike", "data-testid": "alike" },
     h("summary", {}, t("{count} gaps of this kind · together {time}", { count: whole(count), time: length(alike.ns) })),
     longest.length < count ? h("small", {}, t("the longest {count}", { count: longest.length })) : null,
-    h("ul", { class: "trace-shares" }, ...longest.map((one) => h("li", {}, h("span", {}, button(length(one.start_ns), length(one.start_ns), () => go.slice(one.id), { class: "trace-link" })), h("b", {}, length(one.ns))))));
+    h("ul", { class: "trace-shares" }, ...longest.map((one) => h("li", {}, h("span", {}, button(clock(one.start_ns), clock(one.start_ns), () => go.slice(one.id), { class: "trace-link" })), h("b", {}, length(one.ns))))));
 }
 
 /** Operator, line and module behind a slice. */

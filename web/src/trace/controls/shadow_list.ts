@@ -59,7 +59,7 @@ export class ShadowList {
     if (document.activeElement !== this.root) return;
     this.root.replaceChildren(...(this.slices.length ? this.slices : []).map((slice, i) =>
       h("li", { role: "option", id: `trace-option-${i}`, "aria-selected": String(i === this.at) },
-        `${slice.source.nameOf(slice.name)}${slice.count > 1 ? ` (${t("longest of {count}", { count: slice.count })})` : ""}, ${length(slice.start + slice.source.place)}, ${length(slice.dur)}`)));
+        `${slice.source.nameOf(slice.name)}${slice.count > 1 ? ` (${t("longest of {count}", { count: slice.count })})` : ""}, ${this.timeline.timeText(slice.start + slice.source.place)}, ${length(slice.dur)}`)));
   }
 
   private go(index: number): void {

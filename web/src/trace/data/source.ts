@@ -3,6 +3,7 @@
 
 import type { Api, Progress } from "../../api";
 import { colourOf } from "../../colour";
+import type { Clock } from "./clocks";
 import type { Busy, Meta, Path } from "./model";
 import type { Theme } from "../canvas/theme";
 import { counterTile, type CounterTile, sliceTile, type SliceTile, TileStore } from "./tiles";
@@ -22,6 +23,8 @@ export class Source {
   offset = 0;
   /** What the reader added to that. */
   shift = 0;
+  /** Where its clock stands on the common clock of the run; null while that is not known. */
+  clock: Clock | null = null;
   path: Path | null = null;
   busy: Busy | null = null;
 
