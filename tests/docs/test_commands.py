@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import http.server
 import os
@@ -21,7 +22,8 @@ import snapshot
 from npu_process import reason_without_device
 from thorough import some
 
-from stepscope.cli import main
+from stepscope.cli import COMMANDS as COMMANDS_BY_NAME
+from stepscope.cli import main, module_of, parser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -123,6 +125,29 @@ def test_commands_that_do_not_run_are_few_and_of_the_listed_kinds():
         assert any(re.search(pattern, line) for _, line in COMMANDS), f"no page shows {pattern} any more"
     assert len(PLAIN) > 50
     assert len(COMMANDS) - len(PLAIN) < len(PLAIN)
+
+
+# In a sentence, in either language; what is no command of ours is not followed by words.
+_INLINE = re.compile(r"`(stepscope [a-z][^`]*)`")
+
+
+def named() -> dict[str, str]:
+    """Each command that a sentence names, pages of formats and rules included, with the first page that has it."""
+    every = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")], reverse=True)
+    pages = [(page, page.read_text("utf-8")) for page in every if page.name != "CHANGELOG.md"]
+    return {found[1]: page.relative_to(ROOT).as_posix() for page, text in pages for found in _INLINE.finditer(text)}
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=f"{page}-{line[:60]}") for line, page in sorted(named().items())])
+def test_a_command_in_a_sentence_exists_with_its_options(line: str):
+    made = parser({name: module_of(name) for name in COMMANDS_BY_NAME})
+    (below,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
+    name, *rest = line.removeprefix("stepscope ").split()
+    assert name in below.choices
+    ours = rest[: rest.index("-m")] if "-m" in rest else rest[: rest.index("--")] if "--" in rest else rest
+    known = below.choices[name]._option_string_actions
+    options = [word.strip("[]").partition("=")[0] for word in ours]
+    assert [word for word in options if word.startswith("-") and word not in known] == []
 
 
 TRAIN = """
