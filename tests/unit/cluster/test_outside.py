@@ -74,4 +74,4 @@ def test_the_latest_rank_stays_in_its_calls_the_shortest(digests):
     calls = digests["cluster_calls"].with_columns(start_ns=start)
     late = Digests({**digests.frames, "cluster_calls": calls})
     count = calls.drop_nulls("group").filter((pl.col("rank") == 0) & (pl.col("step") == 1)).height
-    assert latest_rank(late, match(late), 1) == (2, 100.0 * count)
+    assert latest_rank(match(late), 1) == (2, 100.0 * count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -17,6 +17,9 @@ from stepscope.formats.reader import CaptureFiles
 from stepscope.formats.registry import READERS
 from stepscope.query.engine import Engine
 from stepscope.tables import Facts, Tables, issues, lost
+from stepscope.web.catalogue import Catalogue, Entry
+from stepscope.web.discovery import CaptureLocation
+from stepscope.web.html_report import page as report_page
 from stepscope.web.loaded import LoadedCapture
 from stepscope.web.paging import Listing, Shown, csv_text, page
 from stepscope.web.parameters import Query
@@ -136,14 +139,34 @@ def test_kernels_of_a_cpu_are_no_gpu():
     assert titles == ["Name", "Calls", "Total Duration (us)", "Mean Duration (us)", "Max Duration (us)", "Min Duration (us)"]
 
 
+def listed(capture: LoadedCapture) -> tuple[bool, list[str]]:
+    """What the list of captures says about simulation."""
+    ready: Future[LoadedCapture] = Future()
+    ready.set_result(capture)
+    catalogue = Catalogue([Path(".")])
+    try:
+        shown = catalogue.describe(Entry(CaptureLocation("run", "w0", "1", capture.files, Path(".")), "v", future=ready))
+    finally:
+        catalogue.close()
+    return shown["simulated"], shown["modelled"]
+
+
 def test_simulated_devices_say_so(npu):
     made = loaded(TRAINING, device_kind="npu", modelled=("counters", "transfers"))
+    unnamed = loaded(TRAINING, device_kind="npu", profiler_info={"collector": {"device": "npu_sim"}})
     assert made.simulated
-    (note,) = overview.overview(made)["notes"]
-    assert note.endswith("modelled, not measured, are counters, transfers")
-    assert loaded(TRAINING, device_kind="npu", profiler_info={"collector": {"device": "npu_sim"}}).simulated
+    assert unnamed.simulated
     assert not npu.simulated
-    assert overview.overview(npu)["notes"] == []
+    # The page says it itself, in its language, of what the list of captures knows; the report says it once for a run.
+    assert overview.overview(made)["notes"] == []
+    assert [listed(one) for one in (made, unnamed, npu)] == [(True, ["counters", "transfers"]), (True, []), (False, [])]
+    for captures, said in (
+        ([made], "modelled, not measured, are counters, transfers<"),
+        ([npu, unnamed], "modelled, not measured, are counters of cores and caches<"),
+        ([npu], None),
+    ):
+        report = report_page.html([report_page.Run("run", {f"w{place}": one for place, one in enumerate(captures)}, [])])
+        assert (report.count("modelled, not measured"), said is None or said in report) == (said is not None, True)
 
 
 def dicts(listing, **query):
