@@ -74,24 +74,49 @@ def test_a_second_process_writes_the_same_files(tmp_path, capfd, monkeypatch):
     assert {path.name: path.read_bytes() for path in (tmp_path / "lost" / files.FOLDER).iterdir()} == written[0][1]
 
 
-def test_the_files_are_written_while_the_run_is_analysed(tmp_path, capfd, monkeypatch):
+def test_the_files_are_made_while_the_run_is_analysed_and_written_then(tmp_path, capfd, monkeypatch):
     write_captures(tmp_path / "run", record(Plan("ddp", dp=4, layers=1), 2, 1), "text")
     monkeypatch.setattr(text_ahead, "MANY", 4)
     analysed, seen = run.analyse_run, []
 
     def after_the_files(*arguments):
         (ahead,) = started
-        seen.append(ahead.written())
-        monkeypatch.setattr(ahead, "written", lambda: seen[0])
+        seen.append(ahead.prepared())
+        assert not (tmp_path / "out").exists()
         return analysed(*arguments)
 
     started, start = [], text_ahead.TextAhead.__enter__
     monkeypatch.setattr(text_ahead.TextAhead, "__enter__", lambda self: started.append(self) or start(self))
     monkeypatch.setattr(run, "analyse_run", after_the_files)
     output(capfd, tmp_path / "run", "--out", tmp_path / "out")
-    written, problems, any_rank = seen[0]
-    assert sorted(written) == sorted((tmp_path / "out" / files.FOLDER).iterdir())
-    assert (len(written), problems, any_rank) == (4, [], True)
+    assert seen == [([], True)]
+    assert len(list((tmp_path / "out" / files.FOLDER).iterdir())) == 4
+
+
+@pytest.mark.parametrize("fault", ["analysis", "baseline", "Ctrl-C", "no rank can be read"])
+def test_a_command_that_fails_writes_no_files(fault, tmp_path, capfd, monkeypatch):
+    write_captures(tmp_path / "run", record(Plan("ddp", dp=4, layers=1), 2, 1), "text")
+    monkeypatch.setattr(text_ahead, "MANY", 4)
+    before, words = text_ahead.TextAhead.prepare, []
+
+    def prepare_and_wait(self, captures):
+        before(self, captures)
+        assert self.prepared() is not None
+
+    def fail(*arguments):
+        raise KeyboardInterrupt if fault == "Ctrl-C" else CaptureError("no")
+
+    monkeypatch.setattr(text_ahead.TextAhead, "prepare", prepare_and_wait)
+    if fault == "baseline":
+        words = ["--baseline", str(tmp_path / "nowhere")]
+    elif fault == "no rank can be read":
+        for metadata in (tmp_path / "run").glob("*_ascend_pt/profiler_metadata.json"):
+            metadata.write_text("{")
+    else:
+        monkeypatch.setattr(run, "analyse_run", fail)
+    code = main(["cluster", str(tmp_path / "run"), "--no-cache", "--out", str(tmp_path / "out"), *words])
+    assert code == (130 if fault == "Ctrl-C" else 2), capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("there", ["a database too", "no times of steps"])
@@ -106,15 +131,34 @@ def test_captures_without_all_text_files_are_left_to_this_process(there, tmp_pat
         (folder / "step_trace_time.csv").unlink()
     (tmp_path / "out").mkdir()
     with text_ahead.TextAhead() as ahead:
-        assert ahead.written() is None  # nobody has asked
+        assert ahead.prepared() is None  # nobody has asked
         ahead.read(paths)
-        ahead.write({0: paths[:1], 1: paths[1:]}, tmp_path / "out")
-        assert ahead.written() is None
-        assert not list((tmp_path / "out").iterdir())
+        ahead.prepare({0: paths[:1], 1: paths[1:]})
+        assert ahead.prepared() is None
         ahead.read(paths[:1])
-        ahead.write({0: paths[:1]}, tmp_path / "out")
-        written, problems, any_rank = ahead.written()
-    assert (len(written), problems, any_rank) == (4, [], True)
+        ahead.prepare({0: paths[:1]})
+        assert ahead.prepared() == ([], True)
+        assert not list((tmp_path / "out").iterdir())
+        assert len(ahead.write(tmp_path / "out")) == 4
+
+
+def test_requests_longer_than_a_pipe_are_not_waited_for(tmp_path):
+    """The process reads a capture that is not there yet."""
+    folder = tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "step_trace_time.csv")
+    path = str(folder.parent)
+    (tmp_path / "out").mkdir()
+    with text_ahead.TextAhead() as ahead:
+        # Only where the test fails: who waits for the pipe is freed.
+        late = threading.Timer(30, ahead._worker.process.kill)
+        late.start()
+        ahead.read([path])
+        ahead.prepare({rank: [path] for rank in range(20_000)})
+        (folder / "step_trace_time.csv").write_text("Step,Computing\n1,2.5\n")
+        late.cancel()
+        assert ahead.prepared() == ([], True)
+        assert ahead.write(tmp_path / "out")
 
 
 def test_what_needs_more_memory_than_a_worker_has_is_read_alone(run_folder, monkeypatch):

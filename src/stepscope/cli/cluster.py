@@ -136,7 +136,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     import orjson
 
     from stepscope.capture import folder_of
-    from stepscope.cluster.files import write_ahead, write_files
+    from stepscope.cluster.files import prepare_files, write_files
     from stepscope.cluster.read import store
     from stepscope.cluster.read.engine import read_local
     from stepscope.cluster.read.reading import Options, Outcome
@@ -173,7 +173,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
         choice = Choice(args.run, args.step, ranks)
         loaded = load(roots, choice, options, read_run)
         if ahead is not None:
-            write_ahead(loaded, args.out, ahead, assume_ranks=args.assume_ranks)
+            prepare_files(loaded, ahead, assume_ranks=args.assume_ranks)
         baseline = load([args.baseline], Choice(), options, read) if args.baseline else None
         in_full = replace(options, deep=True)
         analysis = analyse_run(loaded, baseline, str(args.baseline or ""), lambda paths: read(paths, in_full))

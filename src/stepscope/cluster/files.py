@@ -21,16 +21,16 @@ BOTH = "both"
 _FOREIGN = ("kineto", "nsys", "rocprof")
 
 
-def write_ahead(loaded: Loaded, out: Path, ahead: TextAhead, *, assume_ranks: bool = False) -> None:
-    """Let a process that reads the text files of the captures write those of the run, if text is all that is written.
+def prepare_files(loaded: Loaded, ahead: TextAhead, *, assume_ranks: bool = False) -> None:
+    """Let a process that reads the text files of the captures make those of the run, if text is all that is written.
 
-    Nothing in them depends on the analysis, which goes on meanwhile; `write_files` waits for them.
+    Nothing in them depends on the analysis, which goes on meanwhile; `write_files` waits for them and has them written.
 
     Raises:
         CaptureError: nothing can be written.
     """
     _refuse_without_ranks(loaded, assume_ranks)
-    ahead.write(dict(sorted(loaded.captures.items())), make_output_folder(out / FOLDER))
+    ahead.prepare(dict(sorted(loaded.captures.items())))
 
 
 def write_files(
@@ -49,17 +49,19 @@ def write_files(
         form: text, db or both; empty for text when all captures are text, else db.
         recipes: names of further tables; they are in the database, whatever the form.
         assume_ranks: also for captures that do not say their rank.
-        ahead: a process that writes the text files (`write_ahead`).
+        ahead: a process that has made the text files (`prepare_files`).
 
     Raises:
         CaptureError: nothing can be written.
     """
-    done = ahead.written() if ahead is not None else None
-    if done is not None:
-        files, problems, any_rank = done
+    prepared = ahead.prepared() if ahead is not None else None
+    if ahead is not None and prepared is not None:
+        problems, any_rank = prepared
         if not any_rank:
             raise _nothing(loaded.captures, problems)
-        return files, problems
+        done = ahead.write(make_output_folder(out / FOLDER))
+        if done is not None:
+            return done, problems
     _refuse_without_ranks(loaded, assume_ranks)
     paths = {rank: [Path(one) for one in several] for rank, several in sorted(loaded.captures.items())}
     forms = {form_of(path) for several in paths.values() for path in several}

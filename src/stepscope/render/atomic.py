@@ -6,8 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -30,22 +30,58 @@ class ByteSink(Protocol):
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends well; else nothing changes on disk."""
+    with _partial(path) as (number, partial):
+        with os.fdopen(number, "wb") as handle:
+            yield handle
+        _put({partial: path})
+
+
+def replace_together(contents: Iterable[tuple[Path, bytes]]) -> list[Path]:
+    """Write files that take the places of those of these names when all of them are complete; else nothing changes on disk."""
+    complete = {}
+    with ExitStack() as stack:
+        for path, content in contents:
+            number, partial = stack.enter_context(_partial(path))
+            with os.fdopen(number, "wb") as handle:
+                handle.write(content)
+            complete[partial] = path
+        _put(complete)
+    return list(complete.values())
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[tuple[int, str]]:
+    """A new file beside `path`: its descriptor, which the block closes, and its name, under which nothing stays."""
     refuse_symlink(path)
     try:
         number, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     except OSError as error:
         raise write_error(error, path) from error
     try:
-        with os.fdopen(number, "wb") as handle:
-            yield handle
-        os.chmod(partial, FILE_MODE)
-        os.replace(partial, path)
+        yield number, partial
     except OSError as error:
-        os.unlink(partial)
+        _remove(partial)
         raise write_error(error, path) from error
     except BaseException:
-        os.unlink(partial)
+        _remove(partial)
         raise
+
+
+def _put(complete: Mapping[str, Path]) -> None:
+    """Give files their names."""
+    for partial in complete:
+        os.chmod(partial, FILE_MODE)
+    places = list(map(str, complete.values()))
+    try:
+        # One call over texts runs no line of Python between two files, so no handler of a signal: Ctrl-C comes before or after all.
+        list(map(os.replace, complete, places))
+    except OSError as error:
+        raise write_error(error, Path(error.filename2 or places[0])) from error
+
+
+def _remove(partial: str) -> None:
+    with suppress(FileNotFoundError):  # it has its name already
+        os.unlink(partial)
 
 
 def make_output_folder(folder: Path) -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 
 import polars as pl
 import pytest
 
 from stepscope.errors import CaptureError
 from stepscope.render import atomic
-from stepscope.render.atomic import make_output_folder, replacing, write_rows
+from stepscope.render.atomic import make_output_folder, replace_together, replacing, write_rows
 
 
 def test_content_appears_under_the_final_name_with_its_mode(tmp_path):
@@ -47,6 +48,73 @@ def test_a_full_disk_says_what_is_kept(tmp_path):
     assert raised.value.cause == "the disk is full; the file of that name from before is unchanged"
     assert (tmp_path / "a.csv").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_files_that_belong_together_appear_together(tmp_path):
+    def contents():
+        for name in ("a", "b"):
+            assert not list(tmp_path.glob("[ab]"))
+            yield tmp_path / name, name.encode()
+
+    assert replace_together(contents()) == [tmp_path / "a", tmp_path / "b"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "a", "b": "b"}
+    assert os.stat(tmp_path / "a").st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("problem", [ValueError("ours"), KeyboardInterrupt()])
+def test_a_failure_between_files_that_belong_together_keeps_all_old_ones(tmp_path, problem):
+    def contents():
+        yield tmp_path / "a", b"new"
+        yield tmp_path / "b", b"new"
+        raise problem
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"old")
+    with pytest.raises(type(problem)):
+        replace_together(contents())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"old", "b": b"old"}
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def test_a_signal_comes_before_or_after_all_files_that_belong_together(tmp_path, monkeypatch):
+    """At any moment while they get their names; one that came between two of them would be seen in one of the first tries."""
+    armed, chmod = False, os.chmod
+    places = [tmp_path / str(number) for number in range(8)]
+
+    def interrupt(number, frame):
+        if armed:
+            raise Interrupted
+
+    def begin_after_the_last(partial, mode):
+        chmod(partial, mode)
+        if os.path.basename(partial).startswith(f".{places[-1].name}."):
+            signal.setitimer(signal.ITIMER_REAL, 1e-5 * (attempt + 1))
+
+    monkeypatch.setattr(atomic.os, "chmod", begin_after_the_last)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for attempt in range(20):
+            try:
+                armed = True
+                replace_together([(place, b"%d" % attempt) for place in places])
+                armed = False
+            except Interrupted:
+                armed = False
+            assert len({place.read_bytes() for place in places if place.exists()}) <= 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(list(tmp_path.iterdir())) == len(places)
+
+
+def test_the_file_that_cannot_get_its_name_is_named(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(CaptureError, match="cannot write a\n"):
+        replace_together([(tmp_path / "a", b"x"), (tmp_path / "b", b"y")])
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_read_only_folder_is_named(tmp_path, monkeypatch):

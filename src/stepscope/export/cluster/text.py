@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from stepscope.export.cluster.layout import parallel_indices, stage_groups
 from stepscope.export.cluster.ranks import Document, RankFiles
 from stepscope.formats.ascend.communication import keys
 from stepscope.formats.cann.write.hash import text_hash
-from stepscope.render.atomic import replacing
+from stepscope.render.atomic import replace_together
 
 STEPS, COMMUNICATION = "cluster_step_trace_time.csv", "cluster_communication.json"
 MATRIX, GROUPS = "cluster_communication_matrix.json", "communication_group.json"
@@ -30,21 +30,25 @@ Row = list[Any]
 
 
 def write_text(ranks: Sequence[RankFiles], folder: Path) -> list[Path]:
-    """Write the files that have content; the folder exists."""
+    """Write the files that have content, all of them or none; the folder exists."""
+    return write_contents(text_contents(ranks), folder)
+
+
+def text_contents(ranks: Sequence[RankFiles]) -> dict[str, bytes]:
+    """What `write_text` writes, by name."""
     read = [(files, files.communication_document(), files.matrix_document()) for files in ranks]
     groups = Groups(read)
-    written = []
-    for name, content in (
-        (GROUPS, orjson.dumps(groups.as_document())),
-        (COMMUNICATION, _json(_communication(read, groups))),
-        (MATRIX, _json(_matrix(read, groups))),
-        (STEPS, _csv(*step_rows(ranks, groups.stages()))),
-    ):
-        if content:
-            with replacing(folder / name) as handle:
-                handle.write(content)
-            written.append(folder / name)
-    return written
+    contents = {
+        GROUPS: orjson.dumps(groups.as_document()),
+        COMMUNICATION: _json(_communication(read, groups)),
+        MATRIX: _json(_matrix(read, groups)),
+        STEPS: _csv(*step_rows(ranks, groups.stages())),
+    }
+    return {name: content for name, content in contents.items() if content}
+
+
+def write_contents(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    return replace_together((folder / name, content) for name, content in contents.items())
 
 
 def _json(document: Document) -> bytes:
