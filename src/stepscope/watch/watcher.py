@@ -185,19 +185,23 @@ class Watcher:
         """One with a checkpoint, another loader or a running profiler; or the first one, whose begin nobody knows."""
         if not start:
             self._first_step()
-        phases, recording = self._phases, active.running() is not None
+        phases = self._phases
+        # Before it is asked who runs: a profiler that begins after the answer, in another thread, sets both again.
+        was_recording, self._was_recording, phases.unusual = self._was_recording, False, False
+        recording = active.running() is not None
         if start and self._ring is not None:
             other = phases.settle_others() if phases.others else 0
             flags = layout.EVALUATION if other else 0
             if phases.checkpoint:
                 flags |= layout.CHECKPOINT
-            if recording or self._was_recording:  # the step in which a capture ended was slowed by it too
+            if recording or was_recording:  # the step in which a capture ended was slowed by it too
                 flags |= layout.RECORDING
             self._ring.add(step, start, now, (phases.data, other, phases.gc, phases.checkpoint), flags)
             self._count += 1
             self._at = _FIRST_ROW + self._count % layout.ROWS * _ROW
         phases.checkpoint = 0
-        phases.unusual = self._was_recording = recording
+        if recording:
+            self._was_recording = phases.unusual = True
 
     def _on_capture(self) -> None:
         """A profiler begins: no step is judged until it has ended."""

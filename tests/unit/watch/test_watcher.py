@@ -192,6 +192,29 @@ def test_steps_of_a_capture_are_not_judged(watched, clock):
     assert not active._on_begin
 
 
+def test_a_profiler_that_begins_when_nobody_was_found_is_seen(watched, clock, monkeypatch):
+    """In another thread, between the question who runs and what follows from the answer."""
+
+    class Profiler:
+        pass
+
+    profiler, running = Profiler(), active.running
+
+    def begin_after_the_answer():
+        found = running()
+        monkeypatch.setattr(active, "running", running)
+        assert active.claim(profiler)
+        return found
+
+    steps(watched, clock, 3)
+    watched._phases.unusual = True
+    monkeypatch.setattr(active, "running", begin_after_the_answer)
+    steps(watched, clock, 3)
+    active.release(profiler)
+    steps(watched, clock, 3)
+    assert [int(row["step"]) for row in rows(watched) if row["flags"] & layout.RECORDING] == [4, 5, 6]
+
+
 def test_rows_go_on_where_the_ring_begins_again_after_unusual_steps(watched, clock):
     for number in range(layout.ROWS + 50):
         if number % 1000 == 0:
