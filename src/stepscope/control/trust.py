@@ -20,7 +20,7 @@ def distrust_of_folder(folder: Path) -> str | None:
     named = os.fspath(folder)
     try:
         for place in (named, *(os.path.join(named, name) for name in _OUR_NAMES)):
-            if os.path.islink(place):
+            if _is_link(place):
                 return f"{place} is a symbolic link; use the real folder"
         status = os.lstat(named)
         if status.st_uid not in (os.geteuid(), 0):
@@ -36,6 +36,14 @@ def distrust_of_folder(folder: Path) -> str | None:
     except OSError as why:
         return f"{folder} cannot be checked: {why.strerror}"
     return None
+
+
+def _is_link(place: str) -> bool:
+    """Whether a link stands there; `os.path.islink` would also deny it of what cannot be looked at."""
+    try:
+        return stat.S_ISLNK(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def distrust_of_file(path: str, status: os.stat_result) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from types import SimpleNamespace
 
@@ -40,6 +41,19 @@ def test_links(tmp_path, name):
     place.symlink_to(tmp_path / "real", target_is_directory=True)
     folder = tmp_path / "real" if name else place
     assert trust.distrust_of_folder(folder) == f"{place} is a symbolic link; use the real folder"
+
+
+@pytest.mark.parametrize("name", ["status", "log", ""])
+def test_what_cannot_be_looked_at_is_not_trusted(tmp_path, monkeypatch, name):
+    place, lstat = os.fspath(tmp_path / name), os.lstat
+
+    def refuse(path):
+        if path == place:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", refuse)
+    assert trust.distrust_of_folder(tmp_path) == f"{tmp_path} cannot be checked: Permission denied"
 
 
 def test_only_plain_files_are_read():
