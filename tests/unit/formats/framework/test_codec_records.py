@@ -28,7 +28,7 @@ def read(kind: str, data: bytes, switch: str) -> tuple[pl.DataFrame, list[tuple[
 def assert_same(kind: str, data: bytes) -> None:
     found, said = read(kind, data, "")
     wanted, numpy_said = read(kind, data, "0")
-    assert_frame_equal(found, wanted)
+    assert_frame_equal(found, wanted, check_exact=True)
     assert said == numpy_said
 
 

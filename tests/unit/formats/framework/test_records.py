@@ -44,7 +44,7 @@ def op(name: bytes = b"aten::mm", start: int = 5) -> bytes:
 def test_example_is_read(name):
     kind, data, rows = EXAMPLES[name]
     found, losses = decoded(kind, data)
-    assert_frame_equal(found, frame(kind, rows))
+    assert_frame_equal(found, frame(kind, rows), check_exact=True)
     assert losses == {}
 
 
@@ -107,7 +107,7 @@ def rows_of(kind: str) -> st.SearchStrategy[pl.DataFrame]:
 def test_what_is_written_is_read_back(kind, data):
     rows = data.draw(rows_of(kind))
     found, losses = decoded(kind, joined(kind, rows))
-    assert_frame_equal(found, rows)
+    assert_frame_equal(found, rows, check_exact=True)
     assert losses == {}
 
 
@@ -116,7 +116,7 @@ def test_files_are_read_back(tmp_path):
     found, quality = read_records(tmp_path)
     assert quality.height == 0
     for name, rows in vector().items():
-        assert_frame_equal(found[name], rows)
+        assert_frame_equal(found[name], rows, check_exact=True)
 
 
 def test_modes_and_missing_levels(tmp_path):
@@ -291,7 +291,7 @@ def test_every_cut_gives_what_was_whole(tmp_path):
         for cut in range(len(data)):
             rows, losses = decoded(kind.name, data[:cut])
             complete = sum(end <= cut for end in ends)
-            assert_frame_equal(rows, whole.head(complete))
+            assert_frame_equal(rows, whole.head(complete), check_exact=True)
             last = max([0, *(end for end in ends if end <= cut)])
             expected = {"truncated-record": (1, f"at byte {last}: {cut - last} bytes lost")} if cut > last else {}
             assert losses == expected
@@ -352,7 +352,7 @@ def test_long_file_is_walked_in_lanes():
     assert walked is not None
     assert walked.tolist() == tlv._one_by_one(data).tolist()
     found, losses = decoded("op_range", data.tobytes())
-    assert_frame_equal(found.select("start", "name"), rows)
+    assert_frame_equal(found.select("start", "name"), rows, check_exact=True)
     assert losses == {}
 
 
