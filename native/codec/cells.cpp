@@ -71,7 +71,7 @@ class Texts {
   }
 
  private:
-  bool same(int32_t text, int64_t begin, int64_t length) const {
+  bool same(int64_t text, int64_t begin, int64_t length) const {
     return column_.texts[2 * text + 1] == length && !memcmp(data_ + column_.texts[2 * text], data_ + begin, length);
   }
 
@@ -88,11 +88,11 @@ class Texts {
 
   void grow() {
     std::vector<int32_t> larger(2 * slots_.size(), -1);
-    for (int32_t text = 0; text < column_.count; text++) {
+    for (int64_t text = 0; text < column_.count; text++) {
       size_t slot = hash(column_.texts[2 * text], column_.texts[2 * text + 1]) & (larger.size() - 1);
       while (larger[slot] >= 0)
         slot = (slot + 1) & (larger.size() - 1);
-      larger[slot] = text;
+      larger[slot] = static_cast<int32_t>(text);
     }
     slots_.swap(larger);
   }
@@ -109,7 +109,7 @@ class Lines {
       : data_(data), end_(data + size), p_(data), of_cell_(width, nullptr) {
     for (Column* column = columns; column < columns + count; column++) {
       of_cell_[column->index] = column;
-      texts_.emplace_back(column->kind == TEXT ? new Texts(data, *column) : nullptr);
+      texts_.push_back(column->kind == TEXT ? std::make_unique<Texts>(data, *column) : nullptr);
       column->missing = column->count = 0;
     }
     columns_ = columns;

@@ -51,6 +51,9 @@ def read_lines(lines: bytes, width: int, wanted: Sequence[tuple[int, str]]) -> l
         return None
     functions.read_lines.restype = ctypes.c_int64
     rows = lines.count(b"\n") + (not lines.endswith(b"\n"))
+    # A line has a byte after each cell, the last one of a file perhaps one less: there is no room for rows that nobody can read.
+    if rows * width > len(lines) + 1:
+        return None
     columns = (_Column * len(wanted))()
     kept = []  # what the columns point to
     for column, (index, kind) in zip(columns, wanted, strict=True):

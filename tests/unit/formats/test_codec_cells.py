@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from stepscope import formats
 from stepscope.formats import codec_cells
 from stepscope.formats.ascend import cells
 from stepscope.formats.ascend.cells import Further, read_cells
@@ -42,7 +45,7 @@ def read(folder: Path, data: bytes, switch: str) -> tuple[pl.DataFrame, list[tup
 def assert_same(folder: Path, data: bytes) -> pl.DataFrame:
     found, said = read(folder, data, "")
     wanted, engine_said = read(folder, data, "0")
-    assert_frame_equal(found, wanted)
+    assert_frame_equal(found, wanted, check_exact=True)
     assert said == engine_said
     return found
 
@@ -118,6 +121,27 @@ def test_the_kernel_is_what_reads():
         assert codec_cells.read_lines(b"1,2\n", 2, wanted) is None
 
 
+def test_lines_without_cells_take_no_memory(monkeypatch):
+    """Room is made for as many rows as there are line ends, if they can be rows."""
+    room = []
+    make = np.empty
+    monkeypatch.setattr(np, "empty", lambda *shape: room.append(shape) or make(*shape))
+    assert codec_cells.read_lines(b"\n" * 1000, 2, [(0, "text")]) is None
+    assert codec_cells.read_lines(b"," + b"\n" * 999, 2, [(0, "text")]) is None
+    assert not room
+    for shortest in (b",\n,\n", b",\n,", b"\n\n"):
+        width = 1 + shortest.startswith(b",")
+        (found,) = codec_cells.read_lines(shortest, width, [(0, "text")])
+        assert found.to_list() == [None, None]
+
+
+def test_without_a_kernel_nothing_of_it_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, codec_cells.__name__)
+    monkeypatch.delattr(formats, "codec_cells")
+    assert read(tmp_path, lines(PLAIN), "0")[0].height == 1
+    assert codec_cells.__name__ not in sys.modules
+
+
 def test_more_texts_than_fit_one_table(tmp_path):
     rows = [f"name {number % 700},x,2,{number}.5,1,0,0.5" for number in range(3000)]
     found = assert_same(tmp_path, lines(*rows))
@@ -128,7 +152,7 @@ def test_a_file_in_pieces(tmp_path, monkeypatch):
     rows = [f'name {number % 7},x,"""{number % 3}""",{number}.5,{number / 8},N/A,0.5' for number in range(100)]
     whole = assert_same(tmp_path, lines(*rows))
     monkeypatch.setattr(cells, "_PIECE_BYTES", 100)
-    assert_frame_equal(assert_same(tmp_path, lines(*rows)), whole)
+    assert_frame_equal(assert_same(tmp_path, lines(*rows)), whole, check_exact=True)
     assert_same(tmp_path, lines(*rows, "a,x,2,5.250,1e5,0,0.5"))
 
 

@@ -191,14 +191,17 @@ def _count_lines(source: Path | bytes) -> int:
 
 def _by_kernel(source: Path | bytes, width: int, chosen: Sequence[_Chosen]) -> pl.DataFrame | None:
     """The columns of all lines; None where there is no kernel, no line, or one that the kernel leaves to the columnar engine."""
-    from stepscope.formats import codec_cells  # whoever only converts times does not need it
     from stepscope.native.codec import codec
+
+    if codec() is None:
+        return None
+    from stepscope.formats import codec_cells  # whoever only converts times does not need it
 
     wanted = [(item.index, item.kind) for item in chosen]
     frames = []
     with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
         stream.readline()
-        while codec() is not None and (piece := stream.read(_PIECE_BYTES)):
+        while piece := stream.read(_PIECE_BYTES):
             columns = codec_cells.read_lines(piece + stream.readline(), width, wanted)
             if columns is None:
                 return None
