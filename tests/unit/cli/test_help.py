@@ -82,9 +82,9 @@ def test_small_files_of_a_run_are_read_without_what_only_others_need(tmp_path):
 )
 def test_threads_of_the_algebra_library(command, given, threads, tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "numpy")
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    if given:
-        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", given or "")  # also where nothing is given: what the command sets is undone
+    if not given:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     seen = []
     monkeypatch.setattr(module_of(command), "run", lambda args: seen.append(os.environ.get("OPENBLAS_NUM_THREADS")) or 0)
     (tmp_path / "train.py").write_text("")
