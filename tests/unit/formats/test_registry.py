@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ from stepscope import cli
 from stepscope.capture import open_all, open_capture
 from stepscope.errors import CaptureError
 from stepscope.formats import registry
+from stepscope.formats.ascend_capture import capture_folder
 from stepscope.formats.discover import find
 from stepscope.web.app import App
 from stepscope.web.catalogue import Catalogue
@@ -64,6 +66,16 @@ def test_an_unreadable_file_is_claimed_or_left_but_never_an_error(reader, tmp_pa
     for name in ("a.json", "a.json.gz", "a.db", "RuntimeProfilerJson1.json"):
         (tmp_path / name).write_bytes(b"\x1f\x8b\x00broken")
         reader.claims(tmp_path / name)
+
+
+@pytest.mark.parametrize("asked", ["is_dir", "is_symlink"])
+def test_an_entry_that_cannot_be_looked_at_is_no_error(asked, tmp_path, monkeypatch):
+    def refuse(**options):
+        raise OSError(errno.EIO, "Input/output error")
+
+    answers = {"is_dir": lambda **options: True, "is_symlink": lambda: False, asked: refuse}
+    monkeypatch.setattr(capture_folder.os, "scandir", lambda path: [SimpleNamespace(name="FRAMEWORK", **answers)])
+    assert capture_folder.READER.claims(tmp_path) is None
 
 
 def test_a_toy_format_is_read(toy):

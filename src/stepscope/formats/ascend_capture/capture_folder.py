@@ -74,10 +74,11 @@ def _folder(path: Path) -> CaptureFiles | None:
     try:
         # A run has thousands of these: what the listing says already is not asked for again.
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+        # On some file systems the listing does not say what an entry is, and to ask for it may fail.
+        linked = tuple(path / entry.name for entry in entries if entry.is_symlink())
+        real = {entry.name: path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     except OSError:
         return None
-    linked = tuple(path / entry.name for entry in entries if entry.is_symlink())
-    real = {entry.name: path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     names = (path.name, *(entry.name for entry in entries))
     if not (real.keys() & {"FRAMEWORK", OUTPUT} or any(map(_OF_FRAMEWORK.fullmatch, names))):
         return None  # a folder in which the vendor's command line left its PROF folders: each is a capture of its own

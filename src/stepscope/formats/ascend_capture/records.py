@@ -24,7 +24,7 @@ def read_capture_records(files: CaptureFiles, facts: Facts, options: Options) ->
     options.progress(f"reading {sources}")
     reads: list[Callable[[], Tables]] = []
     if files.framework:
-        # Beside a PROF folder two cores are busy already.
+        # A PROF folder takes several times as long and is read in two threads itself, which keep two cores busy.
         split = options.parallel and not any(forms.values())
         reads.append(_framework_reader(files.framework, files.profs[0] if files.profs else None, facts, split))
     alone = not files.framework
