@@ -34,9 +34,11 @@ class Iterations:
 
     def __init__(self, count: Callable[[], None], changes: Callable[[], None] = lambda: None):
         self.count, self._changes = count, changes
-        self.inside = 0  # threads that are inside a step
+        # Threads that are inside a step. No update is lost without a lock: CPython from 3.10 on lets other threads run at calls and
+        # backward jumps only, and there is none between the load and the store of `+= 1`.
+        self.inside = 0
         self._leader: Callable[[], Any] = _nobody
-        self.expected = _nobody  # gives the optimizer whose steps count, as long as no other one steps
+        self.expected = _nobody  # caches `_leader` where `_without_leader` is empty, else nobody: one look at each step, not two
         self._without_leader: Counter[int] = Counter()
 
     def after_step(self, optimizer: Any) -> None:
