@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 UNKNOWN, BEFORE = "(no owner recorded)", "held before the capture"
+NAMELESS = -1
 MOST_BLOCKS = 12  # of one operator that are told one by one
-MIB = 1048576
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Tree:
     """Nodes in order, parents before children; node 0 is the whole. Weights are bytes."""
 
     names: list[str]
-    name: list[int]
+    name: list[int]  # which of the names; NAMELESS for a single block
     parent: list[int]
     weight: list[int]
 
@@ -81,20 +81,18 @@ def owners(held: pl.DataFrame, places: pl.DataFrame, by: str, before: int) -> pl
 
 def tree(parts: pl.DataFrame) -> Tree:
     """The parts of `owners` as nested boxes: all, owner, module or line inside it, operator, its largest blocks."""
-    found = Tree(["peak"], [0], [-1], [int(parts["bytes"].sum())])
-    number = {"peak": 0}
+    found = Tree([], [], [], [])
+    number: dict[str, int] = {}
 
-    def add(name: str, parent: int, weight: int) -> int:
-        if name not in number:
-            number[name] = len(found.names)
-            found.names.append(name)
-        found.name.append(number[name])
+    def add(name: str | None, parent: int, weight: int) -> int:
+        found.name.append(NAMELESS if name is None else number.setdefault(name, len(number)))
         found.parent.append(parent)
         found.weight.append(weight)
         return len(found.name) - 1
 
+    whole = add("peak", -1, int(parts["bytes"].sum()))
     for (owner,), rows in parts.group_by("owner", maintain_order=True):
-        node = add(str(owner), 0, int(rows["bytes"].sum()))
+        node = add(str(owner), whole, int(rows["bytes"].sum()))
         for (within,), calls in rows.group_by("within", maintain_order=True):
             call = add(str(within), node, int(calls["bytes"].sum())) if within else node
             for operator, size, count, blocks in calls.select("operator", "bytes", "count", "blocks").iter_rows():
@@ -103,5 +101,6 @@ def tree(parts: pl.DataFrame) -> Tree:
                 own = add(operator, call, size)
                 if count > 1:  # one block is as wide as its operator and says the same
                     for block in blocks:
-                        add(f"{block / MIB:,.1f} MiB", own, block)
+                        add(None, own, block)
+    found.names.extend(number)
     return found

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.analysis.memory.blocks import record_rows
 from stepscope.analysis.memory.kept import kept_over_steps
-from stepscope.analysis.memory.owners import BEFORE, UNKNOWN, owners, tree, with_operators
+from stepscope.analysis.memory.owners import BEFORE, NAMELESS, UNKNOWN, Tree, owners, tree, with_operators
 from stepscope.analysis.memory.usage import component_peaks, held_at, operator_changes, shown_blocks, touched_between
 from stepscope.analysis.source_lines import lines_with_backward, operator_places
 from stepscope.export.memory_csv import app_samples
@@ -260,7 +260,6 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
     held, moment, total = _at_peak(capture, device)
     known = int(held["bytes"].abs().sum())
     parts = owners(with_operators(held, capture.tables.ops), _places(capture), by, max(0, total - known))
-    found = tree(parts)
     rows = (
         parts.group_by("owner", maintain_order=True)
         .agg(
@@ -278,7 +277,7 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
         "device": device, "by": by, "at": moment - capture.base_ns, "bytes": whole, "blocks": held.height,
         "before": max(0, total - known),
         "reserved_mb": totals[-1] if totals.len() else None,
-        "tree": {"names": found.names, "name": found.name, "parent": found.parent, "weight": found.weight},
+        "tree": _boxes(tree(parts)),
         "owners": [
             {
                 "owner": row["owner"], "operators": row["operators"], "bytes": row["bytes"], "share": row["bytes"] / whole,
@@ -289,6 +288,16 @@ def peak(capture: LoadedCapture, query: Query) -> dict[str, Any]:
         "count": parts["owner"].n_unique(),
         "without": _without_first(capture, device, by, rows["owner"].to_list(), whole),
     }  # fmt: skip
+
+
+def _boxes(found: Tree) -> dict[str, Any]:
+    """The tree as it is drawn: a single block is named by its size."""
+    number = {name: place for place, name in enumerate(found.names)}
+    name = [
+        number.setdefault(f"{weight / MB:,.1f} MiB", len(number)) if place == NAMELESS else place
+        for place, weight in zip(found.name, found.weight, strict=True)
+    ]
+    return {"names": [*number], "name": name, "parent": found.parent, "weight": found.weight}
 
 
 def _without_first(capture: LoadedCapture, device: str, by: str, ranked: list[str], whole: int) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analysis.memory.owners import BEFORE, UNKNOWN, owners, tree, with_operators
+from stepscope.analysis.memory.owners import BEFORE, NAMELESS, UNKNOWN, owners, tree, with_operators
 
 PLACES = pl.DataFrame({"module": ["A", "A", None], "line": ["a.py(1): f", "a.py(2): f", None]})
 
@@ -35,19 +35,18 @@ def test_bytes_are_added_by_line_and_operator_and_the_rest_was_held_before():
 
 
 def test_boxes_go_from_the_line_by_the_module_to_the_operator_and_its_blocks():
-    mib = 1048576
-    blocks = held(("mm", 10 * mib, 0, 50), ("mm", 5 * mib, 0, None), ("add", 20 * mib, 1, 60))
+    blocks = held(("mm", 10, 0, 50), ("mm", 5, 0, None), ("add", 20, 1, 60))
     found = tree(owners(blocks, PLACES, "line", 0))
 
-    def path(node: int) -> list[str]:
-        own = [found.names[found.name[node]]]
+    def path(node: int) -> list[str | int]:
+        own = [found.weight[node] if found.name[node] == NAMELESS else found.names[found.name[node]]]
         return own if found.parent[node] < 0 else path(found.parent[node]) + own
 
     leaves = [path(node) for node in range(len(found.name)) if node not in found.parent]
     assert leaves == [
         ["peak", "a.py(2): f", "A", "add"],
-        ["peak", "a.py(1): f", "A", "mm", "10.0 MiB"],
-        ["peak", "a.py(1): f", "A", "mm", "5.0 MiB"],
+        ["peak", "a.py(1): f", "A", "mm", 10],
+        ["peak", "a.py(1): f", "A", "mm", 5],
     ]
 
 

@@ -385,6 +385,21 @@ def test_memory_of_blocks():
         memory.events(made, Query(device="NPU:7"))
 
 
+def test_single_blocks_of_the_peak_are_named_by_their_size():
+    mib = 1 << 20
+    made = loaded(
+        tables(
+            ops=ops(op("a", 0, 2_000_000)),
+            allocations=rows("allocations", *(allocation("a", 1_000_000, 3_000_000, size * mib) for size in (1024, 2, 2))),
+        ),
+        device_kind="npu",
+    )
+    drawn = memory.peak(made, Query())["tree"]
+    assert [drawn["names"][name] for name in drawn["name"]][-4:] == ["a", "1,024.0 MiB", "2.0 MiB", "2.0 MiB"]
+    assert drawn["weight"][-4:] == [1028 * mib, 1024 * mib, 2 * mib, 2 * mib]
+    assert len(set(drawn["names"])) == len(drawn["names"])
+
+
 def test_thinned_curves_keep_first_extremes_and_last():
     time = np.arange(1000, dtype=np.int64)
     value = np.sin(time / 3.0)
