@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stepscope import environment
 from stepscope.capture import Capture, open_all
 from stepscope.cluster.read.reading import Options
 from stepscope.cluster.run import analyse_run, load
 from stepscope.cluster.words import cause_text
 from stepscope.diff import words as diff_words
 from stepscope.diff.engine import diff
+from stepscope.language import language
 from stepscope.verdict import Verdict, verdict, words
 from stepscope.verdict.finding import Finding
 
@@ -65,7 +65,7 @@ TEXTS = {
 
 
 def say(key: str, **values: object) -> str:
-    return TEXTS[key][environment.language() == "zh"].format(**values)
+    return TEXTS[key][language() == "zh"].format(**values)
 
 
 def train(console: Console) -> None:
@@ -92,7 +92,7 @@ def captures(side: str) -> list[Capture]:
 
 def show_findings(console: Console, found: Verdict) -> Finding | None:
     """The answer in one line and its two largest findings; the one about the loader."""
-    lang = environment.language()
+    lang = language()
     console.print(f"[bold]$ stepscope verdict {_short(RUN / 'before')}[/bold]", soft_wrap=True)
     console.print(f"   {words.answer(found, lang)}", highlight=False, soft_wrap=True)
     for finding in found.findings[:2]:
@@ -106,7 +106,7 @@ def show_findings(console: Console, found: Verdict) -> Finding | None:
 
 def show_ranks(console: Console) -> None:
     """Who waits for whom: the first finding about all ranks together."""
-    lang = environment.language()
+    lang = language()
     analysis = analyse_run(load([RUN / "before"], options=Options(cache=False)))
     finding = next((one for one in analysis.findings if one.victims), None)
     if finding is None:
@@ -135,9 +135,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     console.print(f"\n{say('confirm')}")
     console.print(f"[bold]$ stepscope diff {_short(RUN / 'before')} {_short(RUN / 'after')} --by part[/bold]", soft_wrap=True)
     compared = diff(before, after, by="part")
-    console.print(f"   {diff_words.answer(compared, environment.language())}", highlight=False, soft_wrap=True)
+    console.print(f"   {diff_words.answer(compared, language())}", highlight=False, soft_wrap=True)
     for row in sorted(compared.parts, key=lambda row: row.delta_ns)[:2]:
-        name = diff_words.part_name(row.part, environment.language())
+        name = diff_words.part_name(row.part, language())
         console.print(f"   • {name}: {float(row.base_ns) / 1e6:.1f} → {float(row.new_ns) / 1e6:.1f} ms", highlight=False)
     if picture is None:
         console.print(f"\n{say('done', seconds=time.perf_counter() - began)}")

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables that stepscope reads, which the reference page and `stepscope doctor` know from here; the language."""
+"""Environment variables that stepscope reads, which the reference page and `stepscope doctor` know from here."""
 
 from __future__ import annotations
-
-import os
 
 # Name -> what it does, in English and Chinese.
 VARIABLES: dict[str, tuple[str, str]] = {
@@ -53,15 +51,3 @@ INTERNAL = (
     "STEPSCOPE_SIM_SLOW",
     "STEPSCOPE_STAND_IN",
 )
-
-
-def language(given: str | None = None) -> str:
-    """The language asked for, else that of the user's locale; English when there is no translation."""
-    name = given or os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or _of_locale()
-    return "zh" if name.lower().startswith("zh") else "en"
-
-
-def _of_locale() -> str:
-    import locale
-
-    return locale.getlocale()[0] or ""

@@ -142,7 +142,7 @@ def _answer(args: argparse.Namespace, ahead: TextAhead | None) -> int:
     from stepscope.cluster.read.reading import Options, Outcome
     from stepscope.cluster.report import lines
     from stepscope.cluster.run import Choice, analyse_run, load, load_all
-    from stepscope.environment import language
+    from stepscope.language import language
 
     def read(paths: Sequence[str], options: Options) -> Iterator[Outcome]:
         if args.scheduler:
@@ -223,7 +223,7 @@ def _tell_all(runs: Sequence[Loaded], args: argparse.Namespace) -> int:
 
     from stepscope.cluster.report import brief
     from stepscope.cluster.run import analyse_run
-    from stepscope.environment import language
+    from stepscope.language import language
 
     analyses = [analyse_run(run) for run in runs]
     if args.json:

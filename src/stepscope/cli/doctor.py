@@ -48,7 +48,7 @@ def _examine(args: argparse.Namespace) -> int:
     import orjson
 
     from stepscope.doctor.machine import examine
-    from stepscope.environment import language
+    from stepscope.language import language
 
     chinese = language(args.lang) == "zh"
     lines = examine(trial=not args.no_trial)

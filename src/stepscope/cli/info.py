@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     import orjson
 
     from stepscope.cli.chosen import chosen_captures
-    from stepscope.environment import language
     from stepscope.errors import CaptureError
+    from stepscope.language import language
     from stepscope.native.codec import describe_codec
     from stepscope.report import overview, same_ranks
 

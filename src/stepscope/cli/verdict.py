@@ -61,7 +61,7 @@ def _text(found: Verdict, args: argparse.Namespace) -> str:
 
     import orjson
 
-    from stepscope.environment import language
+    from stepscope.language import language
     from stepscope.verdict.html import page
     from stepscope.verdict.text import lines, markdown
 

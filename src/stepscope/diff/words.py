@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.diff.noise import CANNOT_TELL, FLOOR, RATE, WITHIN_NOISE
-from stepscope.environment import language
+from stepscope.language import language
 from stepscope.verdict.settings import parse_toml
 from stepscope.verdict.words import LANGUAGES, fill, part_name, plain
 

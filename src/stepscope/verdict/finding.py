@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.environment import language
+from stepscope.language import language
 from stepscope.verdict import words
 
 SEVERITIES = ("high", "medium", "low", "info")
