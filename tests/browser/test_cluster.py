@@ -49,6 +49,8 @@ def test_the_slow_rank_is_named_drawn_and_led_to(page: Page) -> None:
         "return [texts('.cluster-band span'), texts('.cluster-ticks i')]"
     )
     assert drawn[0] == ["Stage 0", "Stage 1"]
+    titles = "return [...document.querySelectorAll('.cluster-band span')].map((one) => one.title)"
+    assert page.driver.execute_script(titles) == ["0 · ranks 0–3 · host0", "1 · ranks 4–7 · host1"]
     assert {str(step) for step in range(STEPS)} <= set(drawn[1])
     over = page.driver.execute_script(
         "const edges = (one) => [...document.querySelectorAll(one)].map((element) => element.getBoundingClientRect());"
@@ -183,6 +185,29 @@ def test_the_first_screen_of_a_large_run_tells_what_all_its_ranks_say(page: Page
     assert f"rank {SLOW}" in page.text("[data-testid=verdict-ranks]")
     page.click("[data-testid=verdict-ranks] .link")
     page.ready("cluster")
+
+
+def test_the_page_says_what_the_server_judges(page: Page) -> None:
+    """How bad a finding is, and how fast links like a slow one are; here it is the only link."""
+    page.open("overview")
+    page.driver.execute_script(
+        """
+        const real = window.fetch;
+        window.fetch = async (url, options) => {
+          const answer = await real(url, options), route = /v1[/](cluster|cluster[/]matrix)[?]/.exec(String(url))?.[1];
+          if (!route || answer.status !== 200) return answer;
+          const told = await answer.json();
+          const slow = {...told.links?.[0], src: 0, dst: 4, transport: 'p2p', bandwidth: 2.04, usual: 10, slow: true};
+          return Response.json(route === 'cluster' ? {...told, findings: told.findings.map((one) => ({...one, severity: 'low'}))} :
+            {...told, links: [slow]});
+        };
+        """
+    )
+    page.choose("select-views", "cluster")
+    page.ready("cluster")
+    assert page.text("[data-testid=cluster-severity]") == "low"
+    page.until("return document.querySelector('[data-testid=cluster-matrix] p')", "the links")
+    assert page.text("[data-testid=cluster-matrix] p") == "0 → 4: 2.0 GB/s, like links 10.0"
 
 
 def test_a_run_of_which_nothing_is_concluded_clears_nobody(page: Page) -> None:

@@ -43,6 +43,7 @@ def test_the_finding_and_the_worker_of_each_rank(client):
     assert (top["kind"], top["ranks"], top["cause"]) == ("slow_rank", [SLOW], "data_loading")
     assert str(SLOW) in top["who"]["en"]
     assert top["why"]["zh"]
+    assert top["severity"] == "high", "6 ms of a step"
     assert [row["rank"] for row in answer["ranks"]] == list(range(8))
     assert len({row["worker"] for row in answer["ranks"]}) == 8
     assert [row["stage"] for row in answer["ranks"]] == [0, 0, 0, 0, 1, 1, 1, 1]

@@ -590,7 +590,6 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Not drawn, clock not aligned": "时钟未对齐，未绘制",
   "Links": "链路",
   "Bandwidth of each pair of ranks": "各对 rank 的带宽",
-  "slower than like links": "慢于同类链路",
   "no link is slower than its like": "没有慢于同类的链路",
   "Pipeline": "流水线",
   "stages": "个 stage",

@@ -16,11 +16,11 @@ from stepscope.tables import Tables
 from stepscope.tables.issues import RECORDING_UNFINISHED
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.catalogue import BY_NAME, RULES
-from stepscope.verdict.finding import SEVERITIES, CannotTell, Finding, Lack, RankVerdict, Verdict
+from stepscope.verdict.finding import CannotTell, Finding, Lack, RankVerdict, Verdict
 from stepscope.verdict.ranks import across_ranks, clocks, peer_waits
 from stepscope.verdict.rules.communication import left_without_waits
 from stepscope.verdict.rules.limits_of_data import lacks, recorded
-from stepscope.verdict.settings import Limits, limits
+from stepscope.verdict.settings import Limits, limits, severity_of
 
 LEAST_STEPS = 5  # outliers can be told from then on
 _FUNCTION = re.compile(r"(?:void )?([^()<>]+)(?:<.*>)?\(.*\)")  # C++: result, name, template arguments, parameters
@@ -85,7 +85,7 @@ def _without_waits(answer: Answer, waits: Spans) -> Iterable[Finding]:
         upper = left if finding.upper_ns is None else min(finding.upper_ns, left)
         saved = min(finding.saved_ns, upper)
         share = saved * case.count / case.total_ns if case.total_ns else 0.0
-        severity = next((level for level in SEVERITIES[:3] if share >= case.limit("severity", level)), "")
+        severity = severity_of(share, case.limits)
         if severity:
             yield replace(finding, saved_ns=saved, share=share, upper_ns=upper, severity=severity)
 
@@ -126,10 +126,7 @@ def _share(case: Case, draft: Draft) -> float:
 
 
 def _severity(case: Case, draft: Draft) -> str:
-    if draft.severity:
-        return draft.severity
-    share = _share(case, draft)
-    return next((level for level in SEVERITIES[:3] if share >= case.limit("severity", level)), "")
+    return draft.severity or severity_of(_share(case, draft), case.limits)
 
 
 def _counts(case: Case, draft: Draft) -> bool:

@@ -75,6 +75,11 @@ def limits(config: Path | None = None) -> Limits:
     return {rule: {**values, **given.get(rule, {})} for rule, values in ours.items()}
 
 
+def severity_of(share: float, given: Limits) -> str:
+    """How bad it is to lose this share of the step; empty when steps vary by as much."""
+    return next((level for level in ("high", "medium", "low") if share >= given["severity"][level]), "")
+
+
 def _mistakes(rule: str, values: Any, ours: Limits) -> list[str]:
     if rule not in ours:
         return [f"there is no rule {rule}"]

@@ -13,7 +13,7 @@ from stepscope.errors import CaptureError
 from stepscope.tables import ALL_TABLES, Facts, Tables, lost
 from stepscope.tables.issues import RECORDING_UNFINISHED
 from stepscope.verdict import verdict, what_if
-from stepscope.verdict.settings import chip_of, limits
+from stepscope.verdict.settings import chip_of, limits, severity_of
 from stepscope.verdict.text import lines, markdown, percentages
 
 
@@ -192,6 +192,12 @@ def test_limits_of_a_user(tmp_path):
         limits(config)
     assert "severity has no limit lowest" in str(error.value)
     assert "no rule nothing" in str(error.value)
+
+
+@pytest.mark.parametrize(("share", "severity"), [(0.15, "high"), (0.149, "medium"), (0.05, "medium"), (0.02, "low"), (0.019, "")])
+def test_severity_is_by_the_share_of_the_step(share, severity):
+    assert severity_of(share, limits()) == severity
+    assert severity_of(share, {"severity": {"high": 0.5, "medium": 0.4, "low": 0.3}}) == ""
 
 
 def test_chips_by_name():

@@ -2,7 +2,7 @@
 // Cluster: which rank, host or link holds the run up, all ranks by steps, one step on the common clock, links, pipeline, what if.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Api } from "../api";
 import { dark } from "../settings";
 import { openView, param, selection, setParams, type Texts } from "../state";
@@ -18,8 +18,8 @@ interface Found {
   readonly ranks: readonly number[];
   readonly link: readonly number[];
   readonly cost_ms: number;
-  readonly share: number;
   readonly saving_ms: number | null;
+  readonly severity: string;
   readonly confidence: string;
   readonly steps: readonly number[];
   readonly who: Texts;
@@ -135,7 +135,7 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
             <p><b>{inLanguage(one.who)}</b><strong>{ms(one.cost_ms)} ms</strong></p>
             <p class="muted"><span>{inLanguage(one.why)}</span><span>{one.saving_ms !== null && t("saves {ms} alone").replace("{ms}", `${ms(one.saving_ms)} ms`)}</span></p>
             <p>
-              <span class={`pill ${severityOf(one)}`} data-testid="cluster-severity">{t(severityOf(one))}</span>
+              <span class={`pill ${one.severity}`} data-testid="cluster-severity">{t(one.severity)}</span>
               <span class="muted">{t(`confidence ${one.confidence}`)}</span>
               {own?.worker && (
                 <button type="button" class="link" data-testid="cluster-trace" onClick={() => openView("trace", { worker: own.worker!, ...(own.span ? { span: own.span } : {}) })}>
@@ -155,11 +155,6 @@ function Findings({ data }: { data: Run }): JSX.Element | null {
       })}
     </div>
   );
-}
-
-/** How much of the step it costs, as the Verdict judges findings. */
-function severityOf(finding: Found): "high" | "medium" | "low" {
-  return finding.share >= 0.15 ? "high" : finding.share >= 0.05 ? "medium" : "low";
 }
 
 /** A rank that does the same work and is named by no finding: of its stage, the nearest. */
@@ -201,6 +196,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
   const heatWide = Math.min(Math.max(60, (heat.data?.steps.length ?? 1) * 14), Math.floor(width * 0.28));
   const whole = (heat.data?.ranks.length ?? 0) <= MOST_ROWS;
   const bands = whole ? (heat.data?.bands ?? []) : [];
+  const hosts = useMemo(() => new Map(data.ranks.map((one) => [one.rank, one.host])), [data]);
   const names = NAMES + (bands.length ? BANDS : 0);
   const timeWide = Math.max(100, width - names - heatWide - 16);
   const aligned = rows.filter((rank) => steps.data?.all_ranks.includes(rank) ?? false);
@@ -249,7 +245,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
         </div>
         <div class="cluster-rows" style={{ height: `${tall}px` }}>
           {bands.map((band) => (
-            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span style={{ width: `${BANDS - 4}px` }} title={aboutBand(data, heat.data!.ranks.slice(band.first, band.first + band.count), String(band.name ?? "?"))}>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
+            <div key={band.first} class="cluster-band" style={{ top: `${band.first * row}px` }}><span style={{ width: `${BANDS - 4}px` }} title={aboutBand(hosts, heat.data!.ranks.slice(band.first, band.first + band.count), String(band.name ?? "?"))}>{t(group === "stage" ? "Stage" : "Host")} {band.name ?? "?"}</span></div>
           ))}
           <ul style={{ width: `${names}px` }}>
             {rows.map((rank, at) =>
@@ -297,8 +293,8 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
 }
 
 /** Name, ranks and hosts of a stage or a host. */
-function aboutBand(data: Run, ranks: readonly number[], name: string): string {
-  const hosts = new Set(data.ranks.filter((one) => ranks.includes(one.rank) && one.host !== null).map((one) => one.host));
+function aboutBand(hostOf: ReadonlyMap<number, string | null>, ranks: readonly number[], name: string): string {
+  const hosts = new Set(ranks.map((rank) => hostOf.get(rank)).filter((host) => host));
   const numbers = [...ranks].sort((a, b) => a - b);
   const close = numbers.length > 1 && numbers.at(-1)! - numbers[0]! === numbers.length - 1;
   return [name, `${t("ranks")} ${close ? `${numbers[0]}–${numbers.at(-1)}` : numbers.join(", ")}`, hosts.size > 1 ? `${hosts.size} ${t("hosts")}` : [...hosts][0]].filter(Boolean).join(" · ");
@@ -349,16 +345,10 @@ function Matrix({ api }: { api: Api }): JSX.Element | null {
     <Card title={t("Links")} note="GB/s" testid="cluster-matrix" tools={<button type="button" class="link" data-testid="open-matrix" onClick={() => setParams({ large: "matrix" })}>{t("open")}</button>}>
       <div class="cluster-small">
         <canvas ref={canvas} role="img" aria-label={t("Bandwidth of each pair of ranks")} />
-        <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s, ${t("like links")} ${likeSpeed(load.data, first).toFixed(1)}` : t("no link is slower than its like")}</p>
+        <p>{first ? `${first.src} → ${first.dst}: ${(first.bandwidth ?? 0).toFixed(1)} GB/s${first.usual === null ? "" : `, ${t("like links")} ${first.usual.toFixed(1)}`}` : t("no link is slower than its like")}</p>
       </div>
     </Card>
   );
-}
-
-/** The median speed of the links of the same kind that are not slow. */
-function likeSpeed(data: Links, slow: Links["links"][number]): number {
-  const others = data.links.filter((one) => !one.slow && one.transport === slow.transport && one.bandwidth !== null).map((one) => one.bandwidth!).sort((a, b) => a - b);
-  return others[Math.floor(others.length / 2)] ?? 0;
 }
 
 function Pipe({ api }: { api: Api }): JSX.Element | null {

@@ -34,7 +34,7 @@ export interface Clocked {
 
 export interface Links {
   readonly ranks: readonly number[];
-  readonly links: readonly { readonly src: number; readonly dst: number; readonly transport: string; readonly bandwidth: number | null; readonly bytes?: number; readonly time_ms?: number; readonly slow: boolean }[];
+  readonly links: readonly { readonly src: number; readonly dst: number; readonly transport: string; readonly bandwidth: number | null; readonly usual: number | null; readonly bytes?: number; readonly time_ms?: number; readonly slow: boolean }[];
 }
 
 export interface Pipeline {

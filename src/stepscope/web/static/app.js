@@ -1,1 +1,1 @@
-export{t as render}from"./app-CHvCaoN6.js";
+export{t as render}from"./app-syIbEo0C.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-CHvCaoN6.js";e();
+import{t as e}from"./app-syIbEo0C.js";e();

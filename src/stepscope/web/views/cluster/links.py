@@ -32,13 +32,16 @@ def matrix(run: RunAnalysis, query: Query) -> dict[str, Any]:
     if size != ALL:
         rows = rows.filter(pl.col("size_class") == int(size))
     by = ["src", "dst"]
+    # What a pair usually reaches with what it sends: each transport and size takes as long as it does with links alike.
+    known = pl.col("usual") > 0
+    usual = pl.col("bytes").filter(known).sum() / (pl.col("bytes") / pl.col("usual")).filter(known).sum()
     found = rows.group_by(by).agg(
         pl.col("bytes").sum(), pl.col("time_ns").sum(), pl.col("count").sum(), pl.col("slow").any(),
-        pl.col("transport").unique().sort().str.join("+"),
+        pl.col("transport").unique().sort().str.join("+"), usual.fill_nan(None).alias("usual"),
     ).sort(by)  # fmt: skip
     found = found.with_columns(bandwidth=pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns")))
     shown = found.head(MOST_LINKS).select(
-        "src", "dst", "transport", "count", "bytes", (pl.col("time_ns") / 1e6).alias("time_ms"), "bandwidth", "slow"
+        "src", "dst", "transport", "count", "bytes", (pl.col("time_ns") / 1e6).alias("time_ms"), "bandwidth", "usual", "slow"
     )
     ranks = sorted({*found["src"].to_list(), *found["dst"].to_list()})
     return {

@@ -11,6 +11,7 @@ import polars as pl
 from stepscope.cluster.drawing import aligned
 from stepscope.cluster.report import lines
 from stepscope.cluster.words import cause_text, problem_text, who_text
+from stepscope.verdict.settings import limits, severity_of
 from stepscope.web.parameters import Query
 from stepscope.web.run_analysis import RunAnalysis
 from stepscope.web.views.cluster.links import links_of
@@ -28,6 +29,7 @@ def overview(run: RunAnalysis) -> dict[str, Any]:
     for shown, finding in zip(answer["findings"], analysis.findings, strict=True):
         shown["who"] = {lang: who_text(finding, lang) for lang in LANGUAGES}
         shown["why"] = {lang: cause_text(finding.cause, lang) for lang in LANGUAGES}
+        shown["severity"] = severity_of(finding.share, limits()) or "low"
     for text, problem in zip(answer["problems"], analysis.problems, strict=True):
         text["text"] = {lang: problem_text(problem, lang) for lang in LANGUAGES}
     # What the page asks for next: a question without an answer would be an error in its log.
