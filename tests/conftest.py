@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
+import polars
 import pytest
 from profiler_doubles import NotingTier
 from shared_data import GOLDEN, PLACES, SEEDS
@@ -35,6 +36,7 @@ class WithoutData(pytest.Directory):
 def pytest_configure(config: pytest.Config) -> None:
     """A cache of its own: what an earlier program made of a capture must not be taken for what this one makes. Libraries stay."""
     if hasattr(config, "workerinput"):
+        start_one_polars_thread()
         return  # of pytest-xdist, which has the variables of the first process
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "native"
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,6 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
     (Path(folder.name) / "stepscope").mkdir(mode=0o700)
     (Path(folder.name) / "stepscope" / "native").symlink_to(kept)
     os.environ["XDG_CACHE_HOME"] = folder.name
+
+
+def start_one_polars_thread() -> None:
+    """Other processes of the run have the other cores; processes that tests start decide for themselves."""
+    before = os.environ.get("POLARS_MAX_THREADS")
+    os.environ["POLARS_MAX_THREADS"] = before or "1"
+    polars.thread_pool_size()
+    if before is None:
+        del os.environ["POLARS_MAX_THREADS"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

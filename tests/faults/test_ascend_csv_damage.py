@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from stepscope.errors import CaptureError
 from stepscope.formats.ascend import hardware, kernel_details, memory, msprof_output
@@ -83,7 +84,7 @@ def test_bytes_that_are_no_text(tmp_path):
     assert lost == {"unreadable-line": 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=40))
 def test_overwritten_bytes_never_raise(tmp_path_factory, place, garbage):
     content = bytearray(GOOD.encode())

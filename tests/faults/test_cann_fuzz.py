@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prof_folder import write
-from thorough import THOROUGH, some
+from thorough import THOROUGH, examples, some
 
 from stepscope.errors import CaptureError
 from stepscope.formats import cann
@@ -219,7 +219,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(damages=st.lists(DAMAGE, min_size=1, max_size=4))
 def test_no_damage_stops_a_reader(reader: str, damages: list[Damage]):
     files = dict(FILES)

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from stepscope.formats import mindspore
 from stepscope.formats.mindspore.records import OP_RANGE, encode
@@ -16,7 +17,7 @@ FILES = (
     "cpu_framework_0.txt", "cpu_ms_memory_record_0.txt", "pipeline_profiling_0.json", "minddata_cpu_utilization_0.json",
     "dataset_iterator_profiling_0.txt",
 )  # fmt: skip
-ANY_FOLDER = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_FOLDER = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 RECORDS = encode(
     OP_RANGE,
     [

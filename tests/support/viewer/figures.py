@@ -7,6 +7,7 @@ import contextlib
 import html
 import io
 import json
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Compared:
     def top(self, by: str) -> list[dict[str, Any]]:
         return printed("top", self.path, "--by", by, "--limit", 0)
 
+    @cached_property
     def report(self) -> str:
         return html.unescape(self._client.get("/api/v1/report", query_string=self._name).get_data(as_text=True))
 
@@ -79,7 +81,7 @@ def check_exposed_communication(one: Compared) -> float:
         (hit["rule"], hit["title"]["en"], hit["saved_ms"]) for hit in one.info["verdict"]["findings"]
     ]
     assert one.page("findings")["answer"] == one.info["verdict"]["answer"]
-    text = one.report()
+    text = one.report
     assert all(hit["title"] in text for hit in findings)
     return exposed_ms
 
@@ -121,7 +123,7 @@ def check_mean_step(one: Compared) -> float:
     assert abs(1000 * rank["partition"].get("total", 0.0) - length) < 0.001, "rounded to ns"
     if length:
         assert f"{length / 1000:.1f} ms" in one.info["verdict"]["answer"]["en"]
-        assert time_text(length) in one.report()
+        assert time_text(length) in one.report
     return length
 
 
@@ -135,7 +137,7 @@ def check_kernels(one: Compared) -> tuple[int, float]:
     assert abs(1000 * sum(row["total_ms"] for row in listed) - total) <= 0.0005 * count + 1e-6
     if count:
         whole = one.page("kernels")["totals"]
-        assert f"Total Duration (us) {number(whole['total'])}" in one.report()
+        assert f"Total Duration (us) {number(whole['total'])}" in one.report
     return count, total
 
 
@@ -156,7 +158,7 @@ def check_quality(one: Compared) -> dict[str, Any]:
     ]  # fmt: skip
     assert [span["quality"]["summary"] for span in spans] == [said["summary"]]
     assert one.page("overview")["headline"] == said["headline"]
-    text = one.report()
+    text = one.report
     assert all(words in text for words in (said["summary"]["en"], *(issue["sentence"]["en"] for issue in said["issues"])))
     return said
 

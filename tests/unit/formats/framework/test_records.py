@@ -15,6 +15,7 @@ from framework_examples import EXAMPLES, KEY, PID, frame, vector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from thorough import examples
 
 from stepscope.formats.framework import FrameworkClock, read, read_records, text_views, tlv, write
 from stepscope.formats.framework.layouts import HEADER, KINDS
@@ -103,7 +104,7 @@ def rows_of(kind: str) -> st.SearchStrategy[pl.DataFrame]:
 @pytest.mark.slow  # half a second and more
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_written_is_read_back(kind, data):
     rows = data.draw(rows_of(kind))
     found, losses = decoded(kind, joined(kind, rows))
@@ -310,7 +311,7 @@ def _record_ends(kind: str, data: bytes) -> list[int]:
 
 @pytest.mark.slow  # half a second and more
 @given(st.dictionaries(st.sampled_from([*KINDS, "python_func_call", "python_module_call"]), st.binary(max_size=400)), st.booleans())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_garbage_never_raises(tmp_path, files, ticks):
     for old in tmp_path.glob("*"):
         old.unlink()
@@ -321,7 +322,7 @@ def test_garbage_never_raises(tmp_path, files, ticks):
 
 @pytest.mark.slow  # many values
 @given(st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_flipped_bytes_never_raise(tmp_path, data):
     for old in tmp_path.glob("*"):
         old.unlink()
