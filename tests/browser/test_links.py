@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +246,6 @@ def test_idle_time_has_the_colour_of_its_cause(sample_page: Page) -> None:
             lambda theme=theme: (theme == "dark") == page.browser.execute_script("return !!document.querySelector('.trace-dark')")
         )
         page.settle()
-        time.sleep(0.2)
         lane = next(one for one in page.stats["lanes"] if one["kind"] == "slices" and one["label"] == "Free")
         left = max(0, page.stats["selectedAt"]["left"])
         least, most = page.browser.execute_script(

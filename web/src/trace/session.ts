@@ -7,7 +7,7 @@ import { type Lane, trackKey } from "./canvas/layout";
 import type { Arrows, Brief, Detail, Found } from "./data/model";
 import type { Picked } from "./canvas/pick";
 import type { Source } from "./data/source";
-import { fittedTo, stepIn } from "./canvas/steps";
+import { fittedTo } from "./canvas/steps";
 import type { Chosen, Flow, Range, Scene, Timeline } from "./canvas/timeline";
 import { t } from "./words";
 
@@ -239,11 +239,6 @@ export class Session {
     if (!this.showSteps(at)) return;
     this.moved();
     this.timeline.draw();
-  }
-
-  /** The step that has most of the window; null when several are shown as a whole, or none. */
-  stepInView(): number | null {
-    return stepIn(this.timeline.view, this.scene.sources[0]);
   }
 
   /** Pins what the communication groups of all shown captures did as a whole, below each other; and back. */

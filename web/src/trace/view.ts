@@ -426,6 +426,7 @@ export class TraceView {
   private changed(): void {
     this.statusLine();
     this.bar.showStep();
+    this.panel.refresh();
     clearTimeout(this.addressTimer);
     if (this.opened) this.addressTimer = window.setTimeout(() => this.write(), ADDRESS_MS);
   }
@@ -454,6 +455,7 @@ export class TraceView {
     this.state = state;
     if (state.dark !== before.dark) {
       this.root.classList.toggle("trace-dark", state.dark);
+      if (this.opened) this.root.dataset["ready"] = "false";
       // The shell may set its own variables in the same turn.
       requestAnimationFrame(() => {
         this.scene.theme = readTheme(this.root);

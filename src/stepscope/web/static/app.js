@@ -1,1 +1,1 @@
-export{t as render}from"./app-syIbEo0C.js";
+export{t as render}from"./app-CKY75oC6.js";

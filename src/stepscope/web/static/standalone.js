@@ -1,1 +1,1 @@
-import{t as e}from"./app-syIbEo0C.js";e();
+import{t as e}from"./app-CKY75oC6.js";e();

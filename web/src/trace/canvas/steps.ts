@@ -34,9 +34,9 @@ export function stepIn(view: Window, source: Source | undefined): number | null 
 }
 
 /** Where times count from: the start of the step in view, else of the first one; without steps the first event. */
-export function originOf(view: Window, source: Source | undefined): { readonly ns: number; readonly step: number | null } {
+export function originOf(source: Source | undefined, inView: number | null): { readonly ns: number; readonly step: number | null } {
   const steps = source?.meta.steps ?? [];
   if (!source || !steps.length) return { ns: 0, step: null };
-  const { step, start_ns: start } = steps[stepIn(view, source) ?? 0]!;
+  const { step, start_ns: start } = steps[inView ?? 0]!;
   return { ns: start + source.place, step };
 }

@@ -7,7 +7,7 @@ import { length, rawUs } from "../numbers";
 import { addBusy, Painter, type Window } from "./paint";
 import { type Picked, pickSlice, rowAt } from "./pick";
 import { Frames } from "./perf";
-import { originOf } from "./steps";
+import { originOf, stepIn } from "./steps";
 import type { Source } from "../data/source";
 import { MANY_SOURCES, spread } from "../data/summary";
 import { css, type Rgb, type Theme, word } from "./theme";
@@ -101,6 +101,7 @@ export class Timeline {
   private overviewLines: Float32Array[] = [];
   private overviewReady = false;
   private overviewKey = "";
+  private stepSeen: { readonly source: Source | undefined; readonly place: number; readonly from: number; readonly to: number; readonly step: number | null } | null = null;
 
   constructor(readonly surfaces: Surfaces, readonly scene: Scene) {
     this.body = surfaces.body.getContext("2d", { alpha: false })!;
@@ -192,9 +193,21 @@ export class Timeline {
     return this.layout.pinnedHeight + tall("rank") + tall("process");
   }
 
+  /** The first capture's step that has most of the window; looked for once in each window. */
+  get step(): number | null {
+    const [source] = this.scene.sources;
+    const place = source?.place ?? 0;
+    const { from, to } = this.view;
+    const seen = this.stepSeen;
+    if (seen && seen.source === source && seen.place === place && seen.from === from && seen.to === to) return seen.step;
+    const step = stepIn(this.view, source);
+    this.stepSeen = { source, place, from, to, step };
+    return step;
+  }
+
   /** Where times count from, and the step that begins there; null where there are none. */
   get origin(): { readonly ns: number; readonly step: number | null } {
-    return originOf(this.view, this.scene.sources[0]);
+    return originOf(this.scene.sources[0], this.step);
   }
 
   /** A time as the ruler tells it. */

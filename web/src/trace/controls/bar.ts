@@ -105,7 +105,7 @@ export class Bar {
   /** The step in view between arrows to its neighbours; all of them while none has most of the window. */
   showStep(): void {
     const steps = this.session.scene.sources[0]?.meta.steps ?? [];
-    const at = this.session.stepInView();
+    const at = this.session.timeline.step;
     const key = `${steps.length} ${at}`;
     if (key === this.stepsShown) return;
     this.stepsShown = key;

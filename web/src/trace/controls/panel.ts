@@ -28,6 +28,7 @@ export class Panel {
   private sort = "wall";
   private group: "name" | "track" = "name";
   private asking = 0;
+  private told: { readonly chosen: Chosen; readonly detail: Detail; readonly merged: number; readonly scale: string } | null = null;
 
   constructor(readonly root: HTMLElement, private readonly session: () => Session, private readonly actions: PanelActions) {
     const bar = h("div", { class: "trace-tabs", role: "tablist", "aria-label": t("Trace panels") });
@@ -100,6 +101,7 @@ export class Panel {
 
   detail(chosen: Chosen | null, detail: Detail | null, merged: number): void {
     const body = this.bodies.get("detail")!;
+    this.told = chosen && detail && { chosen, detail, merged, scale: this.scaleOf(chosen) };
     if (!chosen || !detail) {
       body.replaceChildren(hint());
       return;
@@ -122,8 +124,7 @@ export class Panel {
       const apart = chosen.start + chosen.source.place - reference.start - reference.source.place;
       facts.push([t("Measuring: from the previous selection"), t("{start} (start to start), {end} (end to start)", { start: length(apart), end: length(apart - reference.dur) })]);
     }
-    // On the scale of the ruler, which counts from the step.
-    const clock = (ns: number): string => length(ns - (begin ?? 0));
+    const clock = (ns: number): string => session.timeline.timeText(ns + chosen.source.place);
     const go = (id: number | null): void => {
       if (id !== null) void session.select(chosen.source, id, true);
     };
@@ -155,6 +156,20 @@ export class Panel {
           linked),
       ),
     );
+  }
+
+  /** Times again, after the ruler counts from elsewhere or captures stand elsewhere. */
+  refresh(): void {
+    if (!this.told || this.told.scale === this.scaleOf(this.told.chosen)) return;
+    const body = this.bodies.get("detail")!;
+    const open = body.querySelector("details")?.open ?? false;
+    this.detail(this.told.chosen, this.told.detail, this.told.merged);
+    body.querySelector("details")?.toggleAttribute("open", open);
+  }
+
+  private scaleOf(chosen: Chosen): string {
+    const { timeline, scene } = this.session();
+    return [timeline.origin.ns, chosen.source.place, scene.reference?.source.place].join();
   }
 
   private links(chosen: Chosen, detail: Detail): HTMLElement {
