@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -144,6 +144,22 @@ class Page:
         except TimeoutException:
             shown = self.driver.execute_script("return document.body.innerText")
             raise AssertionError(f"{what} did not come; the page says: {shown[:600]!r}; log: {self.errors()}") from None
+
+    @contextmanager
+    def holding(self, route: str) -> Iterator[Callable[[], None]]:
+        """Pages opened meanwhile get no answer of this route before the function is called."""
+        hold = """
+          const real = window.fetch, told = new Promise((tell) => (window.letGo = tell));
+          window.fetch = async (url, options) => {
+            if (String(url).includes('/v1/%s?')) await told;
+            return real(url, options);
+          };
+        """
+        added = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": hold % route})
+        try:
+            yield lambda: self.driver.execute_script("window.letGo()")
+        finally:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
 
     def errors(self) -> list[str]:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]

@@ -33,13 +33,14 @@ def odd_trace() -> dict[str, Any]:
 
 
 class Timeline:
-    """The Trace view of one capture."""
+    """The Trace view of one capture, as soon as its picture is complete and all ranks are where they belong (`ready`)."""
 
-    def __init__(self, page: Page, where: str, height: int = 1000):
+    def __init__(self, page: Page, where: str, height: int = 1000, *, ready: bool = True):
         self.page, self.browser = page, page.driver
         page.leave(1600, height)
         page.enter(f"/trace?{where}")
-        self.settle()
+        if ready:
+            self.settle()
 
     def until(self, condition: Callable[[], Any]) -> Any:
         from selenium.webdriver.support.ui import WebDriverWait

@@ -125,7 +125,7 @@ export class Session {
     const { timeline } = this;
     const from = chosen.start + chosen.source.place;
     const to = from + chosen.dur;
-    if (move || to < timeline.view.from || from > timeline.view.to) {
+    if (move || !this.inWindow(chosen)) {
       timeline.view.keep();
       timeline.view.reveal(from, to);
     }
@@ -140,6 +140,11 @@ export class Session {
       });
     this.scrollTo(chosen);
     this.moved();
+  }
+
+  private inWindow({ source, start, dur }: Chosen): boolean {
+    const { view } = this.timeline;
+    return start + source.place <= view.to && start + dur + source.place >= view.from;
   }
 
   /** Whether the row of a slice is between the headings at the top and the lower edge; null when its track is not shown. */
@@ -387,11 +392,27 @@ export class Session {
     }
   }
 
-  /** The captures' places changed: the whole timeline is what they all cover. */
+  /** Puts captures elsewhere; the window goes along with a selected slice that would be lost from view. */
+  place(put: () => void): void {
+    const { selected } = this.scene;
+    const seen = selected !== null && this.inWindow(selected);
+    const before = selected?.source.place ?? 0;
+    put();
+    this.placed();
+    if (seen && !this.inWindow(selected)) this.timeline.view.pan(selected.source.place - before);
+  }
+
+  /** The captures' places changed: the whole timeline is what they all cover, and hits are in the order of their times. */
   placed(): void {
     const { view } = this.timeline;
     view.first = Math.min(...this.scene.sources.map((source) => source.place));
     view.last = Math.max(...this.scene.sources.map((source) => source.place + Math.max(1, source.meta.length_ns)));
+    if (this.result) {
+      const { hits, at } = this.result;
+      const sorted = inTime(hits);
+      this.result = { ...this.result, hits: sorted, at: at < 0 ? at : sorted.indexOf(hits[at]!) };
+      this.hear.searched(this.result);
+    }
     this.timeline.relayout();
     this.moved();
   }
@@ -465,9 +486,8 @@ export class Session {
       );
       if (turn !== this.searching) return;
       const hits = answers.flatMap((answer, i) => answer.hits.map((hit): Hit => ({ ...hit, source: this.scene.sources[i]! })));
-      hits.sort((a, b) => a.start_ns + a.source.place - b.start_ns - b.source.place);
       const sum = (of: (answer: Found) => number): number => answers.reduce((total, answer) => total + of(answer), 0);
-      this.result = { options, count: sum((answer) => answer.count), names: sum((answer) => answer.names), hits, at: -1 };
+      this.result = { options, count: sum((answer) => answer.count), names: sum((answer) => answer.names), hits: inTime(hits), at: -1 };
       const first = answers[0]!.density;
       const place = this.scene.sources[0]!.place;
       this.scene.hits = { from: first.from + place, to: first.to + place, counts: first.counts };
@@ -510,6 +530,8 @@ export class Session {
     void this.select(hit.source, hit.id, true, 1, walking);
   }
 }
+
+const inTime = (hits: readonly Hit[]): Hit[] => [...hits].sort((a, b) => a.start_ns + a.source.place - b.start_ns - b.source.place);
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 

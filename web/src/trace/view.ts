@@ -20,7 +20,7 @@ import { Panel, trackName } from "./controls/panel";
 import { type Picked, pickSample } from "./canvas/pick";
 import { Session } from "./session";
 import { ShadowList } from "./controls/shadow_list";
-import { between, clocksOf } from "./data/clocks";
+import { align, type Clocks, clocksOf, offsetOf } from "./data/clocks";
 import { Source } from "./data/source";
 import { MANY_SOURCES, Summary } from "./data/summary";
 import { readTheme } from "./canvas/theme";
@@ -72,9 +72,10 @@ export class TraceView {
   private written: Record<string, string | null> = {};
   private defaultFold: string[] = [];
   private opened = false;
-  private clocks: ReturnType<typeof clocksOf> | null = null;
+  private clocks: Promise<Clocks> | null = null;
   private placing = 0;
   private byClock = false;
+  private shifts: Address["shifts"];
 
   constructor(host: HTMLElement, private readonly api: Api, private state: TraceState) {
     setLanguage(state.language);
@@ -105,6 +106,7 @@ export class TraceView {
     this.root.classList.toggle("trace-dark", state.dark);
     const address = readAddress(state.params);
     this.byClock = address.byClock;
+    this.shifts = address.shifts;
     this.scene = {
       sources: [], theme: readTheme(this.root), selected: null, reference: null, range: null, marks: [...address.marks], flows: [], selectedFlows: [], hits: null,
       choice: { folded: new Set(), hidden: new Set(address.hidden), pinned: [...address.pins], filter: "", order: [...address.order], rowHeight: address.rowHeight ?? ROW },
@@ -140,7 +142,7 @@ export class TraceView {
         this.fitSize?.();
       },
     });
-    this.bar = new Bar(barRoot, this.session, { setRanks: (names) => void this.setRanks(names), alignClocks: () => { this.byClock = true; void this.alignClocks(); }, picture: () => this.picture() });
+    this.bar = new Bar(barRoot, this.session, { setRanks: (names) => void this.setRanks(names), realign: (byClock) => this.realign(byClock), picture: () => this.picture() });
     this.heads = new Heads(headsRoot, this.timeline, {
       fold: (lane) => this.session.fold(lane.key),
       pin: (lane) => this.session.pin(lane.key),
@@ -193,12 +195,13 @@ export class TraceView {
     try {
       const first = await this.openSource(0, this.api, this.workerLabel(this.api.capture));
       this.readyAt = performance.now();
+      first.shift = this.shifts.get(first.label) ?? 0;
       this.scene.sources = [first];
       const address = readAddress(this.state.params);
       this.defaultFold = this.foldsOf(first);
       this.scene.choice = { ...this.scene.choice, folded: new Set(address.folded ?? this.defaultFold) };
-      this.timeline.view.first = 0;
-      this.timeline.view.last = Math.max(1, first.meta.length_ns);
+      this.timeline.view.first = first.place;
+      this.timeline.view.last = first.place + Math.max(1, first.meta.length_ns);
       first.paintNames(this.scene.theme, null);
       this.apply(address);
       if (!first.meta.slices && !first.meta.counters) throw new ApiError(404, { title: t("This capture has no timeline"), hint: t("Collect with activities CPU and NPU (or CUDA).") });
@@ -286,13 +289,6 @@ export class TraceView {
     return several ? `${worker} · ${span}` : worker;
   }
 
-  /** Where the clock of a capture stands beside the first one's. */
-  private offsetOf(source: Source, first: Source): number {
-    if (!this.state.together) return Number(BigInt(source.meta.base_ns) - BigInt(first.meta.base_ns));
-    const begin = (one: Source): number => one.meta.steps[0]?.start_ns ?? 0;
-    return begin(first) - begin(source);
-  }
-
   private showRanks(): void {
     const shown = new Set(this.scene.sources.map((source) => source.label));
     const own = this.scene.sources[0]?.label;
@@ -331,8 +327,8 @@ export class TraceView {
       })));
     const fresh = opened.filter((source) => source !== null);
     for (const source of fresh) {
-      source.offset = this.offsetOf(source, first);
-      source.shift = address.shifts.get(source.label) ?? 0;
+      source.offset = offsetOf(source, first, !!this.state.together);
+      source.shift = this.shifts.get(source.label) ?? 0;
       source.paintNames(this.scene.theme, null);
       if (this.state.together && address.folded === null) {
         this.defaultFold = [...this.defaultFold, ...this.foldsOf(source)];
@@ -352,27 +348,51 @@ export class TraceView {
     if (whole) view.whole();
     this.showRanks();
     this.statusLine();
-    await Promise.all([
-      ...fresh.map((source) => source.loadNames(() => this.session.repaint(source), this.stop.signal)),
-      fresh.length && (this.byClock || this.state.workers.length <= MANY_SOURCES) ? this.alignClocks() : null,
-    ]);
+    if (fresh.length) void this.alignClocks();
+    await Promise.all(fresh.map((source) => source.loadNames(() => this.session.repaint(source), this.stop.signal)));
   }
 
-  /** Puts the ranks on the common clock of their run; one whose clock could not be aligned stays where its own puts it. */
+  /** Whether ranks belong on the common clock of their run: those of a small one always do. */
+  private get onCommonClock(): boolean {
+    return !this.state.together && (this.byClock || this.state.workers.length <= MANY_SOURCES);
+  }
+
+  /** The clocks take an analysis of the whole run: the reader goes on meanwhile, only the picture is not ready before. */
   private async alignClocks(): Promise<void> {
-    const [first, ...others] = this.scene.sources;
-    if (!first || this.state.together || !others.length) return;
+    if (!this.onCommonClock || this.scene.sources.length < 2) return;
+    const asked = new Map(this.scene.sources.map((source) => [source, source.shift]));
+    this.placing++;
     try {
       this.clocks ??= clocksOf(this.api, this.stop.signal);
       const clocks = await this.clocks;
-      for (const source of this.scene.sources) source.clock = between(clocks(first.api.capture), clocks(source.api.capture), source === first);
-      for (const source of others) source.offset = this.offsetOf(source, first) - (source.clock?.offset ?? 0);
+      if (!this.onCommonClock) return;
       this.heads.clear();
-      this.session.placed();
+      this.session.place(() => align(this.scene.sources, clocks, asked));
     } catch (problem) {
       this.clocks = null;
       if (!this.stop.signal.aborted) this.notice(problem instanceof ApiError ? t(problem.message) : String(problem));
+    } finally {
+      this.placing--;
+      if (!this.stop.signal.aborted) this.timeline.draw();
     }
+  }
+
+  /** Undoes what the reader moved: all ranks stand on the common clock of the run, or as they stood at first. */
+  private realign(byClock: boolean): void {
+    if (byClock && this.state.together) return;
+    const { sources } = this.scene;
+    this.byClock = byClock;
+    this.shifts = new Map();
+    this.heads.clear();
+    this.session.place(() => {
+      for (const source of sources) {
+        source.shift = 0;
+        if (this.onCommonClock) continue;
+        source.clock = null;
+        source.offset = offsetOf(source, sources[0]!, !!this.state.together);
+      }
+    });
+    void this.alignClocks();
   }
 
   // --- address
@@ -403,7 +423,10 @@ export class TraceView {
     if (address.slice) {
       const source = this.scene.sources.find((one) => one.number === address.slice!.source);
       if (source) {
+        const { from, to } = this.timeline.view;
         await this.session.select(source, address.slice.id, !address.window);
+        // The window is of the common clock; until that is known a slice of another capture may be elsewhere.
+        if (address.window && this.placing && source !== first) this.timeline.view.set(from, to);
         // Only now, with the panel open, can the tracks be scrolled as far as they were.
         if (address.window) this.scrollBack(address);
         if (this.scene.selected) this.session.scrollTo(this.scene.selected);

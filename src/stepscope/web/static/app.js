@@ -1,1 +1,1 @@
-export{t as render}from"./app-CKY75oC6.js";
+export{t as render}from"./app-CRObglJt.js";

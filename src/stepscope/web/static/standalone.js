@@ -1,1 +1,1 @@
-import{t as e}from"./app-CKY75oC6.js";e();
+import{t as e}from"./app-CRObglJt.js";e();

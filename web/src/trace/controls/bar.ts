@@ -10,7 +10,8 @@ import { t } from "../words";
 
 export interface BarActions {
   setRanks(names: Set<string>): void;
-  alignClocks(): void;
+  /** On the common clock of the run, or as at first. */
+  realign(byClock: boolean): void;
   picture(): void;
 }
 
@@ -252,12 +253,11 @@ export class Bar {
         return h("label", { class: "trace-check" }, `${t("Offset")} ${source.label} (us)`, field);
       }),
       h("div", { class: "trace-menu-row" }, `${t("Align")}:`,
-        button(t("by clock"), t("All ranks on the common clock of the run"), () => this.actions.alignClocks(), { "data-testid": "align-clocks" }),
+        button(t("by clock"), t("All ranks on the common clock of the run"), () => this.actions.realign(true), { "data-testid": "align-clocks" }),
         button(t("by start"), t("All ranks by the selected slice's start"), () => void this.session.alignAll(false)),
         button(t("by end"), t("All ranks by the selected slice's end"), () => void this.session.alignAll(true)),
         button(t("Reset alignment"), t("Reset alignment"), () => {
-          for (const source of this.session.scene.sources) source.shift = 0;
-          this.session.placed();
+          this.actions.realign(false);
           this.menus.get("ranks")!.open = false;
         })),
     ];

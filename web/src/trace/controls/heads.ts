@@ -114,7 +114,7 @@ export class Heads {
 function clockOf({ offset, sigma, reference }: Clock): HTMLElement {
   const text = reference ? t("clock reference") : offset === null ? t("clock not aligned") : `${length(offset)} ± ${length(sigma)}`;
   const about = reference
-    ? t("Offsets of the other ranks are told against this one.")
+    ? t("Offsets of the other ranks are relative to this one.")
     : t(offset === null ? "Too few calls are shared with other ranks; it stands where its own clock puts it." : "How far its clock is ahead of the reference; the picture is without that.");
   return h("span", { class: "trace-clock", title: about, "data-testid": "rank-clock" }, text);
 }
