@@ -130,7 +130,7 @@ def _computes() -> pl.Expr:
 
 def drives_communication() -> pl.Expr:
     """Whether a row of `kernels` is one by which AI CPU or vector cores drive communication."""
-    name = pl.col("name").cat
+    name = pl.col("name").cast(pl.String).str
     return (name.ends_with("AicpuKernel") | name.ends_with("AivKernel")).fill_null(False)
 
 

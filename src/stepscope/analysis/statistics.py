@@ -85,7 +85,7 @@ def _core_is_none_of(cores: tuple[str, ...]) -> pl.Expr:
 
 def _is_row() -> pl.Expr:
     # Of the kernels that do communication, only those on vector cores are rows of their own (docs/formats/cann.md 7.2).
-    on_vector_core = (pl.col("core") == COMMUNICATION) & pl.col("name").cat.ends_with("AivKernel")
+    on_vector_core = (pl.col("core") == COMMUNICATION) & pl.col("name").cast(pl.String).str.ends_with("AivKernel")
     return (pl.col("kind") == "compute") & (_core_is_none_of(NO_KERNEL) | on_vector_core.fill_null(False))
 
 

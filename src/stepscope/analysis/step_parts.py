@@ -35,7 +35,7 @@ def step_parts(tables: Tables, whole: tuple[int, int] | None = None) -> pl.DataF
         "Memset": tables.kernels.filter(kind == "memset"),
         "Communication": tables.kernels.filter(kind == "communication"),
         "Runtime": tables.api_calls,
-        "DataLoader": tables.ops.filter(pl.col("name").cat.starts_with(LOADER).fill_null(False)),
+        "DataLoader": tables.ops.filter(pl.col("name").cast(pl.String).str.starts_with(LOADER).fill_null(False)),
         "CPU Exec": tables.ops.filter(~is_step()),
     }
     within = merge(steps.select(_SPAN))

@@ -163,7 +163,7 @@ def _of_launching_steps(tables: Tables, ranges: pl.DataFrame, free: pl.DataFrame
 
 
 def _received(collectives: pl.DataFrame) -> pl.DataFrame:
-    return collectives.filter(pl.col("name").cat.starts_with(RECEIVE)).select("device", "start_ns", "end_ns")
+    return collectives.filter(pl.col("name").cast(pl.String).str.starts_with(RECEIVE)).select("device", "start_ns", "end_ns")
 
 
 def _rows(

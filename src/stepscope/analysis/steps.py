@@ -27,7 +27,7 @@ def from_ops(ops: pl.DataFrame) -> pl.DataFrame:
 
 def is_step(name: str = "name") -> pl.Expr:
     """Whether a range is a step."""
-    return pl.col(name).cat.starts_with(STEP_MARK).fill_null(False)
+    return pl.col(name).cast(pl.String).str.starts_with(STEP_MARK).fill_null(False)
 
 
 def step_of(times: pl.Series, ranges: pl.DataFrame, *, closed: Literal["left", "both"] = "both") -> pl.Series:

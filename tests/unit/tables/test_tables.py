@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,14 @@ from stepscope.tables.store import fingerprint, read_store, store_folder, write_
 
 def pauses(*starts: int) -> pl.DataFrame:
     return GC_PAUSES.conform(pl.DataFrame({"pid": [1] * len(starts), "start_ns": starts, "end_ns": [at + 1 for at in starts]}))
+
+
+def test_a_text_is_asked_in_its_rows_not_in_all_that_the_process_has_read():
+    """`.cat.starts_with` and its like answer for every text of every capture that was opened; a cast answers for the column."""
+    source = Path(store.__file__).parents[1]
+    asked = re.compile(r"\.cat\b(?!\.to\()")
+    found = [path.name for path in source.rglob("*.py") if "polars" in (text := path.read_text("utf-8")) and asked.search(text)]
+    assert found == []
 
 
 def test_conform_orders_casts_fills_and_sorts():

@@ -8,9 +8,11 @@ only (docs/formats/outputs.md 3.1), and what a C function did is the operator it
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.analysis.link import op_tree
+from stepscope.analysis.link.groups import Ints
 from stepscope.tables import TEXT, Tables
 
 _FRAME = r"\(\d+\): |^nn\.Module: "  # `file(line): function`, or the call of a module
@@ -31,12 +33,31 @@ def stacks(ops: pl.DataFrame, python_calls: pl.DataFrame) -> pl.Series:
     calls = python_calls.filter(pl.col("name").is_in(framed.implode())).sort("start_ns", "end_ns", descending=[False, True])
     parent = op_tree.parents(calls)
     points = ops.select("pid", "tid", time_ns="start_ns")
-    around = op_tree.innermost(calls, points, by=("pid", "tid"), at_end=False, parent=parent)
-    return _texts(calls["name"], parent).gather(around).alias("stack")
+    around = op_tree.row_numbers(op_tree.innermost(calls, points, by=("pid", "tid"), at_end=False, parent=parent))
+    above = op_tree.row_numbers(parent)
+    # Most calls of a script have no operator in them: texts of their stacks would take gigabytes.
+    needed = _with_outer(around, above)
+    place = np.append(np.cumsum(needed) - 1, -1)  # where -1, the row of no call, is found, too
+    texts, number = _texts(calls["name"].filter(needed), op_tree.to_rows(place[above[needed]], "parent"))
+    different, row = np.unique(np.append(number, -1)[place[around]], return_inverse=True)
+    stack = pl.Series("stack", [texts[one] if one >= 0 else None for one in different.tolist()], dtype=pl.String).cast(TEXT)
+    return pl.DataFrame({"stack": stack})[row]["stack"]
 
 
-def _texts(names: pl.Series, parent: pl.Series) -> pl.Series:
-    """The stack that each call stands on, itself first. Texts are made once per distinct path, not per call."""
+def _with_outer(rows: Ints, above: Ints) -> npt.NDArray[np.bool_]:
+    """Which rows are among these, or are above one of them."""
+    found = np.zeros(above.size, np.bool_)
+    rows = np.unique(rows[rows >= 0])
+    while rows.size:
+        found[rows] = True
+        rows = np.unique(above[rows])
+        rows = rows[rows >= 0]
+        rows = rows[~found[rows]]
+    return found
+
+
+def _texts(names: pl.Series, parent: pl.Series) -> tuple[list[str], Ints]:
+    """The different stacks that calls stand on, themselves first, and which of them is that of each call."""
     above = op_tree.row_numbers(parent)
     # `;` separates frames.
     text = names.cast(pl.String).fill_null("?").str.replace_all(";", ",", literal=True)
@@ -48,5 +69,4 @@ def _texts(names: pl.Series, parent: pl.Series) -> pl.Series:
         distinct = level.unique(maintain_order=True).with_columns(number=pl.int_range(len(known), len(known) + pl.len()))
         number[rows] = level.join(distinct, on=["outer", "name"], how="left", maintain_order="left")["number"].to_numpy()
         known += [f"{name};{known[up]}" if up >= 0 else name for up, name in distinct.select("outer", "name").iter_rows()]
-    text_of = pl.Series("stack", known, dtype=pl.String).cast(TEXT)
-    return pl.DataFrame({"stack": text_of})[number]["stack"] if len(number) else text_of
+    return known, number

@@ -132,7 +132,7 @@ class _Trace:
             names.MODULE_HIERARCHY: pl.col("modules"),
             names.FLOPS: pl.col("flops"),
         }
-        annotated = (pl.col("scope") == _USER_SCOPE).fill_null(False) | pl.col("name").cat.starts_with("ProfilerStep#")
+        annotated = (pl.col("scope") == _USER_SCOPE).fill_null(False) | pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")
         for category, chosen in (("cpu_op", ~annotated), ("user_annotation", annotated)):
             yield self._spans(ops.filter(chosen.fill_null(False)), category, known)
 

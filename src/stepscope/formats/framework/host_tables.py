@@ -96,7 +96,7 @@ def _parents_first(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[
 
 
 def _steps(ops: pl.DataFrame) -> pl.DataFrame:
-    named = ops.filter(pl.col("name").cat.starts_with(_STEP_NAME)).with_columns(pl.col("name").cast(pl.String))
+    named = ops.filter(pl.col("name").cast(pl.String).str.starts_with(_STEP_NAME)).with_columns(pl.col("name").cast(pl.String))
     step = pl.col("name").str.strip_prefix(_STEP_NAME).cast(pl.Int64, strict=False)
     return ALL_TABLES["steps"].conform(
         named.select(step.alias("step"), "pid", "start_ns", "end_ns").filter(pl.col("step").is_not_null())

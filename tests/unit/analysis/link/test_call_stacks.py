@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
 from capture_rows import MAIN, op, ops, rows
 
 from stepscope.analysis.link.call_stacks import stacks
 from stepscope.analysis.link.capture import link
-from stepscope.tables import Facts, Tables
+from stepscope.tables import TEXT, Facts, Tables
 
 
 def call(name: str, start: int, end: int, tid: int = MAIN) -> dict[str, object]:
@@ -30,6 +31,20 @@ def test_innermost_first_on_the_same_thread_only():
         "again": "t.py(5): step;t.py(1): main",
         "elsewhere": None,
     }
+
+
+def test_only_stacks_of_operators_become_texts():
+    """Most calls of a script hold no operator; a process keeps every text of a dictionary until it ends."""
+    table = ops(op("mm", 15, 16))
+    calls = [call("t.py(1): main", 10, 5000), *(call(f"t.py({line}): f{line}", 10 * line, 10 * line + 5) for line in range(2, 300))]
+    calls = rows("python_calls", *({**item, "pid": table["pid"][0]} for item in calls))
+    before = _texts_of_the_process("before")
+    assert stacks(table, calls).to_list() == ["t.py(1): main"]
+    assert _texts_of_the_process("after") - before < 5
+
+
+def _texts_of_the_process(new: str) -> int:
+    return int(pl.Series([f"never seen {new}"], dtype=TEXT).to_physical()[0])
 
 
 def test_no_calls_no_stacks():
