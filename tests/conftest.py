@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
-import polars
 import pytest
 from profiler_doubles import NotingTier
 from shared_data import GOLDEN, PLACES, SEEDS
@@ -34,10 +33,18 @@ class WithoutData(pytest.Directory):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A cache of its own: what an earlier program made of a capture must not be taken for what this one makes. Libraries stay."""
-    if hasattr(config, "workerinput"):
-        start_one_polars_thread()
-        return  # of pytest-xdist, which has the variables of the first process
+    """A cache of its own: what an earlier program made of a capture must not be taken for what this one makes. Libraries stay.
+
+    Processes that run tests side by side start one thread of the columnar engine each.
+    """
+    if hasattr(config, "workerinput"):  # of pytest-xdist, which has the variables of the first process
+        if os.environ.get("POLARS_MAX_THREADS") == "1":
+            import polars  # noqa: F401 - its threads start now
+
+            del os.environ["POLARS_MAX_THREADS"]  # processes that tests start decide for themselves
+        return
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the others have the other cores
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "native"
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = tempfile.TemporaryDirectory(prefix="stepscope-test-cache-")
@@ -45,15 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
     (Path(folder.name) / "stepscope").mkdir(mode=0o700)
     (Path(folder.name) / "stepscope" / "native").symlink_to(kept)
     os.environ["XDG_CACHE_HOME"] = folder.name
-
-
-def start_one_polars_thread() -> None:
-    """Other processes of the run have the other cores; processes that tests start decide for themselves."""
-    before = os.environ.get("POLARS_MAX_THREADS")
-    os.environ["POLARS_MAX_THREADS"] = before or "1"
-    polars.thread_pool_size()
-    if before is None:
-        del os.environ["POLARS_MAX_THREADS"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
