@@ -107,6 +107,22 @@ def test_an_arrow_leads_to_its_other_end(door_page: Page, size: tuple[int, int])
 
 
 @SIZES
+def test_an_arrow_leads_to_its_other_end_when_the_panel_was_folded(sample_page: Page, size: tuple[int, int]) -> None:
+    """The panel opens again for what is selected: below or beside the canvas, which is then smaller than before."""
+    page = Timeline(sample_page, f"{NPU}&find=aclnnAddmm_MatMulCommon_MatMulV2")
+    Landing(sample_page).lands()
+    folded = "return document.querySelector('.trace-panel').getBoundingClientRect().height === 0"
+    for key in "Gg":
+        before = page.stats["selected"]
+        page.press("q")
+        page.until(lambda: page.browser.execute_script(folded))
+        page.press(key)
+        page.until(lambda before=before: page.stats["selected"] not in (None, before))
+        page.until(lambda: not page.browser.execute_script(folded))
+        Landing(sample_page).lands()
+
+
+@SIZES
 def test_a_link_opens_as_it_was_left(door_page: Page, size: tuple[int, int]) -> None:
     door_page.open("operator", **CAPTURE)
     follow(door_page)

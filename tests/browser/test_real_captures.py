@@ -291,6 +291,25 @@ def test_shares_of_the_overview_are_of_its_step(sample_page: Page, capture: dict
     assert sum(sample_page.pie("execution").values()) == pytest.approx(length, rel=1e-3)
 
 
+def test_preparing_is_in_the_pictures_of_the_overview(sample_page: Page, samples: Path) -> None:
+    sample_page.open("overview", **NPU)
+    (row,) = read(output(samples) / "step_trace_time.csv")
+    # The file is made of floats: moments since 1970 are off by up to a quarter of a microsecond.
+    assert sample_page.pie("execution")["Preparing"] == pytest.approx(float(row["Preparing"]), abs=0.5)
+    legend = sample_page.driver.execute_script(
+        "return [...document.querySelectorAll('[data-testid=chart-steps] .chart-legend button')].map((one) =>"
+        " [one.innerText.trim(), one.querySelector('.swatch').style.background])"
+    )
+    colour = dict(legend)["Preparing"]
+    tall = sample_page.driver.execute_script(
+        "const like = document.createElement('i'); return [...document.querySelectorAll('[data-testid=chart-steps] svg path')]"
+        ".filter((one) => (like.style.background = one.getAttribute('fill'), like.style.background === arguments[0]))"
+        ".map((one) => one.getBoundingClientRect().height)",
+        colour,
+    )
+    assert max(tall, default=0) > 10
+
+
 def test_notes_of_the_mean_step_stand_below_it(sample_page: Page) -> None:
     sample_page.open("overview", run="gpu", worker="gpu_train_control")
     left = (
