@@ -17,12 +17,12 @@ from stepscope.analysis.partition.spans import EMPTY, Ints, Spans, join, minus, 
 from stepscope.cluster.digest import SAME_NS, CallRows, Calls, Digests, call_rows, frame_of_calls, member_lists
 from stepscope.cluster.network.sizes import size_class
 from stepscope.cluster.read.names import operator_name
+from stepscope.cluster.read.queues import QUEUE_NS, common_queues, group_or_stream
 from stepscope.formats.cann.write.hash import text_hash
 from stepscope.tables import TEXT, Facts, Tables
 from stepscope.tables.cluster import CLUSTER_TABLES
 
 TOP_KERNELS = 64
-QUEUE_NS = 20_000  # between two calls of one queue
 PROMPT_NS = 10_000  # a task that starts this soon after its launch was waited for by the device
 LATENCY_NS = 30_000  # from a launch to the moment at which the device comes to the task, at most
 _LAYERS = {"data_loading": "data", "gc": "gc", "checkpoint": "checkpoint"}
@@ -145,6 +145,7 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spa
     rows = rows.with_columns(pl.Series("window", window, dtype=pl.Int64))
     rows = rows.sort("window", *((pl.col("issue_ns"), *_TIES) if known else ()), "start_ns", "row", nulls_last=True)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    rows = rows.with_columns(operator_name(pl.coalesce("op_type", "name").cast(pl.String)).alias("op"), lane=group_or_stream())
     if known:
         compute = model.tasks.filter(pl.col("kind") == COMPUTE).drop_nulls("issue_ns").sort("issue_ns", "start_ns")
         done = np.maximum.accumulate(compute["end_ns"].to_numpy()) if compute.height else np.empty(0, dtype=np.int64)
@@ -153,6 +154,7 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spa
             np.where(before > 0, done[np.maximum(before - 1, 0)], 0) if compute.height else np.zeros(rows.height, dtype=np.int64)
         )
         launch = rows["launch_ns"].fill_null(rows["issue_ns"]).to_numpy() if rows.height else start
+        rows = rows.with_columns(lane=common_queues(rows, launch))
         issue = np.minimum(np.maximum(reached, launch), start)
         # A host that runs ahead does not say when the device came to a call; unless it queued on its lane, it started at once. When
         # the next compute task runs already, the device has passed it.
@@ -167,12 +169,7 @@ def _calls(tables: Tables, model: DeviceModel) -> tuple[pl.DataFrame, Calls, Spa
         # Without launches the earliest start of this and all later calls: one queued behind its lane starts after its successors.
         issue = np.minimum.accumulate(start[::-1])[::-1] if rows.height else start
     size = pl.col("bytes").fill_null(pl.col("count") * _element_size())
-    rows = rows.with_columns(
-        operator_name(pl.coalesce("op_type", "name").cast(pl.String)).alias("op"),
-        pl.col("group").cast(pl.String).fill_null("?"),
-        pl.coalesce(pl.col("stream").cast(pl.String), pl.col("group").cast(pl.String)).fill_null("?").alias("lane"),
-        size.alias("bytes"),
-    )
+    rows = rows.with_columns(pl.col("group").cast(pl.String).fill_null("?"), size.alias("bytes"))
     return rows, Calls(issue.astype(np.int64), start, end, rows["window"].to_numpy()), dispatch
 
 
@@ -185,9 +182,8 @@ def _after_ends(issue: Ints, start: Ints, end: Ints, passed: Ints) -> Ints:
 
 
 def _queued(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """Calls that began where another one of their stream (or group) ended."""
-    lane = pl.coalesce(pl.col("stream").cast(pl.String), pl.col("group").cast(pl.String)).fill_null("?")
-    known = rows.select("end_ns", lane=lane, begun=pl.col("start_ns") + 1000).with_row_index("call").sort("begun")
+    """Calls that began where another one of their queue ended."""
+    known = rows.select("end_ns", "lane", begun=pl.col("start_ns") + 1000).with_row_index("call").sort("begun")
     ends = known.select("lane", ended="end_ns").sort("ended")
     last = known.join_asof(ends, left_on="begun", right_on="ended", by="lane", coalesce=False, check_sortedness=False)
     queued = (last["begun"] - last["ended"] < QUEUE_NS).fill_null(False)
