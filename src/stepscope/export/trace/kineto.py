@@ -132,7 +132,8 @@ class _Trace:
             names.MODULE_HIERARCHY: pl.col("modules"),
             names.FLOPS: pl.col("flops"),
         }
-        annotated = (pl.col("scope") == _USER_SCOPE).fill_null(False) | pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")
+        of_a_step = pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")
+        annotated = (pl.col("scope") == _USER_SCOPE).fill_null(False) | of_a_step
         for category, chosen in (("cpu_op", ~annotated), ("user_annotation", annotated)):
             yield self._spans(ops.filter(chosen.fill_null(False)), category, known)
 

@@ -91,7 +91,7 @@ def read(paths: Iterable[Path], *, quality: Quality) -> KernelRows:
     rows = rows.with_columns(pl.col("device").cast(pl.Int32), end.alias("end_ns"))
     # A kernel that carries out a collective has that core too, but is a task.
     of_comm = pl.col("core").is_in(COMMUNICATION).fill_null(False)
-    is_task = pl.col("name").cast(pl.String).str.ends_with("AivKernel") | pl.col("name").cast(pl.String).str.ends_with("AicpuKernel")
+    is_task = pl.col("name").cast(pl.String).str.contains("(AivKernel|AicpuKernel)$")
     kind = pl.when(of_comm).then(pl.lit("communication")).otherwise(pl.lit("compute")).cast(TEXT).alias("kind")
     rows = rows.with_columns(kind, (of_comm & ~is_task).alias("collective"))
     compute = rows.filter(~pl.col("collective"))
