@@ -144,7 +144,7 @@ def pictures(door: Door, run: str, args: argparse.Namespace) -> int:
         for theme, language, size in itertools.product(args.theme, args.language, args.size):
             door.dress(theme, language, SIZES[size])
             time.sleep(args.settle)
-            name = f"{run or 'first'}-{view}-{door.name}-{theme}-{language}-{size}"
+            name = f"{(run or 'first').replace('/', '_')}-{view}-{door.name}-{theme}-{language}-{size}"
             found = door.flaws()
             if size == args.size[0]:
                 found += [f"axe: {flaw}" for flaw in door.page.accessibility(*([] if theme == "light" else ["color-contrast"]))]

@@ -73,7 +73,7 @@ def test_notices_of_the_timeline_are_chinese_too(sample_page: Page) -> None:
     """What comes up while one works: a slice that is not there, the last one of its track, no arrow, no gap."""
     page = Timeline(sample_page, NPU)
     sample_page.choose("select-language", "zh")
-    page.until(lambda: page.find("[data-testid=trace-menu-processes]").text == "进程")
+    page.until(lambda: sample_page.text("[data-testid=trace-menu-processes]") == "进程")
     sample_page.enter(f"/trace?{NPU}&slice=99999999")
     sample_page.driver.refresh()
 

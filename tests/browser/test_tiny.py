@@ -59,6 +59,15 @@ def test_unknown_run_is_said_and_the_first_is_shown(tiny_page: Page) -> None:
     assert "Runs gone" in tiny_page.text("[data-testid=unknown]")
 
 
+def test_a_notice_takes_no_room_from_the_window(tiny_page: Page) -> None:
+    """Trace fills what is left below it, to the line at its foot."""
+    tiny_page.open("trace", run="gone")
+    assert "Runs gone" in tiny_page.text("[data-testid=unknown]")
+    foot = "const main = document.querySelector('.main'), foot = main.lastElementChild.getBoundingClientRect();"
+    left = tiny_page.driver.execute_script(f"{foot} return [foot.bottom - innerHeight, main.scrollHeight - main.clientHeight]")
+    assert left == [0, 0]
+
+
 def test_unknown_view_is_said(tiny_page: Page) -> None:
     tiny_page.open("operator")
     tiny_page.driver.get(f"{tiny_page.address}#/nonsense")

@@ -192,6 +192,10 @@ def test_what_is_about_all_ranks_says_so(sample_page: Page) -> None:
     sample_page.open("verdict", run="npu_level2", worker="1")
     assert sample_page.text(".crumbs").split() == ["npu_level2", "all", "ranks"]
     assert sample_page.text("[data-testid=select-workers]").strip() == "All"
+    state = sample_page.text(".capture-state")
+    assert "2 ranks" in state
+    assert "rank 0" not in state
+    assert sample_page.text(".capture-state .path") == "npu_level2"
     sample_page.open("verdict", run="odd")
     assert sample_page.text(".crumbs").split() == ["odd", "w"]
 

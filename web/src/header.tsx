@@ -34,7 +34,8 @@ function Live(): JSX.Element | null {
 function Compared(): JSX.Element {
   const [a, b] = [diffSide("a"), diffSide("b")];
   const name = (one: typeof a): string => (a.run !== b.run ? one.run?.name : a.worker !== b.worker ? `${one.run?.name} / ${one.worker?.name}` : `${one.worker?.name} / ${one.span?.name}`) ?? "";
-  return <span class="crumbs"><span class="clip">{name(a)} → {name(b)}</span></span>;
+  const text = `${name(a)} → ${name(b)}`;
+  return <span class="crumbs"><span class="clip" title={text}>{text}</span></span>;
 }
 
 export function Header(): JSX.Element {
@@ -49,9 +50,9 @@ export function Header(): JSX.Element {
       {many && slug === "diff" && <Compared />}
       {many && slug !== "diff" && run && (
         <span class="crumbs">
-          <span class="clip">{run.name}</span>
-          {worker && <span class="clip">{showsAllRanks.value ? t("all ranks") : worker.name}</span>}
-          {span && (worker?.spans.length ?? 0) > 1 && <span class="clip">{span.name}</span>}
+          <span class="clip" title={run.name}>{run.name}</span>
+          {worker && <span class="clip" title={showsAllRanks.value ? t("all ranks") : worker.name}>{showsAllRanks.value ? t("all ranks") : worker.name}</span>}
+          {span && (worker?.spans.length ?? 0) > 1 && <span class="clip" title={span.name}>{span.name}</span>}
         </span>
       )}
       {span?.simulated && slug !== "diff" && <Simulated modelled={span.modelled} />}

@@ -86,12 +86,22 @@ function NormalBoxes(): JSX.Element {
       {(worker?.spans.length ?? 0) > 1 && (
         <Select wide label="Spans" testid="select-spans" value={span?.name ?? ""} options={named(worker?.spans ?? [])} onChange={(value) => openCapture({ ...(worker ? { worker: worker.name } : {}), span: value })} />
       )}
-      {span && run && <State span={span} run={run.name} />}
+      {span && run && <State span={span} run={run} />}
     </>
   );
 }
 
-function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
+/** The folder that holds all of these. */
+function common(paths: readonly string[]): string {
+  const parts = paths.map((one) => one.split("/"));
+  const first = parts[0] ?? [];
+  const differ = first.findIndex((part, at) => parts.some((one) => one[at] !== part));
+  return first.slice(0, differ < 0 ? first.length : differ).join("/");
+}
+
+function State({ span, run }: { span: SpanEntry; run: RunEntry }): JSX.Element {
+  const all = showsAllRanks.value && run.workers.length > 1;
+  const path = all ? common(run.workers.flatMap((one) => one.spans.map((part) => part.path))) : span.path;
   const percent = Math.round(span.progress * 100);
   const text = span.state === "loading" ? stageText(span) : span.changing ? t("still being written") : t(span.state === "found" ? "not read yet" : span.state.replace("_", " "));
   return (
@@ -100,7 +110,7 @@ function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
         <i class="dot" aria-hidden="true" />
         <span>{text}</span>
         {span.device && <span class="tag">{span.device.toUpperCase()}</span>}
-        {span.rank !== null && <span class="tag">rank {span.rank}</span>}
+        {all ? <span class="tag">{run.workers.length} {t("ranks")}</span> : span.rank !== null && <span class="tag">rank {span.rank}</span>}
       </p>
       {span.state === "loading" && <progress max={100} value={percent} aria-label={t("Reading the capture")} />}
       {span.quality && span.quality.headline.en !== "" && <p class="table-note block" role="note" data-testid="headline">{inLanguage(span.quality.headline)}</p>}
@@ -109,8 +119,8 @@ function State({ span, run }: { span: SpanEntry; run: string }): JSX.Element {
           <Icon name="alert" /> {inLanguage(span.quality.summary)}
         </button>
       )}
-      <p class="path" title={span.path}>{span.path}</p>
-      <a class="button quiet report" href={address("report", { run })} download="report.html" data-testid="btn-report" title={t("The whole run as one HTML file that opens offline")}>
+      <p class="path" title={path}>{path}</p>
+      <a class="button quiet report" href={address("report", { run: run.name })} download="report.html" data-testid="btn-report" title={t("The whole run as one HTML file that opens offline")}>
         <Icon name="download" /> {t("HTML report")}
       </a>
     </div>

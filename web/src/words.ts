@@ -102,7 +102,11 @@ const CHINESE: Readonly<Record<string, string>> = {
   "Columns": "列",
   "Export CSV": "导出 CSV",
   "Copy rows": "复制行",
+  "row": "行",
   "rows": "行",
+  "long compute before communication": "通信前计算过久",
+  "slow link": "链路慢",
+  "late start": "启动晚",
   "of": "/",
   "selected": "已选",
   "Total": "合计",
@@ -562,6 +566,7 @@ const CHINESE: Readonly<Record<string, string>> = {
   "no recorded rank, host or link holds the others up.": "已采集的 rank、主机和链路均未拖慢其他 rank。",
   "no rank, host or link holds the others up.": "没有 rank、主机或链路拖慢其他 rank。",
   "All of these as their peers": "以上均与同类一致时",
+  "As its peers": "与同类一致时",
   "clocks": "时钟",
   "not aligned": "个未对齐",
   "saves {ms} alone": "单独修复可省 {ms}",
@@ -616,3 +621,5 @@ export function t(text: string, values?: Readonly<Record<string, string | number
   const numbers = text.match(/\d+/g)!;
   return CHINESE[text.replace(/\d+/g, "#")]?.replace(/#/g, () => numbers.shift() ?? "") ?? text;
 }
+
+export const rowsText = (count: number): string => `${count.toLocaleString("en-US")} ${t(count === 1 ? "row" : "rows")}`;

@@ -4,6 +4,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { colourOf } from "../colour";
+import { fitted } from "../fitted";
 import { auto, percent } from "../format";
 import { dark } from "../settings";
 import { t } from "../words";
@@ -116,8 +117,7 @@ export function Icicle(props: { tree: Tree; unit: string; label: string; root?: 
       if (w > 34) {
         pen.fillStyle = isDark ? "#f2f5fa" : "#10161f";
         let text = name === props.dotted ? `${name} · ${weightText(one.node)} · ${percent(props.tree.weight[one.node]! / total)}` : shortName(name);
-        const room = Math.floor((w - 8) / 6.6);
-        if (text.length > room) text = `${text.slice(0, Math.max(1, room - 1))}…`;
+        text = fitted((one) => pen.measureText(one).width, text, w - 9, 1);
         if (name === props.dotted) {
           const wide = pen.measureText(text).width;
           pen.fillStyle = themeColour("surface");

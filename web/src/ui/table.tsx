@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { ApiError } from "../api";
 import { cellText, whole } from "../format";
 import { keep, language, readSetting, units } from "../settings";
-import { t } from "../words";
+import { rowsText, t } from "../words";
 import { ColumnChooser } from "./column_menu";
 import { copyText, download, say } from "./controls";
 import { Icon } from "./icons";
@@ -249,7 +249,7 @@ export function Table(props: TableProps): JSX.Element {
     const rule = columns.map(({ column }) => (numeric(column) ? "---:" : "---"));
     const asMarkdown = (line: readonly string[]): string => `| ${line.map((one) => one.replace(/([\\|])/g, "\\$1")).join(" | ")} |`;
     await copyText(markdown ? [plain[0]!, rule, ...plain.slice(1)].map(asMarkdown).join("\n") : plain.map((line) => line.join("\t")).join("\n"));
-    say(`${t("Copied")}: ${whole(rows.length)} ${t("rows")}`);
+    say(`${t("Copied")}: ${rowsText(rows.length)}`);
   };
 
   const exportCsv = async (): Promise<void> => {
@@ -363,7 +363,7 @@ export function Table(props: TableProps): JSX.Element {
     <div class={`table-box${props.fit ? " fit" : ""}`} data-testid={`table-${props.id}`} data-total={first.total} data-filtered={count} aria-busy={shownKey !== key}>
       <div class="table-bar">
         <span class="table-count">
-          {count === first.total ? `${whole(count)} ${t("rows")}` : `${whole(count)} ${t("of")} ${whole(first.total)} ${t("rows")}`}
+          {count === first.total ? rowsText(count) : `${whole(count)} ${t("of")} ${rowsText(first.total)}`}
         </span>
         {filterCount > 0 && (
           <button type="button" class="chip" onClick={() => setWish({ ...wish, filters: {} })}>

@@ -112,7 +112,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
         {data.run.missing.length > 0 && (
           <p class="partial" data-testid="cluster-partial"><span class="tag partial">{t("partial")}</span> {t("{found} of {all} ranks were recorded").replace("{found}", String(data.run.ranks.length)).replace("{all}", String(data.run.expected ?? data.run.ranks.length + data.run.missing.length))}</p>
         )}
-        {data.saving_ms !== null && data.saving_ms > 0 && <p>{t("All of these as their peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
+        {data.saving_ms !== null && data.saving_ms > 0 && <p>{t(data.findings.length > 1 ? "All of these as their peers" : "As its peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
       </div>
       <dl>
         <div><dd>{data.run.ranks.length}{data.run.expected ? ` / ${data.run.expected}` : ""}</dd><dt>{t("ranks")}, {data.run.steps.length} {t("steps")}</dt></div>

@@ -164,7 +164,7 @@ function BandwidthCard({ api, step }: { api: Api; step: string | null }): JSX.El
                   return (
                     <tr key={kind}>
                       {names.map((name, at) => <td key={name} class={at ? "number" : ""}>{typeof row[name] === "number" ? three(row[name]) : String(row[name] ?? "–")}</td>)}
-                      <td>{known !== undefined && got > 0 ? <span class="meter" title={`${got.toFixed(2)} / ${known} GB/s`}><i style={{ width: `${Math.min(100, (got / known) * 100)}%` }} /><b>{known} GB/s</b></span> : <span class="muted">{known === undefined ? "" : `${known} GB/s`}</span>}</td>
+                      <td>{known !== undefined && got > 0 ? <span class="reached" title={`${got.toFixed(2)} / ${known} GB/s`}><i style={{ width: `${Math.min(100, (got / known) * 100)}%` }} /><b>{known} GB/s</b></span> : <span class="muted">{known === undefined ? "" : `${known} GB/s`}</span>}</td>
                     </tr>
                   );
                 })}

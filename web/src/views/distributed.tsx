@@ -117,7 +117,7 @@ function SlowRanks({ api, onShown }: { api: Api; onShown: () => void }): JSX.Ele
                   <td class="nowrap">{row.worker}</td>
                   <td class="number">{row.step_us === null ? "" : three(row.step_us)}</td>
                   <td class="number">{three(row.behind_us)}</td>
-                  <td>{row.cause ?? "–"}</td>
+                  <td>{row.cause ? t(row.cause) : "–"}</td>
                   <td>{row.operators.map((one) => `${one.name} +${auto(one.difference_us, "us")}`).join(", ")}</td>
                 </tr>
               ))}

@@ -11,7 +11,7 @@ import { useLoad } from "../ui/load";
 import { Await, Problem } from "../ui/messages";
 import { type Cell, local } from "../ui/pages";
 import { Table } from "../ui/table";
-import { inLanguage, t } from "../words";
+import { inLanguage, rowsText, t } from "../words";
 import { Frame, type ViewProps } from "./view";
 
 interface Issue {
@@ -70,7 +70,7 @@ export function View({ api }: ViewProps): JSX.Element {
               <div class="card-body">
                 {data.tables.map((table) => (
                   <details key={table.name} class="table-doc">
-                    <summary><code>{table.name}</code> <span class="muted">{whole(table.rows)} {t("rows")}</span></summary>
+                    <summary><code>{table.name}</code> <span class="muted">{rowsText(table.rows)}</span></summary>
                     <table class="plain"><tbody>{table.columns.map((column) => <tr key={column.name}><td><code>{column.name}</code></td><td>{column.type}</td><td>{column.unit ?? ""}</td><td>{column.doc}</td></tr>)}</tbody></table>
                   </details>
                 ))}
@@ -191,7 +191,7 @@ function Sql({ api, tables }: { api: Api; tables: readonly string[] }): JSX.Elem
     }
   };
   return (
-    <Card title="SQL" testid="sql" {...(answer ? { note: `${whole(answer.rows.length)} ${t("rows")}${answer.truncated ? "+" : ""} · ${answer.seconds.toFixed(3)} s` } : {})}>
+    <Card title="SQL" testid="sql" {...(answer ? { note: `${rowsText(answer.rows.length)}${answer.truncated ? "+" : ""} · ${answer.seconds.toFixed(3)} s` } : {})}>
       <form class="card-body sql" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
         <textarea ref={box} rows={3} aria-label={t("Query")} aria-describedby="sql-help" value={text} spellcheck={false} onInput={(event) => { setText(event.currentTarget.value); setCaret(event.currentTarget.selectionStart); }} onKeyDown={typed} />
         <div class="row sql-names" role="group" aria-label={t("Names")}>

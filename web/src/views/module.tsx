@@ -12,7 +12,7 @@ import { Icon } from "../ui/icons";
 import { useLoad } from "../ui/load";
 import { Await } from "../ui/messages";
 import { csvText } from "../ui/pages";
-import { t } from "../words";
+import { rowsText, t } from "../words";
 import { Frame, StepSelect, Toolbar, type ViewProps } from "./view";
 
 interface ModuleRow {
@@ -109,7 +109,7 @@ function ModuleTree({ data, step }: { data: Modules; step: string }): JSX.Elemen
         </Card>
         <div class="table-box" data-testid="table-module" data-total={data.rows.length}>
           <div class="table-bar">
-            <span class="table-count">{whole(shown.length)} {t("rows")}</span>
+            <span class="table-count">{rowsText(shown.length)}</span>
             <span class="spring" />
             <button type="button" class="button quiet" data-testid="btn-export" onClick={() => download("modules.csv", csvText([...data.columns], data.rows.map((row) => row.cells)), "text/csv")}><Icon name="download" />{t("Export CSV")}</button>
           </div>
@@ -119,7 +119,7 @@ function ModuleTree({ data, step }: { data: Modules; step: string }): JSX.Elemen
                 {data.columns.map((name, at) => (
                   <th key={name} scope="col" class={at ? "number" : ""} aria-sort={sort[0] === at ? (sort[1] ? "descending" : "ascending") : "none"} data-testid={`col-${name}`}>
                     <button type="button" class="heading-sort" title={at > 2 ? `${name} (us)` : name} onClick={() => setSort([at, sort[0] === at ? !sort[1] : at > 0])}>
-                      <span>{name}</span>
+                      <span>{name}{at > 2 && units.value !== "auto" && <span class="heading-unit"> (us)</span>}</span>
                       {sort[0] === at && <Icon name={sort[1] ? "down" : "up"} />}
                     </button>
                   </th>

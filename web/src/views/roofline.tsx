@@ -41,7 +41,12 @@ function decades(low: number, high: number): number[] {
   return found;
 }
 
-const rate = (gflops: number): string => (gflops >= 1000 ? `${(gflops / 1000).toLocaleString("en-US", { maximumFractionDigits: 2 })} TFLOP/s` : `${gflops.toLocaleString("en-US", { maximumFractionDigits: 2 })} GFLOP/s`);
+/** A number with T, G, M or K, so that few operations are not shown as none; the letter stands before what follows. */
+function scaled(value: number): string {
+  const [factor, letter] = ([[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "K"]] as const).find(([one]) => value >= one) ?? [1, ""];
+  return `${(value / factor).toLocaleString("en-US", { maximumFractionDigits: 2 })} ${letter}`;
+}
+const rate = (gflops: number): string => `${scaled(gflops * 1e9)}FLOP/s`;
 
 export function View({ api }: ViewProps): JSX.Element {
   const load = useLoad(JSON.stringify([api.capture, "roofline"]), (options) => api.get<Roofline>("roofline", {}, options));
@@ -81,7 +86,7 @@ function Chart({ data }: { data: Roofline }): JSX.Element {
     <figure class="roofline">
       <svg viewBox={`0 0 ${WIDE} ${TALL}`} role="img" aria-label={`Roofline, ${points.length}`}>
         {xs.map((value) => <g key={value}><line x1={x(value)} x2={x(value)} y1={TOP} y2={TALL - BOTTOM} class="grid" /><text x={x(value)} y={TALL - BOTTOM + 14} text-anchor="middle">{value}</text></g>)}
-        {ys.map((value) => <g key={value}><line x1={LEFT} x2={WIDE - RIGHT} y1={y(value)} y2={y(value)} class="grid" /><text x={LEFT - 6} y={y(value) + 3} text-anchor="end">{value >= 1000 ? `${value / 1000} T` : `${value} G`}</text></g>)}
+        {ys.map((value) => <g key={value}><line x1={LEFT} x2={WIDE - RIGHT} y1={y(value)} y2={y(value)} class="grid" /><text x={LEFT - 6} y={y(value) + 3} text-anchor="end">{scaled(value * 1e9)}</text></g>)}
         <text x={(WIDE + LEFT) / 2} y={TALL - 4} text-anchor="middle">{t("operations per byte")}</text>
         <text x={12} y={(TALL - BOTTOM + TOP) / 2} text-anchor="middle" transform={`rotate(-90 12 ${(TALL - BOTTOM + TOP) / 2})`}>{t("operations per second")}</text>
         {peaks.map(([type, peak]) => {
@@ -139,14 +144,14 @@ function Points({ data }: { data: Roofline }): JSX.Element {
     <Card title={t("Counted operators")} note={whole(data.count)} testid="roofline-table">
       <div class="wide-body">
         <table class="plain">
-          <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="number">Calls</th><th scope="col" class="number">GFLOP</th><th scope="col" class="number">{t(data.on_device ? "device time" : "host time")}</th><th scope="col" class="number">FLOP/s</th><th scope="col" class="number">FLOP/byte</th><th scope="col" class="number">{t("of the roof")}</th></tr></thead>
+          <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="number">Calls</th><th scope="col" class="number">FLOP</th><th scope="col" class="number">{t(data.on_device ? "device time" : "host time")}</th><th scope="col" class="number">FLOP/s</th><th scope="col" class="number">FLOP/byte</th><th scope="col" class="number">{t("of the roof")}</th></tr></thead>
           <tbody>
             {data.rows.slice(0, 100).map((one) => {
               const share = reached(one);
               return (
                 <tr key={one.name + one.dtype}>
                   <td><button type="button" class="link" onClick={() => openView("operator", { q: one.name })}>{one.name}</button></td><td>{one.dtype}</td>
-                  <td class="number">{whole(one.calls)}</td><td class="number">{(one.flops / 1e9).toLocaleString("en-US", { maximumFractionDigits: 3 })}</td>
+                  <td class="number">{whole(one.calls)}</td><td class="number">{`${scaled(one.flops)}FLOP`}</td>
                   <td class="number">{auto(one.time_us, "us")}</td><td class="number">{rate(one.gflops)}</td>
                   <td class="number">{one.intensity === null ? "?" : `${one.inputs_only ? "≤ " : ""}${one.intensity.toFixed(2)}`}</td>
                   <td class="number">{share === null ? "?" : `${(100 * share).toFixed(1)} %`}</td>

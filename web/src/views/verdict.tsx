@@ -440,7 +440,7 @@ function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element
           return (
             <label key={one.id}>
               <span>{inLanguage(one.short)}</span><b>{said(percent)}</b>
-              <input type="range" min={0} max={100} step={5} value={percent} aria-valuetext={said(percent)} data-testid={`whatif-${one.rule}`} onChange={(event) => set(one.id, Number(event.currentTarget.value))} />
+              <input type="range" style={{ "--at": percent }} min={0} max={100} step={5} value={percent} aria-valuetext={said(percent)} data-testid={`whatif-${one.rule}`} onChange={(event) => set(one.id, Number(event.currentTarget.value))} />
             </label>
           );
         })}

@@ -1,1 +1,1 @@
-export{t as render}from"./app-CRObglJt.js";
+export{t as render}from"./app-ZwrLSxUS.js";

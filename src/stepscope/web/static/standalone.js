@@ -1,1 +1,1 @@
-import{t as e}from"./app-CRObglJt.js";e();
+import{t as e}from"./app-ZwrLSxUS.js";e();

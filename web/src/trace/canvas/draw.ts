@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything on the canvas besides slices: labels, marks, arrows, ruler, overview strip. Context units are CSS pixels.
 
+import { fitted as fittedTo } from "../../fitted";
 import type { Labels, Window } from "./paint";
 import { length, ticks, whole } from "../numbers";
 import type { Path } from "../data/model";
@@ -39,12 +40,7 @@ function widthOf(context: Context, text: string): number {
   return width;
 }
 
-function fitted(context: Context, text: string, room: number): string {
-  const width = widthOf(context, text);
-  if (width <= room) return text;
-  const letters = Math.floor((text.length * room) / width) - 1;
-  return letters >= 2 ? `${text.slice(0, letters)}…` : "";
-}
+const fitted = (context: Context, text: string, room: number): string => fittedTo((one) => widthOf(context, one), text, room, 2);
 
 export function drawLabels(context: Context, labels: Labels, sources: ReadonlyMap<number, Source>, theme: Theme, scale: number): void {
   const font = `11px ${theme.font}`;

@@ -1,0 +1,1 @@
+function e(e,t,n,r){let i=e(t);if(i<=n)return t;let a=Math.floor(t.length*n/i);for(;a>=r&&e(`${t.slice(0,a)}…`)>n;)a--;return a>=r?`${t.slice(0,a)}…`:``}export{e as t};
