@@ -129,7 +129,7 @@ $(DOCS_VENV)/ready: $(VENV)/core
 # Side by side, since most of it waits for the network.
 environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready $(DOCS_VENV)/ready web/node_modules/.package-lock.json browser
 
-# One process more than there are cores: many tests wait for a process or the browser.
+# One process more than there are cores: one drives the browser and waits for it, and many tests wait for a process.
 test: $(VENV)/core ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 check environments
 	@$(MAKE) --no-print-directory cross prometheus

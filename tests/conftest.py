@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -21,7 +21,21 @@ hypothesis.settings.load_profile("no-deadline")
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 
 UNIT = Path(__file__).parent / "unit"
+BROWSER = "tests/browser"
 IMPORTS_TORCH = re.compile(r'^(import torch|from torch|torch = pytest\.importorskip)\b|^pytest\.importorskip\("torch"', re.M)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests run in one process, and so do all of the page: one browser, and each capture in it prepared once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    of_file = scheduling._split_scope
+    scheduling._split_scope = lambda nodeid: BROWSER if nodeid.startswith(f"{BROWSER}/") else of_file(nodeid)
+    return scheduling
 
 
 class WithoutData(pytest.Directory):
@@ -35,7 +49,7 @@ class WithoutData(pytest.Directory):
 def pytest_configure(config: pytest.Config) -> None:
     """A cache of its own: what an earlier program made of a capture must not be taken for what this one makes. Libraries stay.
 
-    Processes that run tests side by side start one thread of the columnar engine each.
+    Processes that run tests side by side start one thread of the columnar engine each, and none for algebra, which would spin.
     """
     if hasattr(config, "workerinput"):  # of pytest-xdist, which has the variables of the first process
         if os.environ.get("POLARS_MAX_THREADS") == "1":
@@ -45,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("numprocesses", None):
         os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the others have the other cores
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "native"
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = tempfile.TemporaryDirectory(prefix="stepscope-test-cache-")

@@ -59,30 +59,34 @@ HUGGING_FACE = """
             return {"loss": ((out - labels) ** 2).mean(), "logits": out}
 
     data = [{"x": torch.ones(4), "labels": torch.zeros(1)} for _ in range(64)]
-    options = TrainingArguments(
-        "out", per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=int(sys.argv[1]), save_steps=5,
-        report_to=[], use_cpu=True, disable_tqdm=True,
-    )
-    trainer = Trainer(model=Model(), args=options, train_dataset=data)
-    trainer.add_callback(StepscopeCallback(sys.argv[2]))
-    trainer.train(resume_from_checkpoint="out/checkpoint-5" if "resume" in sys.argv else None)
+
+    def train(steps, plan, checkpoint=None):
+        options = TrainingArguments(
+            "out", per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=int(steps), save_steps=5,
+            report_to=[], use_cpu=True, disable_tqdm=True,
+        )
+        trainer = Trainer(model=Model(), args=options, train_dataset=data)
+        trainer.add_callback(StepscopeCallback(plan))
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+    for words in sys.argv[1:]:
+        if words != "fail":
+            train(*words.split())
 """
 
 
 def test_hugging_face(tmp_path):
-    first = run(tmp_path, HUGGING_FACE, "5", "steps=2:3,out=runs")
-    assert first.returncode == 0, first.stderr
+    """To import the trainer takes seconds, so one process trains three times: from the start, resumed, and too short."""
+    plans = ("5 steps=2:3,out=runs", "10 steps=4:6,out=resumed/runs out/checkpoint-5", "4 steps=10:12,out=none")
+    done = run(tmp_path, HUGGING_FACE, *plans)
+    assert done.returncode == 0, done.stderr
     assert recorded(tmp_path) == [2, 3]
-    resumed = run(tmp_path, HUGGING_FACE, "10", "steps=4:6,out=resumed/runs", "resume")
-    assert resumed.returncode == 0, resumed.stderr
     assert recorded(tmp_path / "resumed") == [5, 6]
-    short = run(tmp_path, HUGGING_FACE, "4", "steps=10:12,out=none")
-    assert short.returncode == 0, short.stderr
-    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 10 to 12, counted from 0" in short.stderr
+    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 10 to 12, counted from 0" in done.stderr
 
 
 def test_hugging_face_when_training_fails(tmp_path):
-    done = run(tmp_path, HUGGING_FACE, "6", "steps=2:4,out=runs", "fail")  # in step 3, so that step 2 is whole
+    done = run(tmp_path, HUGGING_FACE, "6 steps=2:4,out=runs", "fail")  # in step 3, so that step 2 is whole
     assert done.returncode != 0
     assert "RuntimeError: of the user" in done.stderr
     assert recorded(tmp_path)[0] == 2
@@ -90,9 +94,9 @@ def test_hugging_face_when_training_fails(tmp_path):
 
 def test_a_second_callback_is_refused_and_training_goes_on(tmp_path):
     second = HUGGING_FACE.replace(
-        "trainer.train(", 'trainer.add_callback(StepscopeCallback("steps=2:3,out=second"))\n    trainer.train('
+        "trainer.train(", 'trainer.add_callback(StepscopeCallback("steps=2:3,out=second"))\n        trainer.train('
     )
-    done = run(tmp_path, second, "5", "steps=2:3,out=runs")
+    done = run(tmp_path, second, "5 steps=2:3,out=runs")
     assert done.returncode == 0, done.stderr
     assert recorded(tmp_path) == [2, 3]
     assert "another profiler is already running" in done.stderr
@@ -132,72 +136,47 @@ LIGHTNING = """
             super().__init__()
             self.layer = torch.nn.Linear(4, 1)
         def training_step(self, batch, number):
-            if number == int(sys.argv[1]):
+            if number == failing:
                 raise RuntimeError("of the user")
             return self.layer(batch).sum()
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    trainer = L.Trainer(
-        max_steps=int((sys.argv[2:] or [6])[0]), accumulate_grad_batches=2, accelerator="cpu", logger=False,
-        enable_checkpointing=False, enable_progress_bar=False,
-        callbacks=[StepscopeCallback((sys.argv[3:] or ["steps=2:3,out=runs"])[0])],
-    )
-    data = torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2)
-    trainer.fit(Model(), data, ckpt_path=(sys.argv[4:] or [None])[0])
-    trainer.save_checkpoint("last.ckpt")
+    def train(steps, plan, checkpoint=None):
+        trainer = L.Trainer(
+            max_steps=int(steps), accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, callbacks=[StepscopeCallback(plan)],
+        )
+        data = torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=2)
+        trainer.fit(Model(), data, ckpt_path=checkpoint)
+        trainer.save_checkpoint("last.ckpt")
+
+    failing = 7 if sys.argv[1] == "fail" else -1
+    for words in sys.argv[1:]:
+        if words != "fail":
+            train(*words.split())
 """
 
 
-def test_lightning_with_accumulated_batches(tmp_path):
-    done = run(tmp_path, LIGHTNING, "-1")
+def test_lightning(tmp_path):
+    """With accumulated batches; then a run that is too short, and one that resumes it."""
+    plans = ("6 steps=2:3,out=first/runs", "4 steps=9,out=none", "8 steps=3:6,out=runs last.ckpt")
+    done = run(tmp_path, LIGHTNING, *plans)
     assert done.returncode == 0, done.stderr
-    assert recorded(tmp_path) == [2, 3]
-
-
-def test_lightning_after_a_resume_and_with_an_empty_window(tmp_path):
-    first = run(tmp_path, LIGHTNING, "-1", "4", "steps=9,out=none")
-    assert first.returncode == 0, first.stderr
-    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 9 to 9, counted from 0" in first.stderr
-    resumed = run(tmp_path, LIGHTNING, "-1", "8", "steps=3:6,out=runs", "last.ckpt")
-    assert resumed.returncode == 0, resumed.stderr
+    assert recorded(tmp_path / "first") == [2, 3]
+    assert "nothing was recorded: 4 steps ran, but the plan waits for steps 9 to 9, counted from 0" in done.stderr
     assert recorded(tmp_path) == [4, 5, 6]
 
 
 def test_lightning_when_training_fails(tmp_path):
-    done = run(tmp_path, LIGHTNING, "7")  # in step 3, so that step 2 is whole
+    done = run(tmp_path, LIGHTNING, "fail", "6 steps=2:3,out=runs")  # in step 3, so that step 2 is whole
     assert done.returncode != 0
     assert "RuntimeError: of the user" in done.stderr
     assert recorded(tmp_path)[0] == 2
 
 
-def test_ray_train_records_the_chosen_rank(tmp_path):
-    done = run(
-        tmp_path,
-        f"""
-        import torch, ray.train
-        from ray.train import RunConfig, ScalingConfig
-        from ray.train.torch import TorchTrainer
-
-        def loop():
-            from stepscope.integrations.ray import begin
-            model = torch.nn.Linear(4, 1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            session = begin("steps=3:4,ranks=1,out={tmp_path}/runs")
-            for _ in range(8):
-                model(torch.ones(2, 4)).sum().backward()
-                optimizer.step()
-                session.step()
-            session.end()
-
-        TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(storage_path="{tmp_path}/ray")).fit()
-        """,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert recorded(tmp_path) == [3, 4]
-
-
-def test_ray_train_without_code(tmp_path):
+def test_ray_train(tmp_path):
+    """A loop that asks for it, and one without a line of ours; Ray takes half a minute to come up, so both run in one."""
     done = run(
         tmp_path,
         f"""
@@ -205,19 +184,33 @@ def test_ray_train_without_code(tmp_path):
         from ray.train import RunConfig, ScalingConfig
         from ray.train.torch import TorchTrainer
 
-        def loop():
+        def steps():
             model = torch.nn.Linear(4, 1)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             for _ in range(8):
                 model(torch.ones(2, 4)).sum().backward()
                 optimizer.step()
+                yield
 
-        variables = {{"STEPSCOPE_PROFILE": "steps=3:4,ranks=1,out={tmp_path}/runs", "STEPSCOPE_MIN_FREE_BYTES": "0"}}
-        ray.init(runtime_env={{"env_vars": variables}})
-        TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(storage_path="{tmp_path}/ray")).fit()
+        def asking():
+            from stepscope.integrations.ray import begin
+            session = begin("steps=3:4,ranks=1,out={tmp_path}/asked/runs")
+            for _ in steps():
+                session.step()
+            session.end()
+
+        def train(loop, name, **variables):
+            options = RunConfig(name=name, storage_path="{tmp_path}/ray", worker_runtime_env={{"env_vars": variables}})
+            TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=options).fit()
+
+        ray.init(include_dashboard=False)
+        train(asking, "asking")
+        plan = "steps=3:4,ranks=1,out={tmp_path}/runs"
+        train(lambda: [*steps()], "without", STEPSCOPE_PROFILE=plan, STEPSCOPE_MIN_FREE_BYTES="0")
         """,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert recorded(tmp_path / "asked") == [3, 4]
     captures = [open_capture(path) for path in (tmp_path / "runs").glob("*_ascend_pt")]
     assert sorted(capture.facts.rank for capture in captures) == [1]
     assert [capture.tables["steps"]["step"].sort().to_list() for capture in captures] == [[3, 4]]
