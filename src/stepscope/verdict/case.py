@@ -131,8 +131,16 @@ class Case:
 
     @cached_property
     def total_ns(self) -> int:
-        """Time that shares refer to. On a simulated device, idling with work issued is the load of this machine: left out."""
+        """Time that is weighed against. On a simulated device, idling with work issued is the load of this machine: left out."""
         return self.parts.total_ns - (self.parts.sum_ns("idle.queued") if self.simulated else 0)
+
+    def weight(self, cost_ns: float) -> float:
+        """How much of the weighed time a cost of all windows is: decides whether it is told, and how severe it is."""
+        return cost_ns / self.total_ns if self.total_ns else 0.0
+
+    def share(self, cost_ns: float) -> float:
+        """How much of the steps as they were measured a cost of all windows is: what is shown beside their length."""
+        return cost_ns / self.parts.total_ns if self.parts.total_ns else 0.0
 
     @property
     def has_device(self) -> bool:

@@ -84,10 +84,9 @@ def _without_waits(answer: Answer, waits: Spans) -> Iterable[Finding]:
         left = left_without_waits(case, waits) / max(case.count, 1)
         upper = left if finding.upper_ns is None else min(finding.upper_ns, left)
         saved = min(finding.saved_ns, upper)
-        share = saved * case.count / case.total_ns if case.total_ns else 0.0
-        severity = severity_of(share, case.limits)
+        severity = severity_of(case.weight(saved * case.count), case.limits)
         if severity:
-            yield replace(finding, saved_ns=saved, share=share, upper_ns=upper, severity=severity)
+            yield replace(finding, saved_ns=saved, share=case.share(saved * case.count), upper_ns=upper, severity=severity)
 
 
 def ask(case: Case, rules: Collection[str] | None = None) -> Answer:
@@ -121,12 +120,8 @@ def _wanted(name: str, rules: Collection[str] | None) -> bool:
     return bool(({name} | partners.get(name, set())) & set(rules))
 
 
-def _share(case: Case, draft: Draft) -> float:
-    return draft.saved_ns / case.total_ns if case.total_ns else 0.0
-
-
 def _severity(case: Case, draft: Draft) -> str:
-    return draft.severity or severity_of(_share(case, draft), case.limits)
+    return draft.severity or severity_of(case.weight(draft.saved_ns), case.limits)
 
 
 def _counts(case: Case, draft: Draft) -> bool:
@@ -205,7 +200,7 @@ def _finding(case: Case, draft: Draft, number: int) -> Finding:
         severity=_severity(case, draft),
         confidence=confidence,
         saved_ns=draft.saved_ns / count,
-        share=_share(case, draft),
+        share=case.share(draft.saved_ns),
         bound=draft.bound,
         upper_ns=None if draft.upper_ns is None else draft.upper_ns / count,
         how=draft.how,

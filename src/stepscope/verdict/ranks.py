@@ -14,6 +14,7 @@ from stepscope.analysis.partition.spans import EMPTY, Spans, minus, spans_of
 from stepscope.analysis.replay.joined import BETWEEN_TWO
 from stepscope.verdict.case import Case
 from stepscope.verdict.finding import Finding, Lack
+from stepscope.verdict.settings import severity_of
 
 
 def across_ranks(cases: Sequence[Case], rules: Collection[str] | None, waits: PeerWaits) -> list[Finding]:
@@ -85,13 +86,14 @@ def clocks(cases: Sequence[Case]) -> dict[int, Lack]:
 
 
 def _finding(
-    case: Case, rule: str, saved_ns: float, share: float, rank: int | None, params: dict[str, object], variant: str = ""
+    case: Case, rule: str, saved_ns: float, rank: int | None, params: dict[str, object], variant: str = ""
 ) -> list[Finding]:
-    levels = [level for level in ("high", "medium", "low") if share >= case.limit("severity", level)]
-    if not levels:
+    severity = severity_of(case.weight(saved_ns * case.count), case.limits)
+    if not severity:
         return []
+    share = case.share(saved_ns * case.count)
     return [
-        Finding(rule, "communication", levels[0], "medium", saved_ns, share, how="parts", rank=rank, params=params, variant=variant)
+        Finding(rule, "communication", severity, "medium", saved_ns, share, how="parts", rank=rank, params=params, variant=variant)
     ]
 
 
@@ -112,7 +114,7 @@ def _imbalance(cases: Sequence[Case]) -> list[Finding]:
         "most_ms": float(computing[most]) / 1e6,
         "median_ms": float(np.median(computing)) / 1e6,
     }
-    return _finding(case, "rank-imbalance", saved, saved * case.count / max(case.total_ns, 1), rank, params)
+    return _finding(case, "rank-imbalance", saved, rank, params)
 
 
 def _late_rank(cases: Sequence[Case], waits: PeerWaits) -> list[Finding]:
@@ -123,4 +125,4 @@ def _late_rank(cases: Sequence[Case], waits: PeerWaits) -> list[Finding]:
     case = cases[late]
     rank = case.facts.rank if case.facts.rank >= 0 else late
     params: dict[str, object] = {"late_rank": rank, "wait_ms": lost[late] / 1e6}
-    return _finding(case, "peer-wait", lost[late], lost[late] * case.count / max(case.total_ns, 1), rank, params, "ranks")
+    return _finding(case, "peer-wait", lost[late], rank, params, "ranks")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import orjson
 import polars as pl
 import pytest
-from verdict_simulator import Loop
+from verdict_simulator import Loop, Machine
 
 import stepscope
 from stepscope.errors import CaptureError
@@ -47,6 +47,18 @@ def test_the_answer_names_the_cause_and_the_parts_sum_up(loading):
     assert sum(value for part, value in rank.partition.items() if part != "total") == pytest.approx(rank.partition["total"])
     for row in found.partition:
         assert sum(value for part, value in row.items() if part not in ("rank", "step", "total")) == pytest.approx(row["total"])
+
+
+def test_shares_are_of_the_step_that_stands_beside_them(waiting):
+    """On a simulated device too, where what is told is weighed without the load of the machine."""
+    queued = Loop(seed=1, host=60.0, at_layer=lambda machine, layer: machine.wait()).run(Machine(seed=1, latency=80.0)).tables()
+    simulated = queued.replace(meta=queued.facts.replace(modelled=("counters",)).table())
+    for tables in (waiting, simulated, simulated.replace(meta=simulated.facts.replace(rank=1).table())):
+        found = verdict(tables)
+        assert found.findings[0].saved_ns > 0
+        assert [one.share for one in found.findings] == pytest.approx([one.saved_ns / found.step_ns for one in found.findings])
+    (rank,) = found.ranks
+    assert rank.partition["idle.queued"] > 0.1 * found.step_ns
 
 
 def test_findings_are_ranked_by_what_they_save_weighted_by_confidence(waiting):

@@ -42,7 +42,7 @@ def exposed(case: Case) -> Iterator[Draft]:
         upper_ns=upper,
         evidence=longest,
         where=case.places(case.model.tasks["op"].filter(pl.Series(mask)), case.exclusive_by_task[mask]),
-        params={"share": whole / case.total_ns, "exposed_ms": whole / case.count / 1e6},
+        params={"share": case.share(whole), "exposed_ms": whole / case.count / 1e6},
         duration=case.duration_without(mask) if case.schedule is not None else None,
         replayed_ns=max(saved - waited, 0) if how == "replay" else None,
     )
