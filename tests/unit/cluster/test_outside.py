@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.cluster.analyse import analyse
 from stepscope.cluster.digest import Digests
-from stepscope.cluster.match import match
+from stepscope.cluster.match import Matches, match
 from stepscope.cluster.outside import latest_rank, wait_outside
 from stepscope.cluster.simulate import Plan, digests_of, record
 
@@ -75,3 +75,29 @@ def test_the_latest_rank_stays_in_its_calls_the_shortest(digests):
     late = Digests({**digests.frames, "cluster_calls": calls})
     count = calls.drop_nulls("group").filter((pl.col("rank") == 0) & (pl.col("step") == 1)).height
     assert latest_rank(match(late), 1) == (2, 100.0 * count)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 9])
+def test_the_middle_is_that_of_all_others_also_of_those_that_share_no_call(ranks):
+    """Against a loop over all pairs; each call has some of the ranks."""
+    chance = np.random.default_rng(ranks)
+    for _ in range(20):
+        calls = [chance.choice(ranks, chance.integers(2, ranks + 1), replace=False) for _ in range(chance.integers(1, 7))]
+        lengths = [chance.permutation(100)[: len(members)] for members in calls]
+        lost = {rank: dict.fromkeys(set(np.concatenate(calls).tolist()) - {rank}, 0) for rank in range(ranks)}
+        latest = set()
+        for members, length in zip(calls, lengths, strict=True):
+            late = int(members[length.argmin()])
+            latest.add(late)
+            for rank, took in zip(members.tolist(), length.tolist(), strict=True):
+                if rank != late:
+                    lost[late][rank] += took - int(length.min())
+        rows = [
+            {"rank": int(rank), "call": call, "step": 0, "op": "allReduce", "start_ns": 0, "end_ns": int(took)}
+            for call, members in enumerate(calls)
+            for rank, took in zip(members, lengths[call], strict=True)
+        ]
+        expected = max((float(np.median(list(lost[late].values()))), -late) for late in latest)
+        unasked = np.empty(0, dtype=np.int64)
+        found = latest_rank(Matches(pl.DataFrame(rows), [], unasked, unasked, unasked), 0)
+        assert found == (-expected[1], expected[0])
