@@ -25,6 +25,7 @@ from stepscope.cluster.read.reading import Options
 from stepscope.cluster.run import analyse_run, load
 from stepscope.cluster.simulate import FAULTS, Fault, Plan, Recording, digests_of, record
 from stepscope.cluster.simulate.captures import write_captures
+from stepscope.cluster.simulate.programs import calls_of
 
 LEAST_SHARE = 0.02
 LAYOUTS = {
@@ -117,18 +118,11 @@ def _fault(plan: Plan, rng: np.random.Generator) -> Fault:
         and not (kind == "stage" and plan.stage_weight)
     ]
     kind = possible[int(rng.integers(len(possible)))]
-    stage, data, tensor = plan.place(rank)
-    if kind == "link":
-        stage = min(stage, plan.pp - 2)
-        pair = (plan.rank_at(stage, data, tensor), plan.rank_at(stage + 1, data, tensor))
-        return Fault("link", pair[0], float(rng.uniform(3, 12)), link=("ppF", pair))
-    if kind == "group":
-        if plan.workload == "megatron" or plan.workload == "interleaved":
-            link = ("tp", tuple(plan.rank_at(stage, data, one) for one in range(plan.tp)))
-        else:
-            first = rank // plan.shard * plan.shard
-            link = ("shard" if plan.workload == "hsdp" else "ep", tuple(range(first, first + plan.shard)))
-        return Fault("group", rank, float(rng.uniform(2, 8)), link=link)
+    if kind in ("link", "group"):
+        link = calls_of(plan, kind, rank)
+        assert link is not None
+        slower = float(rng.uniform(3, 12) if kind == "link" else rng.uniform(2, 8))
+        return Fault(kind, link[1][0] if kind == "link" else rank, slower, link=link)
     every = int(rng.integers(1, 3)) if kind == "gc" else 1
     ns = share * (plan.base_ns if kind == "dispatch" else work)
     return Fault(kind, rank, 1 + share, ns, every)

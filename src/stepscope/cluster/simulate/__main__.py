@@ -13,8 +13,13 @@ from pathlib import Path
 import orjson
 
 from stepscope.cluster.read.store import write_cluster
-from stepscope.cluster.simulate.programs import FAULTS, WORKLOADS, Fault, Plan
+from stepscope.cluster.simulate.programs import FAULTS, WORKLOADS, Fault, Plan, calls_of
 from stepscope.cluster.simulate.recording import digests_of, record
+
+_LACKS = {
+    "link": "sends nothing from rank to rank here; take megatron or interleaved with --pp 2 or more",
+    "group": "has no groups beside the world here; take megatron or interleaved with --tp 2 or more, hsdp, or moe",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,7 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
         args.workload, args.tp, args.pp, args.dp, args.micro, args.layers, args.per_host, jitter=args.jitter,
         shard=min(8, args.dp),
     )  # fmt: skip
-    fault = Fault(args.fault, args.rank, args.factor, args.ns, args.every) if args.fault else Fault()
+    if args.fault and not 0 <= args.rank < plan.world:
+        parser.error(f"--rank {args.rank}: there are {plan.world} ranks (tp x pp x dp), counted from 0")
+    calls = calls_of(plan, args.fault, args.rank) if args.fault in ("link", "group") else ("", ())
+    if calls is None:
+        parser.error(f"--fault {args.fault}: {args.workload} {_LACKS[args.fault]}")
+    fault = Fault(args.fault, args.rank, args.factor, args.ns, args.every, calls) if args.fault else Fault()
     recording = record(plan, args.steps, args.seed, fault, offset_ms=args.offset_ms)
     healthy = record(plan, args.steps, args.seed, offset_ms=args.offset_ms) if args.fault else recording
     if args.form == "digests":
@@ -47,13 +57,15 @@ def main(arguments: list[str] | None = None) -> int:
 
         write_captures(args.out, recording, args.form, args.missing, analysis=True)
     truth = {
-        "fault": args.fault, "rank": args.rank if args.fault else None, "world": plan.world, "workload": args.workload,
+        "fault": args.fault, "rank": args.rank if args.fault else None, "ranks": list(calls[1]),
+        "world": plan.world, "workload": args.workload,
         "cost_ms": float((recording.step_ns - healthy.step_ns).mean()) / 1e6, "step_ms": float(recording.step_ns.mean()) / 1e6,
         "offset_ns": recording.offset_ns.tolist(), "drift": recording.drift.tolist(), "missing": args.missing,
     }  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "truth.json").write_bytes(orjson.dumps(truth, option=orjson.OPT_INDENT_2))
-    print(f"wrote {plan.world - len(args.missing)} ranks to {args.out}")
+    told = f"; {args.fault} costs {truth['cost_ms']:.2f} ms of a step of {truth['step_ms']:.2f} ms" if args.fault else ""
+    print(f"wrote {plan.world - len(args.missing)} ranks to {args.out}{told}")
     return 0
 
 

@@ -154,6 +154,21 @@ def program(plan: Plan, rank: int, step: int, fault: Fault, seed: int) -> list[I
     return items
 
 
+def calls_of(plan: Plan, kind: str, rank: int) -> tuple[str, tuple[int, ...]] | None:
+    """The calls of a rank that a slow link or group is about; None where the workload has no such."""
+    stage, data, tensor = plan.place(rank)
+    pipelined = plan.workload in ("megatron", "interleaved")
+    if kind == "link" and pipelined and plan.pp > 1:
+        stage = min(stage, plan.pp - 2)
+        return "ppF", (plan.rank_at(stage, data, tensor), plan.rank_at(stage + 1, data, tensor))
+    if kind == "group" and pipelined and plan.tp > 1:
+        return "tp", tuple(plan.rank_at(stage, data, one) for one in range(plan.tp))
+    if kind == "group" and plan.workload in ("hsdp", "moe"):
+        first = rank // plan.shard * plan.shard
+        return "shard" if plan.workload == "hsdp" else "ep", tuple(range(first, first + plan.shard))
+    return None
+
+
 def transfer_ns(plan: Plan, call: Call, fault: Fault, rng: np.random.Generator) -> float:
     """How long the data of a call moves."""
     step, kind, members, _, _, size = call
