@@ -114,6 +114,16 @@ def test_pipeline(client):
     assert first["kind"].count("send") == last["kind"].count("recv") == 3
     assert {"forward", "bubble"} <= set(first["kind"])
     assert 0 < answer["bubble"] < 1
+    # What is not computing, whatever for: it compares with the ideal, which receives alone do not.
+    heat = {value: get(client, "cluster/heat", value=value) for value in ("computing", "step")}
+    column = heat["step"]["steps"].index(answer["step"])
+    computing, length = (
+        [heat[value]["rows"][heat[value]["ranks"].index(rank)][column] for rank in (0, 4)] for value in ("computing", "step")
+    )
+    assert [stage["idle"] for stage in answer["stages"]] == pytest.approx(
+        [1 - part / whole for part, whole in zip(computing, length, strict=True)], abs=1e-3
+    )
+    assert answer["bubble"] < answer["idle"] > answer["ideal_bubble"]
 
 
 def test_what_if(client):

@@ -75,13 +75,15 @@ class PipelineStep:
         spans: stage, kind (forward, backward, both, send, recv, bubble, other), micro (null when unknown), start_ns, end_ns, on the
             aligned clock.
         ranks: the rank that stands for each stage.
+        idle: share of the step in which each stage did not compute, whatever it waited for or moved; compares with `ideal`.
         bubble: share of the step that each stage waited in point-to-point calls.
         micro: micro-batches; None when they cannot be counted.
-        ideal: share that 1F1B must wait, (p - 1) / (m + p - 1); None for other schedules.
+        ideal: share in which stages do not compute in 1F1B that moves nothing, (p - 1) / (m + p - 1); None for other schedules.
     """
 
     spans: pl.DataFrame
     ranks: list[int]
+    idle: list[float]
     bubble: list[float]
     micro: int | None
     ideal: float | None
@@ -107,22 +109,25 @@ def pipeline_step(
         named = [rank for rank in chosen if stage.get(rank) == number]
         ranks += named[:1] or own[len(own) // 2 : len(own) // 2 + 1]
     known = {rank for rank, reason in zip(clocks.ranks, clocks.reason, strict=True) if not reason}
-    ranks = [rank for rank in ranks if rank in known]
+    length = (pl.col("end_ns") - pl.col("start_ns")).clip(1)
+    idle = 1 - pl.col("computing_ns").fill_null(0) / length
+    shares = steps.select("rank", idle.clip(0, 1).alias("idle"), bubble=pl.col("bubble_ns").fill_null(0) / length)
+    of_rank = {rank: (idle, bubble) for rank, idle, bubble in shares.iter_rows()}
+    ranks = [rank for rank in ranks if rank in known and rank in of_rank]
     parts = [
         _stage_spans(calls.filter(pl.col("rank") == rank).sort("index"), pieces.filter(pl.col("rank") == rank), stage, rank)
         for rank in ranks
     ]
     schema = {"rank": pl.Int64, "stage": pl.Int64, "kind": pl.String, "micro": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
     spans = aligned(pl.concat([pl.DataFrame(schema=schema), *parts]), clocks).sort("stage", "start_ns")
-    share = pl.col("bubble_ns").fill_null(0) / (pl.col("end_ns") - pl.col("start_ns")).clip(1)
-    waits = dict(steps.select("rank", share.alias("share")).iter_rows())
     pairs = calls.filter(pl.col("op") == "send").select("rank", "peer").drop_nulls()
     moves = [(stage[rank], stage[peer]) for rank, peer in pairs.iter_rows() if peer in stage]
     wraps = count > 2 and any(abs(one - other) == count - 1 for one, other in moves)
     ahead = calls.filter((pl.col("op") == "send") & pl.col("rank").is_in(ranks[:1]))
     micro = ahead.height or None
     ideal = (count - 1) / (micro + count - 1) if micro and not wraps and count > 1 else None
-    return PipelineStep(spans, ranks, [waits.get(rank, 0.0) for rank in ranks], None if wraps else micro, ideal)
+    idles, bubbles = ([of_rank[rank][place] for rank in ranks] for place in (0, 1))
+    return PipelineStep(spans, ranks, idles, bubbles, None if wraps else micro, ideal)
 
 
 def _stage_spans(calls: pl.DataFrame, pieces: pl.DataFrame, stage: dict[int, int], rank: int) -> pl.DataFrame:

@@ -39,7 +39,7 @@ def step():
 step()
 prof = P.profile(
     activities=[P.ProfilerActivity.CPU, P.ProfilerActivity.NPU],
-    schedule=P.schedule(wait=0, active=1000),
+    schedule=P.schedule(wait=0, active=1_000_000),  # longer than any of its processes lives
     on_trace_ready=P.tensorboard_trace_handler("runs"),
     profile_memory=True,
 )

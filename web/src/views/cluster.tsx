@@ -365,7 +365,7 @@ function Pipe({ api }: { api: Api }): JSX.Element | null {
     <Card title={t("Pipeline")} note={`${load.data.stages.length} ${t("stages")}`} testid="cluster-pipeline" tools={<button type="button" class="link" data-testid="open-pipeline" onClick={() => setParams({ large: "pipeline" })}>{t("open")}</button>}>
       <div class="cluster-small">
         <canvas ref={canvas} role="img" aria-label={t("Forward, backward and waiting of each stage")} />
-        <p>{t("not computing")} {share(load.data.bubble)}{load.data.ideal_bubble !== null && `, ${t("ideal")} ${share(load.data.ideal_bubble)}`}</p>
+        <p>{t("not computing")} {share(load.data.idle)}{load.data.ideal_bubble !== null && `, ${t("ideal")} ${share(load.data.ideal_bubble)}`}</p>
       </div>
     </Card>
   );
@@ -458,7 +458,7 @@ function LargePipeline({ api, data }: { api: Api; data: Run }): JSX.Element {
   }, [load.data, theme, width]);
   const share = (one: number | null): string => (one === null ? "?" : `${(100 * one).toFixed(0)} %`);
   return (
-    <Card title={t("Pipeline")} note={load.data ? `${t("Step")} ${step || load.data.step}, ${ms(load.data.length_ns / 1e6)} ms · ${t("not computing")}: ${t("measured")} ${share(load.data.bubble)}, ${t("ideal")} ${share(load.data.ideal_bubble)}` : ""} testid="large-pipeline" tools={close}>
+    <Card title={t("Pipeline")} note={load.data ? `${t("Step")} ${step || load.data.step}, ${ms(load.data.length_ns / 1e6)} ms · ${t("not computing")}: ${t("measured")} ${share(load.data.idle)}, ${t("ideal")} ${share(load.data.ideal_bubble)}` : ""} testid="large-pipeline" tools={close}>
       <Await load={load}>
         {(pipeline) => (
           <div class="cluster-pipe">

@@ -41,6 +41,7 @@ export interface Pipeline {
   readonly step: number;
   readonly length_ns: number;
   readonly bubble: number | null;
+  readonly idle: number | null;
   readonly ideal_bubble: number | null;
   readonly stages: readonly { readonly stage: number; readonly rank: number; readonly kind: readonly string[]; readonly start: readonly number[]; readonly end: readonly number[] }[];
 }

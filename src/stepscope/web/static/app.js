@@ -1,1 +1,1 @@
-export{t as render}from"./app-ZwrLSxUS.js";
+export{t as render}from"./app-C4wD9iIh.js";

@@ -1,1 +1,1 @@
-import{t as e}from"./app-ZwrLSxUS.js";e();
+import{t as e}from"./app-C4wD9iIh.js";e();

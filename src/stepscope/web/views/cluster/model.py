@@ -34,15 +34,20 @@ def pipeline(run: RunAnalysis, query: Query) -> dict[str, Any]:
         columns = {"kind": "kind", "micro": "micro", "start": "start_ns", "end": "end_ns"}
         rows.append(
             {
-                "stage": stage[rank], "rank": rank, "worker": worker, "span": span, "bubble": round(drawn.bubble[place], 6),
+                "stage": stage[rank], "rank": rank, "worker": worker, "span": span,
+                "idle": round(drawn.idle[place], 6), "bubble": round(drawn.bubble[place], 6),
                 **{name: own[column].to_list() for name, column in columns.items()},
             }
         )  # fmt: skip
     length = int(spans["end_ns"].max()) - base if spans.height else 0  # type: ignore[arg-type]
     return {
         "steps": steps, "step": step, "length_ns": length, "micro": drawn.micro, "ideal_bubble": drawn.ideal, "stages": rows,
-        "bubble": round(sum(drawn.bubble) / len(drawn.bubble), 6) if drawn.bubble else None,
+        "idle": _mean(drawn.idle), "bubble": _mean(drawn.bubble),
     }  # fmt: skip
+
+
+def _mean(shares: list[float]) -> float | None:
+    return round(sum(shares) / len(shares), 6) if shares else None
 
 
 def _scenarios(run: RunAnalysis) -> Scenarios:
