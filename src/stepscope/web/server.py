@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import secrets
 import socket
@@ -26,6 +27,7 @@ MOST_CONNECTIONS = 2000
 IDLE_SECONDS = 30  # until a connection without a whole request is closed
 CLEANUP_SECONDS = 5
 DESCRIPTORS_BESIDE = 200  # of files and stores
+ENDING_SECONDS = 0.3  # that requests in flight are given when the server is closed
 WIDE = ("0.0.0.0", "::", "")
 
 
@@ -77,8 +79,15 @@ class Server:
     def close(self) -> None:
         if not self._closing:
             self._closing = True
+            self._end_requests()
             self._server.close()
             self.catalogue.close()
+
+    def _end_requests(self) -> None:
+        """What takes longer finds its connection closed: nobody waits for the answer, so nobody is told."""
+        requests = self._server.task_dispatcher
+        requests.logger = logging.Logger("ended", logging.CRITICAL + 1)
+        requests.shutdown(timeout=ENDING_SECONDS)
 
 
 def most_connections() -> int:

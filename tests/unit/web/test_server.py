@@ -94,6 +94,28 @@ def test_half_sent_requests_do_not_block_others(samples, sent):
             assert fetch(f"{server.url}api/v1/runs")[0] == 200
 
 
+def test_who_closes_the_server_hears_nothing_of_requests_in_flight(samples, monkeypatch, caplog):
+    """The page asks for news all the time, so one is often in flight when the user presses Ctrl-C."""
+    begun, go_on, answered = threading.Event(), threading.Event(), App.__call__
+
+    def slow(self, *request):
+        begun.set()
+        go_on.wait(30)
+        return answered(self, *request)
+
+    monkeypatch.setattr(App, "__call__", slow)
+    before = set(threading.enumerate())
+    with running(samples, Address()) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert begun.wait(10)
+        serving = [one for one in threading.enumerate() if one not in before]
+        server.close()
+        go_on.set()
+        for thread in serving:
+            thread.join(10)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_requests_that_come_byte_by_byte_do_not_block_others_and_are_answered(samples):
     request = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     with running(samples, Address()) as server, ExitStack() as stack:
