@@ -112,9 +112,12 @@ def parser(modules: dict[str, Any]) -> argparse.ArgumentParser:
 def _run(module: Any, args: argparse.Namespace) -> int:
     import warnings
 
+    from stepscope.cli.process.interrupts import interrupts_kept
+
     warnings.showwarning = lambda message, *_rest: print(f"warning: {message}", file=sys.stderr)
     try:
-        return int(module.run(args))
+        with interrupts_kept():
+            return int(module.run(args))
     except CaptureError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return BAD_CAPTURE
