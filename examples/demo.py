@@ -16,6 +16,7 @@ from rich.console import Console
 
 from stepscope.capture import Capture, open_all
 from stepscope.cluster.read.reading import Options
+from stepscope.cluster.report import lines
 from stepscope.cluster.run import analyse_run, load
 from stepscope.cluster.words import cause_text
 from stepscope.diff import words as diff_words
@@ -109,9 +110,11 @@ def show_ranks(console: Console) -> None:
     lang = language()
     analysis = analyse_run(load([RUN / "before"], options=Options(cache=False)))
     finding = next((one for one in analysis.findings if one.victims), None)
-    if finding is None:
-        return
     console.print(f"[bold]$ stepscope cluster {_short(RUN / 'before')}[/bold]", soft_wrap=True)
+    if finding is None:  # on a busy machine steps may vary too much; then it says so itself
+        for text in lines(analysis, lang):
+            console.print(f"   {text}", highlight=False, soft_wrap=True)
+        return
     victim = max(finding.victims, key=lambda one: one["ms"])
     figures = {"late": finding.ranks[0], "victim": int(victim["rank"]), "ms": victim["ms"], "why": cause_text(finding.cause, lang)}
     console.print(say("ranks", **figures), highlight=False, soft_wrap=True)

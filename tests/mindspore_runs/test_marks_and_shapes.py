@@ -77,11 +77,16 @@ prof = Profiler(output_path="./last", record_shapes=True); train(); ops.concat([
         (capture,) = captures(tmp_path / name)
         opened = stepscope.open(capture, source="raw")
         kernels = opened.kernels.select(pl.col("name", "input_shapes").cast(pl.String))
-        found = Counter(kernels.filter(pl.col("name").is_in(["MatMul", "ReLU", "ReluGrad"])).rows())
-        assert found == times(FAST_PATH, steps), name
+        rows = kernels.filter(pl.col("name").is_in(["MatMul", "ReLU", "ReluGrad"])).rows()
+        expected_rows = times(FAST_PATH, steps)
+        assert Counter(kind for kind, _ in rows) == Counter(kind for kind, _ in expected_rows.elements()), name
+        # Ids of arrows are reused, as it happens by two threads at once: such a kernel has no shapes rather than those of another.
+        doubtful = Counter(kind for kind, shapes in rows if shapes is None)
+        assert Counter(row for row in rows if row[1] is not None) <= expected_rows, name
+        assert doubtful.total() <= 1, name
         without = kernels.filter(pl.col("input_shapes").is_null())["name"].to_list()
-        assert without == (["Concat"] if name == "last" else [])
-        assert opened.quality.select("issue", "count").rows() == ([("shapes-unknown", 1)] if without else [])
+        assert Counter(without) == doubtful + Counter(["Concat"] if name == "last" else [])
+        assert opened.quality.select("issue", "count").rows() == ([("shapes-unknown", len(without))] if without else [])
     (capture,) = captures(tmp_path / "shapes")
     both = stepscope.open(capture, source="raw").marks.select("message", "domain").rows()
     assert Counter(both) == {("train", "mine"): 2, ("done", "theirs"): 2}
