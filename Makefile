@@ -187,7 +187,7 @@ sanitize: $(VENV)/native $(VENV)/simnpu ## test the native libraries with ASan a
 	$(BIN)/python tests/sanitizers/run.py address thread
 
 soak: $(VENV)/native $(VENV)/simnpu ## long stresses: forks, kills, many captures, every place of a damage; options in ARGS
-	STEPSCOPE_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/faults tests/golden/diff tests/golden/export tests/packages tests/docs tests/unit/formats/framework
+	STEPSCOPE_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/faults tests/cluster tests/golden/diff tests/golden/export tests/packages tests/docs tests/unit/formats/framework
 	$(BIN)/python tests/soak/run.py $(ARGS)
 
 verdict-proof: $(VENV)/torch ## how well the rules find simulated problems, and predict what they cost

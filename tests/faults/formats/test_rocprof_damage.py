@@ -9,6 +9,7 @@ import random
 
 import pytest
 from rocprof_files import dispatch, process, record, write
+from thorough import some
 
 from stepscope.errors import CaptureError
 from stepscope.formats.rocprof.read import read
@@ -52,7 +53,7 @@ def test_cut_inside_the_records(whole, tmp_path):
     assert {"truncated-file", "truncated-record"} <= set(tables.quality["issue"].to_list())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20), 3))
 def test_flipped_bytes(whole, tmp_path, seed):
     chance = random.Random(seed)
     damaged = bytearray(whole)
