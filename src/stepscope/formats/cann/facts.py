@@ -69,7 +69,7 @@ def _properties(part: Part) -> dict[str, Any]:
 def _rank(parts: tuple[Part, ...]) -> int:
     for part in parts:
         rank = part.info.get("rank_id")
-        if isinstance(rank, (int, str)) and str(rank).isdecimal():
+        if isinstance(rank, (int, str)) and re.fullmatch("[0-9]{1,9}", str(rank)):
             return int(rank)
     return -1
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.formats.ascend.communication.read import placed, recorded
+from stepscope.formats.ascend.communication.read import placed, read_extremes, recorded
 from stepscope.tables import ALL_TABLES
 
 INFO = {
@@ -104,6 +104,16 @@ def test_links_of_each_operator(tmp_path):
         (0, "hcom_allReduce__271_0_1", "11", 0, 0, "LOCAL", 37.7, 2.2, 16.8),
     ]
     assert found.collectives["group"].to_list() == ["11"]
+
+
+@pytest.mark.parametrize("pair", ["0-118446744073709551615", "118446744073709551615-0", "0-1000000000", "0-"])
+def test_links_of_numbers_that_are_no_ranks_are_left_out(tmp_path, pair):
+    link = {"Transport Type": "HCCS", "Transit Time(ms)": 1, "Transit Size(MB)": 2, "Bandwidth(GB/s)": 2, "Op Name": "x"}
+    extremes = save(tmp_path, "e.json", {"step50": {"p2p": {}, "collective": {"allreduce-top1@11": {pair: link, "0-1": link}}}})
+    assert read_extremes(extremes, quality=[]).select("src_rank", "dst_rank").rows() == [(0, 1)]
+    matrix = save(tmp_path, "m.json", {"hcom_allReduce__271_0_1@11": {pair: link, "0-1": link}})
+    found = placed(recorded(None, matrix), operators(("hcom_allReduce__271_0_1", 1, None)), quality=[])
+    assert found.links.select("src_rank", "dst_rank").rows() == [(0, 1)]
 
 
 def test_extremes_of_a_matrix_are_no_operators(tmp_path):

@@ -87,7 +87,7 @@ def read_extremes(matrix: Path | None, *, quality: list[pl.DataFrame]) -> pl.Dat
                 operator_type, _, tag = name.rpartition("-")
                 for pair, values in _as_object(pairs).items():
                     source, _, target = pair.partition("-")
-                    if source.isdecimal() and target.isdecimal() and isinstance(values, dict):
+                    if _is_rank(source) and _is_rank(target) and isinstance(values, dict):
                         words = [values.get(key) for key in (keys.TRANSPORT, keys.OP_NAME)]
                         found.append((step, kind, operator_type, tag, group, int(source), int(target), *map(_word, words)))
                         links.append(values)
@@ -95,6 +95,10 @@ def read_extremes(matrix: Path | None, *, quality: list[pl.DataFrame]) -> pl.Dat
     schema = {name: pl.Int64() if name.endswith("rank") else pl.String() for name in columns}
     rows = pl.DataFrame(found, schema=schema, orient="row").with_columns(_columns(links, keys.LINK))
     return EXTREMES.conform(rows)
+
+
+def _is_rank(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= 9
 
 
 def _as_object(value: Any) -> Mapping[str, Any]:
@@ -203,7 +207,7 @@ def _links(ops: _Operators) -> pl.DataFrame:
         for link, values in info.items()
         if isinstance(values, dict)
     ]
-    found = [link for link in found if link[1].isdecimal() and link[3].isdecimal()]
+    found = [link for link in found if _is_rank(link[1]) and _is_rank(link[3])]
     transports = [values.get(keys.TRANSPORT) for *_, values in found]
     return pl.DataFrame(
         [
