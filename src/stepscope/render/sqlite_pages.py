@@ -104,25 +104,19 @@ def _write_by_kernel(
     functions: ctypes.CDLL, frame: pl.DataFrame, rows: npt.NDArray[np.int64], table: PagedTable, file: BinaryIO
 ) -> None:
     """Write the pages that `_leaves` would make."""
-    arrays = [_array(column) for column in frame]
-    columns = (_Column * len(arrays))()
-    for column, array in zip(columns, arrays, strict=True):
-        if array.null_count < len(array):
-            valid, values = array.buffers()
-            column.is_real, column.values = str(array.type) == "double", values.address + 8 * array.offset
-            if array.null_count:
-                column.valid, column.valid_offset = valid.address, array.offset
     rows = np.ascontiguousarray(rows)
     # A record has at most nine bytes for a column and some for its length and number; a page is more than half full.
     most = 2 + _ROWS_AT_ONCE * (10 * frame.width + 24) // (PAGE // 2)
     pages, ends = np.empty(most * PAGE, np.uint8), np.empty(most, np.int64)
     for start in range(0, frame.height, _ROWS_AT_ONCE):
+        # Few rows at a time become arrays of one piece: those of a whole table would be a second copy of it, in fresh memory.
+        arrays = [_array(column) for column in frame.slice(start, _ROWS_AT_ONCE)]
         count = functions.write_leaves(
-            columns,
+            _columns(arrays),
             ctypes.c_int32(len(arrays)),
-            ctypes.c_void_p(rows.ctypes.data),
-            ctypes.c_int64(start),
-            ctypes.c_int64(min(start + _ROWS_AT_ONCE, frame.height)),
+            ctypes.c_void_p(rows.ctypes.data + start * rows.itemsize),
+            ctypes.c_int64(0),
+            ctypes.c_int64(len(arrays[0])),
             ctypes.c_int64(int(rows[-1])),
             ctypes.c_void_p(pages.ctypes.data),
             ctypes.c_int64(most),
@@ -132,6 +126,17 @@ def _write_by_kernel(
             raise ValueError(f"{table.name} does not fit the pages reserved for it")
         file.write(pages.data[: count * PAGE])
         table.last_rows += rows[start + ends[:count] - 1].tolist()
+
+
+def _columns(arrays: list[Any]) -> ctypes.Array[_Column]:
+    columns = (_Column * len(arrays))()
+    for column, array in zip(columns, arrays, strict=True):
+        if array.null_count < len(array):
+            valid, values = array.buffers()
+            column.is_real, column.values = str(array.type) == "double", values.address + 8 * array.offset
+            if array.null_count:
+                column.valid, column.valid_offset = valid.address, array.offset
+    return columns
 
 
 def _array(column: pl.Series) -> Any:
