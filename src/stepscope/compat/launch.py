@@ -50,7 +50,7 @@ class Launch:
             variables["STEPSCOPE_SIM_DEVICES"] = str(self.devices)
         if self.profile is not None:
             variables["STEPSCOPE_PROFILE"] = self.profile
-            variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables.get("PYTHONPATH"), END_FOLDER)))
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, (END_FOLDER, variables.get("PYTHONPATH"))))
             variables[ANALYSE] = "1"
             variables[MAIN_PROCESS] = str(os.getpid())  # which this process keeps when it becomes that Python
         if self.faults:
