@@ -21,6 +21,7 @@ hypothesis.settings.load_profile("no-deadline")
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 
 UNIT = Path(__file__).parent / "unit"
+SITE = Path(__file__).parent / "support" / "site"  # what interpreters that tests start do first
 BROWSER = "tests/browser"
 IMPORTS_TORCH = re.compile(r'^(import torch|from torch|torch = pytest\.importorskip)\b|^pytest\.importorskip\("torch"', re.M)
 
@@ -51,13 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Processes that run tests side by side start one thread of the columnar engine each, and none for algebra, which would spin.
     """
+    side_by_side = bool(config.getoption("numprocesses", None))
+    if not side_by_side:  # only what tests start: some tests compile
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
     if hasattr(config, "workerinput"):  # of pytest-xdist, which has the variables of the first process
         if os.environ.get("POLARS_MAX_THREADS") == "1":
             import polars  # noqa: F401 - its threads start now
 
             del os.environ["POLARS_MAX_THREADS"]  # processes that tests start decide for themselves
         return
-    if config.getoption("numprocesses", None):
+    if side_by_side:
         os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the others have the other cores
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope" / "native"

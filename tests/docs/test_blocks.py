@@ -246,7 +246,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     environment = {
         **os.environ,
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ["PYTHONPATH"]]),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "STEPSCOPE_MIN_FREE_BYTES": "0",
         "OMP_NUM_THREADS": "1",

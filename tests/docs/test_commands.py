@@ -233,7 +233,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ["PYTHONPATH"]]),
         "STEPSCOPE_MIN_FREE_BYTES": "0",
         "OMP_NUM_THREADS": "1",
         "LC_ALL": "C.UTF-8",

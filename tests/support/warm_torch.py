@@ -85,7 +85,6 @@ def _become(job: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     import torch
-    import torch._inductor.standalone_compile  # noqa: F401 - torch's own profiler imports it at its first start
 
     import stepscope.profiler  # noqa: F401
 
