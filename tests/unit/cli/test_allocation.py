@@ -12,7 +12,7 @@ ASK = """
 import os, sys
 from stepscope.cli import main
 main(sys.argv[1:])
-print("kept" if "dirty_decay_ms:5000" in os.environ.get("_RJEM_MALLOC_CONF", "") else "given back")
+print("kept" if "dirty_decay_ms:60000" in os.environ.get("_RJEM_MALLOC_CONF", "") else "given back")
 """
 
 

@@ -11,10 +11,11 @@ import ctypes
 import os
 import sys
 
-_KEPT_MS = 5000
-# Two arenas, for as many tasks as run side by side: what one thread frees, another takes. Without the oversize threshold, blocks of
-# more than 8 MiB would be given back at once all the same.
-_JEMALLOC = f"dirty_decay_ms:{_KEPT_MS},muzzy_decay_ms:{_KEPT_MS},narenas:2,oversize_threshold:0"
+# The allocator gives memory back little by little during this time: within seconds, next to nothing of it.
+_KEPT_MS = 60_000
+# One arena: what one thread frees, another takes. Without the oversize threshold, blocks of more than 8 MiB would be given back at
+# once all the same.
+_JEMALLOC = f"dirty_decay_ms:{_KEPT_MS},muzzy_decay_ms:{_KEPT_MS},narenas:1,oversize_threshold:0"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # parameter numbers of mallopt
 _GLIBC = {
     _MMAP_THRESHOLD: 32 << 20,  # the maximum

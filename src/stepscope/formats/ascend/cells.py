@@ -29,7 +29,7 @@ _RESULT: dict[str, pl.DataType] = {
 }  # fmt: skip
 _MISSING = [NOT_KNOWN, ""]
 _LINE_BLOCK = 1 << 18  # fits the cache, which is what makes counting fast
-_PIECE_BYTES = 32 << 20
+_PIECE_BYTES = 8 << 20  # and as much again while the last line is completed: more comes from the kernel each time, in fresh pages
 _NEW_LINE = ord("\n")
 _MEND_LINES = 20_000
 # What lies beyond is damage, not a length or size, and would not fit 64 bits once it is added up: 104 days of
