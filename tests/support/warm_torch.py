@@ -84,7 +84,7 @@ def _become(job: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import torch
+    import torch  # noqa: F401
 
     import stepscope.profiler  # noqa: F401
 
