@@ -57,6 +57,14 @@ def test_rows_go_from_one_step_to_the_other(sample_page: Page, samples: Path, si
     assert "profiler level" in sample_page.text("[data-testid=diff-checks]")
 
 
+@pytest.mark.parametrize("size", [(1280, 720)], indirect=True)
+def test_both_names_have_the_room_there_is(sample_page: Page, size: tuple[int, int]) -> None:
+    sample_page.open("diff", arun="gpu", aworker="gpu_nccl", brun="gpu", bworker="gpu_train_control")
+    assert sample_page.text(".crumbs") == "gpu / gpu_nccl → gpu / gpu_train_control"
+    hidden = "const name = document.querySelector('.crumbs > span'); return name.scrollWidth - name.clientWidth"
+    assert sample_page.driver.execute_script(hidden) <= 0
+
+
 def test_other_devices_cannot_be_judged(sample_page: Page) -> None:
     sample_page.open("diff", arun="gpu", aworker="gpu_nccl", brun="gpu", bworker="gpu_train_control", level="op")
     # Figures are rounded so that they sum as shown; none of them is said to be exact.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,6 +121,27 @@ def test_what_if_asks_the_rank_that_the_finding_is_about(driver: Any, samples: P
         page.open("verdict", run="run", worker="1")
         page.until("return document.querySelector('[data-testid=whatif-result] b')?.textContent === '148.8 ms'", "the replay")
         assert not page.errors()
+
+
+def test_all_figures_are_of_the_step_of_the_slowest_rank(driver: Any, samples: Path, tmp_path: Path) -> None:
+    """One base: findings of a rank with shorter steps, and what is replayed of it, have no other."""
+    shutil.copytree(samples / "npu_level2" / "rank0_ascend_pt", tmp_path / "run" / "rank0_ascend_pt")
+    shutil.copytree(samples / "npu_level0" / "rank1_ascend_pt", tmp_path / "run" / "rank1_ascend_pt")
+    ranks = stepscope.verdict(tmp_path / "run").ranks
+    assert len({round(one.partition["total"] / 1e6, 1) for one in ranks}) == 2
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("verdict", run="run")
+        result = "return document.querySelector('[data-testid=whatif-result]')?.innerText"
+        told = page.until(result, "the replay")
+        step = page.text("[data-testid=verdict-answer] dd")
+        assert "step, slowest rank" in page.text("[data-testid=verdict-answer] dl")
+        assert told.startswith(f"{step} a step, now {step.removesuffix(' ms')} ")
+        assert "saved on the rank that was replayed" in told
+        shares = page.driver.execute_script("return [...document.querySelectorAll('.verdict-saved')].map((one) => one.innerText)")
+        for text in shares:
+            saved, share = (float(number) for number in re.findall(r"[\d.]+", text)[:2])
+            assert share == pytest.approx(100 * saved / float(step.removesuffix(" ms")), abs=0.1)
 
 
 @SIZES

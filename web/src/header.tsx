@@ -35,7 +35,7 @@ function Compared(): JSX.Element {
   const [a, b] = [diffSide("a"), diffSide("b")];
   const name = (one: typeof a): string => (a.run !== b.run ? one.run?.name : a.worker !== b.worker ? `${one.run?.name} / ${one.worker?.name}` : `${one.worker?.name} / ${one.span?.name}`) ?? "";
   const text = `${name(a)} → ${name(b)}`;
-  return <span class="crumbs"><span class="clip" title={text}>{text}</span></span>;
+  return <span class="crumbs"><span class="clip both" title={text}>{text}</span></span>;
 }
 
 export function Header(): JSX.Element {

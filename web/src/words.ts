@@ -6,6 +6,11 @@ import { language, type Language } from "./settings";
 const CHINESE: Readonly<Record<string, string>> = {
   "Answer": "结论",
   "mean step": "平均单步",
+  "mean step, slowest rank": "平均单步，最慢的 rank",
+  "step, slowest rank": "单步，最慢的 rank",
+  "Median step": "单步中位数",
+  "{share} % of the median step": "占单步中位数的 {share} %",
+  "saved on the rank that was replayed": "节省来自所重放的 rank",
   "step": "单步",
   "from the first to the last task": "首个任务到最后一个任务",
   "Mean of all marks on the host: {time}. The verdict counts from the first task of a step to that of the next, without steps that the profiler slowed down.": "Host 上全部 Step 标记的平均：{time}。Verdict 从一步的首个任务计到下一步的首个任务，不含被 profiler 拖慢的步。",

@@ -49,7 +49,7 @@ def _show(args: argparse.Namespace) -> None:
             continue
         head = f"rank {rank}: " if rank >= 0 else ""
         doubt = f" (± {found.then_ms * found.error:.1f})" if found.error >= 0.001 else ""
-        print(f"{head}{found.then_ms:.1f} ms a step, now {found.now_ms:.1f}{doubt}")
+        print(f"{head}{found.then_ms:.1f} ms a step (mean), now {found.now_ms:.1f}{doubt}")
         if found.bottleneck:
             print(f"  then first: {found.bottleneck}, {found.bottleneck_share:.0%} of the critical path")
 

@@ -144,10 +144,10 @@ _LINES: dict[str, tuple[str, str]] = {
     "hosts_unknown": ("unknown hosts", "主机未知"),
     "layout": ("layout: {text} ({source})", "并行配置：{text}（{source}）"),
     "step": (
-        "a step takes {median:.2f} ms (95 %: {p95:.2f}); with every rank as its peers {ideal:.2f} ms",
-        "每个 step {median:.2f} ms（95 %：{p95:.2f}）；若各 rank 与同类一致则为 {ideal:.2f} ms",
+        "median step {median:.2f} ms (95 %: {p95:.2f}); with every rank as its peers {ideal:.2f} ms",
+        "单步中位数 {median:.2f} ms（95 %：{p95:.2f}）；若各 rank 与同类一致则为 {ideal:.2f} ms",
     ),
-    "step_only": ("a step takes {median:.2f} ms (95 %: {p95:.2f})", "每个 step {median:.2f} ms（95 %：{p95:.2f}）"),
+    "step_only": ("median step {median:.2f} ms (95 %: {p95:.2f})", "单步中位数 {median:.2f} ms（95 %：{p95:.2f}）"),
     "goes": (
         "of it computing {computing:.0%}, waiting for others {wait:.0%}, the rest {rest:.0%} (mean over ranks)",
         "其中计算 {computing:.0%}，等待其他 rank {wait:.0%}，其余 {rest:.0%}（各 rank 平均）",
@@ -181,8 +181,8 @@ _LINES: dict[str, tuple[str, str]] = {
     "problems": ("{count} more {count:problem|problems} in the JSON", "JSON 中还有 {count} 个问题"),
     "wrote": ("wrote {path}", "已写入 {path}"),
     "baseline": (
-        "baseline {path}: {before:.2f} ms a step, now {after:.2f} ({change:+.1%})",
-        "基线 {path}：每个 step {before:.2f} ms，现在 {after:.2f}（{change:+.1%}）",
+        "baseline {path}: median step {before:.2f} ms, now {after:.2f} ({change:+.1%})",
+        "基线 {path}：单步中位数 {before:.2f} ms，现在 {after:.2f}（{change:+.1%}）",
     ),
     "baseline_parts": (
         "   of it computing {computing:+.2f} ms, communication {communication:+.2f} ms, free {free:+.2f} ms (mean over ranks)",

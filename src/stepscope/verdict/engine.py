@@ -16,7 +16,7 @@ from stepscope.tables import Tables
 from stepscope.tables.issues import RECORDING_UNFINISHED
 from stepscope.verdict.case import Case, Draft
 from stepscope.verdict.catalogue import BY_NAME, RULES
-from stepscope.verdict.finding import CannotTell, Finding, Lack, RankVerdict, Verdict
+from stepscope.verdict.finding import SEVERITIES, CannotTell, Finding, Lack, RankVerdict, Verdict
 from stepscope.verdict.ranks import across_ranks, clocks, peer_waits
 from stepscope.verdict.rules.communication import left_without_waits
 from stepscope.verdict.rules.limits_of_data import lacks, recorded
@@ -64,11 +64,29 @@ def conclude(given: Sequence[Answer], rules: Collection[str] | None = None) -> V
         for place, lack in clocks([answer.case for answer in answers]).items():
             rank = answers[place].rank
             answers[place] = replace(answers[place], rank=replace(rank, cannot_tell=(lack, *rank.cannot_tell)))
-    ranked = _ranked(findings)
     together = _together(answers)
     if len(answers) > 1 and common:
         together = max(together or 0.0, *(one.saved_ns for one in common))
-    return Verdict(tuple(answer.rank for answer in answers), tuple(ranked), together)
+    found = Verdict(tuple(answer.rank for answer in answers), tuple(_ranked(findings)), together)
+    if len(answers) == 1:
+        return found
+    weighed_ns = max(case.total_ns / max(case.count, 1) for case in cases)
+    told = [_of_step(finding, found.step_ns, weighed_ns, cases[0].limits) for finding in found.findings]
+    return replace(found, findings=tuple(told))
+
+
+def _of_step(finding: Finding, step_ns: float, weighed_ns: float, given: Limits) -> Finding:
+    """The finding with its shares of the step whose length the answer tells, and no longer of the mean step of its own rank."""
+    if not step_ns or not weighed_ns:
+        return finding
+    severity, params = finding.severity, dict(finding.params)
+    if finding.saved_ns and severity != "info":
+        # What was worth telling of a rank stays told.
+        severity = max(severity, severity_of(finding.saved_ns / weighed_ns, given) or "low", key=SEVERITIES.index)
+    if finding.rule == "exposed-communication":
+        params["share"] = params["exposed_ms"] * 1e6 / step_ns
+    also = tuple(_of_step(one, step_ns, weighed_ns, given) for one in finding.also)
+    return replace(finding, share=finding.saved_ns / step_ns, severity=severity, params=params, also=also)
 
 
 def _without_waits(answer: Answer, waits: Spans) -> Iterable[Finding]:

@@ -64,7 +64,7 @@ class Finding:
     severity: str
     confidence: str
     saved_ns: float
-    share: float  # of the mean step
+    share: float  # of the mean step of the slowest rank: `Verdict.step_ns`
     bound: str = "estimate"  # or upper: at most this
     upper_ns: float | None = None  # a bound beside an estimate
     how: str = "replay"  # or parts, model

@@ -23,7 +23,7 @@ def lines(found: Verdict, lang: str = "en", *, width: int = 80, top: int = 5) ->
     worst = max(found.ranks, key=lambda one: one.partition.get("total", 0.0), default=None)
     if worst is not None and worst.partition.get("total"):
         yield ""
-        yield from _bar(worst, lang, width)
+        yield from _bar(worst, lang, width, several=len(found.ranks) > 1)
     shown = [one for one in found.findings if one.severity != "info"][:top]
     for number, finding in enumerate(shown, 1):
         yield ""
@@ -62,13 +62,15 @@ def percentages(parts: Mapping[str, float]) -> dict[str, int]:
     return whole
 
 
-def _bar(rank: RankVerdict, lang: str, width: int) -> Iterator[str]:
+def _bar(rank: RankVerdict, lang: str, width: int, *, several: bool) -> Iterator[str]:
     parts = {name: value for name, value in rank.partition.items() if name != "total"}
     shares = percentages(parts)
     order = sorted(shares, key=lambda one: -shares[one])
     cells = percentages({name: parts[name] * BAR / 100 for name in order})
     bar = "".join(_FILLS[place % len(_FILLS)] * round(cells[name] * BAR / 100) for place, name in enumerate(order))
     head = f"rank {rank.rank}" if rank.rank is not None else words.line("parts", lang)
+    if several and rank.rank is not None:
+        head = words.line("slowest", lang, rank=rank.rank)  # the answer and all shares are of its step
     yield f"{head}: {bar}"
     said = [
         f"{_FILLS[place % len(_FILLS)]} {words.part_name(name, lang)} {shares[name]} %"

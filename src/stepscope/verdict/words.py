@@ -84,7 +84,8 @@ def answer(found: Verdict, lang: str) -> str:
     """The answer in one line: how long a step is and what would save most of it."""
     if not found.step_ns:
         return line("empty", lang)
-    head = line("step" if found.has_steps else "run", lang, ms=found.step_ns / 1e6)
+    several = any(len(one.steps) > 1 for one in found.ranks)
+    head = line(("mean-step" if several else "step") if found.has_steps else "run", lang, ms=found.step_ns / 1e6)
     causes = [one for one in found.findings if one.severity != "info"][:2]
     if not causes:
         from stepscope.verdict.settings import limits

@@ -101,7 +101,7 @@ def test_of_two_runs_the_newest_is_shown(root, tmp_path, capsys):
     assert main(["cluster", str(root), "--run", "all", "--lang", "en"]) == 0
     first, *_, second, step, finding = capsys.readouterr().out.splitlines()
     assert first == "run 1: 4 of 4 ranks on 2 hosts, 3 steps"
-    assert (second, step[:15], finding[:3]) == ("run 2: 3 of 4 ranks on 2 hosts, 3 steps", "   a step takes", "   ")
+    assert (second, step[:14], finding[:3]) == ("run 2: 3 of 4 ranks on 2 hosts, 3 steps", "   median step", "   ")
     assert main(["cluster", str(root), "--run", "all", "--out", str(tmp_path / "out")]) == 2
     assert "choose one with --run N" in capsys.readouterr().err
 
@@ -176,7 +176,7 @@ def test_comparison_with_a_baseline(run, tmp_path, capsys):
     assert baseline["change"] == pytest.approx(baseline["after"] / baseline["before"] - 1)
     assert baseline["change"] > 0.3
     assert main(["cluster", str(run), "--baseline", str(tmp_path), "--lang", "en"]) == 0
-    assert f"{baseline['before']:.2f} ms a step, now {baseline['after']:.2f}" in capsys.readouterr().out
+    assert f"median step {baseline['before']:.2f} ms, now {baseline['after']:.2f}" in capsys.readouterr().out
     assert main(["cluster", str(run), "--baseline", str(tmp_path / "absent")]) == 2
 
 

@@ -44,7 +44,6 @@ interface WhatIf {
   readonly then_ms: number;
 }
 
-const STEP = { en: "Step", zh: "单步" }; // its length, not its number
 const PATIENT = { wait: 20 }; // s: all ranks are read for the first answer
 const MOST_ROWS = 64;
 const NAMES = 108; // px for the names of ranks
@@ -104,7 +103,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
     <section class="card verdict-answer" aria-label={t("Answer")} data-testid="cluster-answer">
       <div>
         <h2>
-          {inLanguage(STEP)} {ms(data.step_ms.median)} ms{t(": ")}
+          {t("Median step")} {ms(data.step_ms.median)} ms{t(": ")}
           {data.findings.length ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${names}` : quiet}
         </h2>
         {outside && data.findings.length > 0 && <p>{waits}</p>}

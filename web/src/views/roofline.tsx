@@ -119,16 +119,19 @@ interface Named {
 const LETTER = 6; // px of a letter, at most
 const LINE = 13;
 
-/** Names beside points, the longest times first; those that would cover another name are left to the table. */
+/** Names right or left of points, the longest times first; those that would cover another name are left to the table. */
 function named(points: readonly Named[]): readonly (Named & { readonly left: boolean })[] {
   const taken: { readonly from: number; readonly to: number; readonly y: number }[] = [];
   return [...points].sort((a, b) => b.weight - a.weight).flatMap((one) => {
     const wide = one.name.length * LETTER;
-    const left = one.x + one.r + 4 + wide > WIDE - RIGHT;
-    const from = left ? one.x - one.r - 4 - wide : one.x + one.r + 4;
-    if (from < LEFT || taken.some((other) => Math.abs(other.y - one.y) < LINE && other.from < from + wide && from < other.to)) return [];
-    taken.push({ from, to: from + wide, y: one.y });
-    return [{ ...one, left }];
+    for (const left of [false, true]) {
+      const from = left ? one.x - one.r - 4 - wide : one.x + one.r + 4;
+      const outside = from < LEFT || from + wide > WIDE - RIGHT;
+      if (outside || taken.some((other) => Math.abs(other.y - one.y) < LINE && other.from < from + wide && from < other.to)) continue;
+      taken.push({ from, to: from + wide, y: one.y });
+      return [{ ...one, left }];
+    }
+    return [];
   });
 }
 

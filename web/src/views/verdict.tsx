@@ -130,7 +130,7 @@ export function View({ api }: ViewProps): JSX.Element {
             <div class="verdict-columns">
               <Findings data={data} />
               <div class="verdict-side">
-                <WhatIfCard findings={data.findings} />
+                <WhatIfCard data={data} />
                 <CannotTell data={data} />
               </div>
             </div>
@@ -153,7 +153,7 @@ function Answer({ data }: { data: Verdict }): JSX.Element {
         {inLanguage(data.together) && <p>{inLanguage(data.together)}</p>}
       </div>
       <dl>
-        <div><dd><Figure view="overview">{ms(data.step_ms)} ms</Figure></dd><dt>{!data.has_steps ? t("from the first to the last task") : steps > 1 ? t("mean step") : t("step")}</dt></div>
+        <div><dd><Figure view="overview">{ms(data.step_ms)} ms</Figure></dd><dt>{!data.has_steps ? t("from the first to the last task") : t(`${steps > 1 ? "mean step" : "step"}${data.ranks.length > 1 ? ", slowest rank" : ""}`)}</dt></div>
         {data.saved_ms !== null && data.saved_ms > 0 && <div><dd><Figure view="findings">{ms(data.saved_ms)} ms</Figure></dd><dt>{t("saved by all fixes")}</dt></div>}
         <div><dd><Figure view={data.ranks.length > 1 ? "distributed" : "overview"}>{data.ranks.length} × {least < steps ? `${least}–${steps}` : steps}</Figure></dd><dt>{t("ranks × steps")}</dt></div>
       </dl>
@@ -196,7 +196,7 @@ function AllRanks({ api, asked }: { api: Api; asked: number }): JSX.Element | nu
       <span>
         {found === null
           ? (count <= READ_BY_ITSELF ? `${t("Loading")} …` : "")
-          : first ? `${ms(lost)} ms (${share} %) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : found.wait_outside_ms > 0 ? `${ms(found.wait_outside_ms)} ms ${t("waits for ranks that were not recorded")}` : undecided ? inLanguage(undecided.text) : t("no rank, host or link holds the others up.")}
+          : first ? `${ms(lost)} ms (${t("{share} % of the median step", { share })}) ${t("lost")}${t(": ")}${inLanguage(first.who)}${t(", ")}${inLanguage(first.why)}` : found.wait_outside_ms > 0 ? `${ms(found.wait_outside_ms)} ms ${t("waits for ranks that were not recorded")}` : undecided ? inLanguage(undecided.text) : t("no rank, host or link holds the others up.")}
       </span>
       <button type="button" class="link" onClick={() => openView("cluster")}>{t("Which rank waits for which")} · Cluster ↗</button>
     </p>
@@ -413,8 +413,8 @@ function readRemoved(): Map<string, number> {
   return new Map(param("remove").split(",").filter(Boolean).map((item) => [item.slice(0, item.lastIndexOf(":")), Number(item.slice(item.lastIndexOf(":") + 1)) || 0]));
 }
 
-function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element | null {
-  const counted = findings.filter((one) => one.severity !== "info");
+function WhatIfCard({ data }: { data: Verdict }): JSX.Element | null {
+  const counted = data.findings.filter((one) => one.severity !== "info");
   const worker = counted.find((one) => one.removable.includes(one.worker))?.worker ?? "";
   const own = counted
     .filter((one) => one.removable.includes(worker))
@@ -446,7 +446,8 @@ function WhatIfCard({ findings }: { findings: readonly Finding[] }): JSX.Element
         })}
         {load.data && (
           <p class="whatif-result" role="status" data-testid="whatif-result">
-            <b>{ms(load.data.then_ms)} ms</b> {t("a step, now")} {ms(load.data.now_ms)} (± {ms(load.data.now_ms * load.data.error)})
+            <b>{ms(data.step_ms - (load.data.now_ms - load.data.then_ms))} ms</b> {t("a step, now")} {ms(data.step_ms)} (± {ms(load.data.now_ms * load.data.error)})
+            {data.ranks.length > 1 && <small>{t("saved on the rank that was replayed")}{t(": ")}{worker}</small>}
             {load.data.bottleneck && <small>{t("Then first")}: {t(load.data.bottleneck)}, {(load.data.bottleneck_share * 100).toFixed(0)} % {t("of the critical path")}</small>}
           </p>
         )}

@@ -1,1 +1,1 @@
-export{t as render}from"./app-C4wD9iIh.js";
+export{t as render}from"./app-Djcv5dN4.js";

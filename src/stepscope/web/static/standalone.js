@@ -1,1 +1,1 @@
-import{t as e}from"./app-C4wD9iIh.js";e();
+import{t as e}from"./app-Djcv5dN4.js";e();
