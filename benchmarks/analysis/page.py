@@ -7,6 +7,7 @@ capture first; CPU and wall time of the opening and of the first page, in ms.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -45,12 +46,15 @@ def measure(capture: Path, route: str) -> dict[str, object]:
 
 
 def main() -> int:
-    capture = Path(sys.argv[1]).resolve()
-    if len(sys.argv) > 2:
-        print(json.dumps(measure(capture, sys.argv[2])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("capture", type=Path)
+    parser.add_argument("table", nargs="?", choices=TABLES, help="measured in this process; default each in its own")
+    args = parser.parse_args()
+    if args.table:
+        print(json.dumps(measure(args.capture.resolve(), args.table)))
         return 0
     for route in TABLES:
-        command = [sys.executable, "-m", "benchmarks.analysis.page", str(capture), route]
+        command = [sys.executable, "-m", "benchmarks.analysis.page", str(args.capture), route]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         print(done.stdout.strip() or f"{route}: {done.stderr.strip().splitlines()[-1:]}")
     return 0
