@@ -55,6 +55,13 @@ class Plan:
             return rank in self.ranks
         return _number(environment, "WORLD_SIZE", 1) <= _MOST_RANKS or _number(environment, "LOCAL_RANK", 0) == 0
 
+    def names_nobody(self, size: int) -> str:
+        """Why no rank of a job of that many ranks records; empty where one does."""
+        if self.ranks is None or min(self.ranks) < size:
+            return ""
+        here = f"ranks 0 to {size - 1}" if size > 1 else "rank 0 only"
+        return f"nothing is recorded: the first rank of the plan is {min(self.ranks)}, but the job has {here}"
+
     def handler(self) -> TraceHandler:
         return tensorboard_trace_handler(self.folder, analyse_flag=self.analyse, async_mode=True)
 

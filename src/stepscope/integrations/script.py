@@ -47,6 +47,7 @@ def prepare(text: str, *, analyse: bool = False) -> None:
         return
     rank = os.environ.get("RANK", "")
     if rank.isdigit() and not plan.records(int(rank)):
+        _warn_if_nobody_records(plan, main_pid)
         return
     _script = RecordedScript(plan, main_pid)
     _script.watch()
@@ -133,6 +134,7 @@ class RecordedScript:
             # Ray, and processes that the script starts itself, say the rank after they have imported torch.
             self._left_out = not self._plan.records(metadata.global_rank())
             if self._left_out:
+                _warn_if_nobody_records(self._plan, self._main_pid)
                 return
             steps = schedule(wait=0, warmup=warmup, active=self._plan.last - self._plan.first + 1, repeat=1)
             self._profiler = self._plan.profiler(self._handler, _devices_in_use(), steps)
@@ -161,16 +163,26 @@ class RecordedScript:
         return f"{begins}, but {found}; choose earlier steps, or let it run longer"
 
     def _speaks_for_the_script(self) -> bool:
-        """Whether silence would leave the user without an answer: not in launchers, children, and other ranks."""
-        if multiprocessing.parent_process() is not None or _is_launcher():
-            return False
-        here = {os.getpid(), os.getppid()} if os.environ.get("RANK") else {os.getpid()}
-        speaks = self._main_pid in map(str, here) and os.environ.get("RANK", "0") == "0"
-        return speaks and not self._children_recorded()
+        """Whether silence would leave the user without an answer."""
+        return _speaks_for_the_job(self._main_pid) and not self._children_recorded()
 
     def _children_recorded(self) -> bool:
         captures = Path(self._plan.folder).glob("*_ascend_pt")
         return any(capture.stat().st_mtime > self._began - _CLOCK_SECONDS for capture in captures)
+
+
+def _speaks_for_the_job(main_pid: str) -> bool:
+    """Whether this process says what concerns the job: not launchers, children, and other ranks."""
+    if multiprocessing.parent_process() is not None or _is_launcher():
+        return False
+    here = {os.getpid(), os.getppid()} if os.environ.get("RANK") else {os.getpid()}
+    return main_pid in map(str, here) and os.environ.get("RANK", "0") == "0"
+
+
+def _warn_if_nobody_records(plan: Plan, main_pid: str) -> None:
+    size = os.environ.get("WORLD_SIZE", "" if "RANK" in os.environ else "1")
+    if size.isdigit() and _speaks_for_the_job(main_pid) and (problem := plan.names_nobody(int(size))):
+        messages.warning(problem)
 
 
 def _devices_in_use() -> list[ProfilerActivity]:

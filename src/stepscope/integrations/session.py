@@ -59,7 +59,13 @@ class Session:
 
     def _begin(self, step: int, rank: int | None) -> None:
         plan = self._plan
-        if plan is None or self._waits or not plan.records(_rank() if rank is None else rank):
+        if plan is None or self._waits:
+            return
+        rank = _rank() if rank is None else rank
+        if not plan.records(rank):
+            size = os.environ.get("WORLD_SIZE", "")
+            if rank == 0 and size.isdigit() and (problem := plan.names_nobody(int(size))):
+                messages.warning(problem)
             return
         if step > plan.last:
             messages.warning(f"nothing is recorded: the loop begins at step {step}, {_steps_of(plan)}")

@@ -76,6 +76,31 @@ def test_a_rank_that_is_known_only_after_torch_was_imported(script, noting_tier,
     assert "nothing was recorded" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({}, "the first rank of the plan is 7, but the job has rank 0 only"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "the first rank of the plan is 7, but the job has ranks 0 to 1"),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, ""),
+        ({"RANK": "0", "WORLD_SIZE": "8"}, ""),
+        ({"RANK": "0"}, ""),
+    ],
+    ids=["one-process", "rank-0-of-2", "another-rank", "somebody-records", "size-unknown"],
+)
+def test_ranks_that_the_job_does_not_have_are_one_line(script, noting_tier, monkeypatch, capsys, environment, said):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    made = script(ranks=frozenset({7}))
+    made._optimizer_created()
+    calls(made, 6)
+    made.end()
+    assert recorded(noting_tier) == []
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == bool(said)
+
+
 def test_calls_before_the_first_optimizer_are_another_phase(script, noting_tier, capsys):
     made = script()
     calls(made, 1)  # a rehearsal; the profiler has begun to warm up

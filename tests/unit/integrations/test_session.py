@@ -79,6 +79,15 @@ def test_only_the_ranks_of_the_plan(noting_tier, capsys):
     assert capsys.readouterr().err.count("nothing") == 0
 
 
+def test_ranks_that_the_job_does_not_have_are_said(noting_tier, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run(Session("steps=0,ranks=2:3,out=runs"), 3, rank=0)
+    run(Session("steps=0,ranks=2:3,out=runs"), 3, rank=1)
+    shown = capsys.readouterr().err
+    assert shown.count("the first rank of the plan is 2, but the job has ranks 0 to 1") == shown.count("\n") == 1
+    assert noting_tier == []
+
+
 def test_ranks_of_a_large_job():
     large = {"WORLD_SIZE": "16"}
     assert [Plan().records(rank, {**large, "LOCAL_RANK": str(rank % 8)}) for rank in (0, 1, 8, 15)] == [True, False, True, False]
