@@ -8,7 +8,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -60,6 +60,13 @@ exit codes: 0 done, 1 a finding or a problem, 2 wrong usage, 3 a capture cannot 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if not words:
+        parser({}).print_help(sys.stderr)
+        return USAGE
+    if not words[0].startswith("-") and words[0] not in COMMANDS:
+        print(f"error: there is no command {words[0]}{_nearest(words[0], COMMANDS)}", file=sys.stderr)
+        print("  do this: stepscope -h lists all commands", file=sys.stderr)
+        return USAGE
     # Only the command to run is loaded; the others are names with a line of help.
     name = words[0] if words and words[0] in COMMANDS else ""
     module = module_of(name) if name else None
@@ -85,9 +92,28 @@ def module_of(command: str) -> Any:
     return import_module(f"stepscope.cli.{_FOLDERS.get(command, '')}{command}")
 
 
+class _Parser(argparse.ArgumentParser):
+    """What a command does not know is said below its own usage, with the nearest option that it has."""
+
+    def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
+        found, unknown = super().parse_known_args(*arguments, **named)
+        if unknown:
+            option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_nearest(option, self._option_string_actions)}")
+        return found, unknown
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib
+
+    names = {name.lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.lstrip("-"), names, 1)
+    return f"; did you mean {names[near[0]]}?" if near else ""
+
+
 def parser(modules: dict[str, Any]) -> argparse.ArgumentParser:
     """The parser of all commands; those that were loaded know their options."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="stepscope",
         description="Show where the time of an AI training or inference run goes.",
         epilog=_EXAMPLES,

@@ -64,7 +64,7 @@ def test_a_bad_capture_gives_four_lines_and_code_3(tmp_path, capsys):
         ["analyse", "x", "--export", "pdf"],
         ["analyse", "x", "--jobs", "0"],
         ["analyse", "x", "--max-memory", "lots"],
-        ["fly"],
+        ["--fly"],
     ],
 )
 def test_wrong_usage_gives_code_2(arguments, capsys):
@@ -72,6 +72,36 @@ def test_wrong_usage_gives_code_2(arguments, capsys):
         main(arguments)
     assert ended.value.code == 2
     assert "usage: stepscope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last"),
+    [
+        (["top", "x", "--bye", "step"], "stepscope top: error: unrecognized arguments: --bye step; did you mean --by?"),
+        (["top", "x", "--formt=json"], "stepscope top: error: unrecognized arguments: --formt=json"),
+        (["record", "--profle", "steps=1", "--", "true"], "--profle; did you mean --profile?"),
+    ],
+)
+def test_an_unknown_option_is_said_by_its_command_with_the_nearest_one(arguments, last, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[0].startswith(f"usage: stepscope {arguments[0]}")
+    assert shown[-1].endswith(last)
+
+
+@pytest.mark.parametrize(("word", "near"), [("tpo", "; did you mean top?"), ("fly", "")])
+def test_an_unknown_command_is_two_lines(word, near, capsys):
+    code, out, err = run(capsys, word, "x")
+    assert (code, out) == (2, "")
+    assert err == f"error: there is no command {word}{near}\n  do this: stepscope -h lists all commands\n"
+
+
+def test_no_command_shows_the_help(capsys):
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert "what costs time, and what to do" in err
 
 
 def test_info_as_json(tmp_path, capsys):
