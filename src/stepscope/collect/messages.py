@@ -64,7 +64,8 @@ def _notify(level: str, text: str) -> None:
 def _print(level: str, text: str) -> None:
     line = f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}"
     with _printing, contextlib.suppress(OSError, ValueError):  # standard error is closed or full
-        print(line, file=sys.stderr, flush=True)
+        # In one piece: launchers start ranks with an unbuffered stream, where another rank's line comes before a newline of its own.
+        print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 class _Forking(threading.local):
