@@ -49,7 +49,11 @@ def samples(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     used = [key for key in SERIES if rows[key].null_count() < rows.height]
     unknown = rows.select(pl.all_horizontal(pl.col(SERIES).is_null()).sum()).item() if rows.height else 0
     long = rows.unpivot(used, index=["pid", "time_ns", "name", "instance"], variable_name="series", value_name="sample")
-    return long.with_columns(pl.col("series").cast(TEXT)).rename({"sample": "value"}).drop_nulls("value"), int(unknown)
+    # Without any value there is no type.
+    typed = long.select(
+        "pid", "time_ns", "name", "instance", pl.col("series").cast(TEXT), pl.col("sample").cast(pl.Float64).alias("value")
+    )
+    return typed.drop_nulls("value"), int(unknown)
 
 
 def counters(rows: pl.DataFrame, lanes: Lanes) -> pl.DataFrame:

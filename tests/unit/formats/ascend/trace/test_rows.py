@@ -403,6 +403,13 @@ def test_counters_are_one_row_per_value(read):
     assert [(row["issue"], row["count"]) for row in quality] == [("not-understood", 1)]
 
 
+def test_a_stretch_of_counters_without_values_stands_beside_others(read):
+    hbm = [*layer("HBM", pid_of(17), 17, "NPU"), counter("odd", pid_of(17), "5.000", Furlongs=1)]
+    timeline, quality = read(hbm, [counter("HBM 0/Read", pid_of(17), "1.000", **{"Read(MB/s)": 2.5})])
+    assert rows(timeline, "counters", "time_ns", "value") == [(1000, 2.5)]
+    assert [(row["issue"], row["count"]) for row in quality] == [("not-understood", 1)]
+
+
 def test_marks_get_the_device_task_their_arrow_points_at(read):
     mstx = pid_of(6, 31)
     events = [
