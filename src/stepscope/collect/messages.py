@@ -64,7 +64,7 @@ def _notify(level: str, text: str) -> None:
 def _print(level: str, text: str) -> None:
     line = f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] [{level}] [{os.getpid()}] profiler.py: {text}"
     with _printing, contextlib.suppress(OSError, ValueError):  # standard error is closed or full
-        # In one piece: launchers start ranks with an unbuffered stream, where another rank's line comes before a newline of its own.
+        # In one piece: launchers start ranks with an unbuffered stream, where another rank's line could come before the newline.
         print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
