@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.arrays import distinct, filled, is_null, with_nulls
+from stepscope.arrays import distinct, filled, is_null, unique_inverse, with_nulls
 
 TYPES = [pl.Int8, pl.UInt16, pl.Int32, pl.UInt32, pl.Int64, pl.UInt64, pl.Float32, pl.Float64]
 
@@ -37,3 +37,10 @@ def test_rows_become_null():
     column = pl.Series("rows", [5, 6, 7])
     assert with_nulls(column, np.array([False, True, False])).to_list() == [5, None, 7]
     assert with_nulls(column, np.zeros(3, bool)) is column
+
+
+@pytest.mark.parametrize("numbers", [[], [0], [5, 0, 5, 3], [70_000, 2, 70_000], [1 << 60, 7, 0, 7]])
+def test_different_numbers_and_where_each_of_them_is(numbers):
+    different, place = unique_inverse(np.array(numbers, np.int64))
+    assert different.tolist() == sorted(set(numbers))
+    assert different[place].tolist() == numbers

@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.analysis.link import op_tree
 from stepscope.analysis.link.groups import Ints
+from stepscope.arrays import unique_inverse
 from stepscope.tables import TEXT, Tables
 
 _FRAME = r"\(\d+\): |^nn\.Module: "  # `file(line): function`, or the call of a module
@@ -39,20 +40,21 @@ def stacks(ops: pl.DataFrame, python_calls: pl.DataFrame) -> pl.Series:
     needed = _with_outer(around, above)
     place = np.append(np.cumsum(needed) - 1, -1)  # where -1, the row of no call, is found, too
     texts, number = _texts(calls["name"].filter(needed), op_tree.to_rows(place[above[needed]], "parent"))
-    different, row = np.unique(np.append(number, -1)[place[around]], return_inverse=True)
-    stack = pl.Series("stack", [texts[one] if one >= 0 else None for one in different.tolist()], dtype=pl.String).cast(TEXT)
+    different, row = unique_inverse(np.append(number, -1)[place[around]] + 1)
+    stack = pl.Series("stack", [texts[one - 1] if one else None for one in different.tolist()], dtype=pl.String).cast(TEXT)
     return pl.DataFrame({"stack": stack})[row]["stack"]
 
 
 def _with_outer(rows: Ints, above: Ints) -> npt.NDArray[np.bool_]:
     """Which rows are among these, or are above one of them."""
     found = np.zeros(above.size, np.bool_)
-    rows = np.unique(rows[rows >= 0])
+    found[rows[rows >= 0]] = True
+    rows = np.flatnonzero(found)
     while rows.size:
-        found[rows] = True
-        rows = np.unique(above[rows])
+        rows = above[rows]
         rows = rows[rows >= 0]
         rows = rows[~found[rows]]
+        found[rows] = True
     return found
 
 

@@ -27,8 +27,12 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
     parent, launched = side_by_side(lambda: op_tree.parents(tables.ops), lambda: _launched(tables), parallel=parallel)
     other_issues = tables.quality.filter(pl.col("source") != SOURCE)
     tables = tables.replace(ops=tables.ops.with_columns(parent=parent), quality=other_issues, **launched)
-    device, (host, quality) = side_by_side(lambda: _device_tables(tables), lambda: _host_tables(tables), parallel=parallel)
-    linked = tables.replace(**device, **host)
+    host, (device, (memory_tables, quality)) = side_by_side(
+        lambda: _host_tables(tables),
+        lambda: (_device_tables(tables), _memory_tables(tables)),
+        parallel=parallel,
+    )
+    linked = tables.replace(**device, **host, **memory_tables)
     linked = linked.replace(overlap=overlap.device_layers(linked.replace(overlap=ALL_TABLES["overlap"].empty())))
     return linked.with_quality(*quality, *_unmatched(linked))
 
@@ -58,14 +62,18 @@ def _device_tables(tables: Tables) -> dict[str, pl.DataFrame]:
     return {"kernels": kernels, "collectives": collectives, "steps": ended}
 
 
-def _host_tables(tables: Tables) -> tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]:
-    """What needs no kernels, and what could not be matched in it."""
+def _memory_tables(tables: Tables) -> tuple[dict[str, pl.DataFrame], list[pl.DataFrame]]:
+    """Tasks with their names, the blocks that they and operators asked for, and what could not be matched."""
     queue = _with_task_names(tables.queue)
     allocations, quality = _allocations(tables, queue)
+    return {"queue": queue, "allocations": allocations}, quality
+
+
+def _host_tables(tables: Tables) -> dict[str, pl.DataFrame]:
+    """What needs neither kernels nor tasks."""
     calls = _with_call_numbers(tables.python_calls)
     flowing = _with_forward_backward(tables.flows, tables.ops)
-    linked = {"queue": queue, "allocations": allocations, "python_calls": calls, "flows": flowing}
-    return {"ops": call_stacks.with_stacks(tables), **linked}, quality
+    return {"ops": call_stacks.with_stacks(tables), "python_calls": calls, "flows": flowing}
 
 
 def _with_communication(kernels: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.arrays import filled, is_null
+from stepscope.arrays import filled, is_null, unique_inverse
 
 Ints = npt.NDArray[np.int64]
 _SMALL = np.iinfo(np.uint16).max
@@ -46,7 +46,7 @@ def _compact(numbers: list[Ints]) -> list[Ints]:
     """The same groups with the smallest numbers, when these have grown: products of many columns would not fit."""
     if max((int(number.max()) for number in numbers if number.size), default=0) <= _SMALL:
         return numbers
-    dense = np.unique(np.concatenate(numbers), return_inverse=True)[1].astype(np.int64)
+    dense = unique_inverse(np.concatenate(numbers))[1]
     return np.split(dense, np.cumsum([number.size for number in numbers])[:-1])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope.arrays import unique_inverse
 from stepscope.formats.framework.clock import FrameworkClock
 from stepscope.tables import ALL_TABLES, TEXT, issues, lost
 
@@ -58,5 +59,5 @@ def _groups(threads: pl.Series, names: pl.Series, dequeue: NDArray[np.bool_]) ->
     name = names.to_physical().to_numpy().astype(np.int64)
     group = (thread * (int(name.max()) + 1) + name) * 2 + dequeue
     if group.max() > np.iinfo(np.uint16).max:
-        group = np.unique(group, return_inverse=True)[1]
+        group = unique_inverse(group)[1]
     return group.astype(np.uint16) if group.max() <= np.iinfo(np.uint16).max else group

@@ -49,15 +49,14 @@ def _checked(data: Bytes, views: NDArray[Any], present: NDArray[np.bool_]) -> pl
     except pl.exceptions.ComputeError:
         # The cast refuses the whole column for one bad text. Damage is rare, so texts are checked one by one only then.
         good = present & np.fromiter((value is None or _is_text(value) for value in column), bool, views.size)
-        text = _binary(views, buffers, good).cast(pl.String)
+        text = _binary(np.where(good, views, np.zeros(1, VIEW)), buffers, good).cast(pl.String)
     return text
 
 
 def _binary(views: NDArray[Any], buffers: list[Any], present: NDArray[np.bool_]) -> pl.Series:
+    """The bytes as a column; the view of an absent row is empty: what it points at would still be checked."""
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    # An absent row must not point at bytes that are not text: they would still be checked.
-    shown = views if validity is None else np.where(present, views, np.zeros(1, VIEW))
-    return to_series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(shown), *buffers]))
+    return to_series("", pa.Array.from_buffers(pa.binary_view(), views.size, [validity, pa.py_buffer(views), *buffers]))
 
 
 def _is_text(value: bytes) -> bool:
