@@ -78,24 +78,25 @@ def separator(data: bytes) -> bytes | None:
     return guess.group() if guess else None
 
 
-def by_pattern(data: bytes, border: bytes, size: int) -> tuple[list[bytes], bytes]:
+def by_pattern(data: bytes, border: bytes, size: int) -> tuple[list[memoryview], bytes]:
     """Cut at occurrences of the separator into stretches of about `size` bytes; the bytes from the last one on are the rest."""
     end = data.rfind(border)
     if end < 0:
         return [], data
-    stretches, begin = [], 0
+    stretches, begin, whole = [], 0, memoryview(data)  # no other thread runs while bytes are copied
     while end - begin > size and (cut := data.find(border, begin + size, end)) >= 0:
-        stretches.append(data[begin : cut + 1])
+        stretches.append(whole[begin : cut + 1])
         begin = cut + len(border) - 1
-    return [*stretches, data[begin : end + 1]], data[end + len(border) - 1 :]
+    return [*stretches, whole[begin : end + 1]], data[end + len(border) - 1 :]
 
 
-def events_of(stretch: bytes, border: bytes) -> Events:
+def events_of(stretch: bytes | memoryview, border: bytes) -> Events:
     """Cut at every separator; right if and only if every piece is an object by itself.
 
     A cut at a wrong place leaves a beginning of an object before it, and no beginning of an object is an object, so
     parsing the pieces reveals it.
     """
+    stretch = bytes(stretch)
     text, borders = _by_line_ends(stretch, border) if b"\n" in border else _by_braces(flat(stretch), border)
     return _between(text, borders + 1, borders + len(border) - 1)
 

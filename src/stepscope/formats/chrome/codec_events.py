@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from stepscope.native.codec import codec
 from stepscope.render.arrow import to_series
@@ -22,6 +23,7 @@ _TEXT, _INTEGER, _FLOAT, _BOOLEAN, _TIME, _LENGTH, _NUMBER_OR_TEXT = range(7)
 _TEXT_FIELDS = ("ph", "name", "cat", "id", "bp", "s")
 _TYPES = {_INTEGER: pa.int64(), _NUMBER_OR_TEXT: pa.int64(), _TIME: pa.int64(), _FLOAT: pa.float64(), _LENGTH: pa.float64()}
 _BYTES = {_TEXT: 16, _BOOLEAN: 1}
+_LINE_END, _NOT_ASCII = ord("\n"), 0x80
 
 
 class _Column(ctypes.Structure):
@@ -62,20 +64,22 @@ class EventKernel:
             column.kind, column.last_row = kind, -1
             column.other = {"pid": 8, "tid": 9}.get(name, 0)
 
-    def read(self, text: bytes, *, by_lines: bool = False) -> tuple[pl.DataFrame, dict[str, int]] | None:
+    def read(self, text: bytes | memoryview, *, by_lines: bool = False) -> tuple[pl.DataFrame, dict[str, int]] | None:
         """The events and how many have a text for `ts` and `dur`; None when the stretch is left to the parser.
 
         Args:
             text: JSON objects with commas between them.
             by_lines: each stands on a line of its own instead.
         """
-        if not _is_text(text):
+        codes = np.frombuffer(text, np.uint8)
+        if not _is_text(codes):
             return None
-        most = self._functions.most_events(text, ctypes.c_int64(len(text)))
+        place = ctypes.c_void_p(codes.ctypes.data)
+        most = self._functions.most_events(place, ctypes.c_int64(len(text)))
         columns = (_Column * len(self._columns)).from_buffer_copy(self._template)
         decoded, decoded_size = ctypes.c_void_p(), ctypes.c_int64()
         height = self._functions.read_events(
-            text,
+            place,
             ctypes.c_int64(len(text)),
             self._fields,
             self._args,
@@ -88,7 +92,7 @@ class EventKernel:
         # Everything that the kernel allocated has an owner from here on.
         extra = self._buffer(decoded.value, decoded_size.value)
         owned = [self._owned(column, kind, max(height, 0)) for column, (_, kind, _) in zip(columns, self._columns, strict=True)]
-        if height < 1 or (by_lines and text.count(b"\n") + 1 != height):
+        if height < 1 or (by_lines and int(np.count_nonzero(codes == _LINE_END)) + 1 != height):
             return None
         found = zip(columns, owned, self._columns, strict=True)
         series = [_series(column, *buffers, height, text, extra, described) for column, buffers, described in found if buffers]
@@ -132,18 +136,24 @@ class _Allocation:
         self._release(self._address)
 
 
-def _is_text(data: bytes) -> bool:
-    if data.isascii():
+def _is_text(codes: NDArray[np.uint8]) -> bool:
+    if codes.max(initial=0) < _NOT_ASCII:
         return True
     try:
-        data.decode()
+        codes.tobytes().decode()
     except UnicodeDecodeError:
         return False
     return True
 
 
 def _series(
-    column: _Column, values: Any, present: Any, height: int, text: bytes, extra: Any, described: tuple[str, int, pl.DataType | None]
+    column: _Column,
+    values: Any,
+    present: Any,
+    height: int,
+    text: bytes | memoryview,
+    extra: Any,
+    described: tuple[str, int, pl.DataType | None],
 ) -> pl.Series:
     name, kind, dtype = described
     valid = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -38,6 +38,8 @@ _PART_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
 # A list that begins so late, or an event so long, is damage and not data.
 _PATIENCE_BYTES = 64 << 20
+
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 _FIELDS = ("ph", "name", "cat", "id", "bp", "s", "pid", "tid", "ts", "dur")
 _OPENING = re.compile(rb'[{,]\s*"traceEvents"\s*:\s*\[')
@@ -247,7 +249,7 @@ class _Reading:
         """The frame of these lines; None when one of them is not an event."""
         return self._together(lambda part: self._by_kernel(part, by_lines=True) or self._part(Events.of_lines(part)), _parts(lines))
 
-    def _together(self, work: Callable[[bytes], _Part], pieces: list[bytes]) -> pl.DataFrame | None:
+    def _together(self, work: Callable[[_Bytes], _Part], pieces: list[_Bytes]) -> pl.DataFrame | None:
         """One frame of all pieces, each worked on by a core of its own; None when the parser refuses one."""
         try:
             parts = list(self._pool.map(work, pieces))
@@ -258,7 +260,7 @@ class _Reading:
             self.note(issues.UNREADABLE_VALUE, unread, f"{name} is not a number in range")
         return pl.concat(part.frame for part in parts)
 
-    def _by_kernel(self, text: bytes, *, by_lines: bool = False) -> _Part | None:
+    def _by_kernel(self, text: bytes | memoryview, *, by_lines: bool = False) -> _Part | None:
         found = self._kernel.read(text, by_lines=by_lines) if self._kernel else None
         return _Part(*found) if found else None
 

@@ -101,7 +101,22 @@ def arrows(flows: pl.DataFrame) -> pl.DataFrame:
 
 def with_launch(rows: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     """Add launch_ns, launch_tid and extra to the rows that an arrow points at."""
+    if launches.height and launches["start_ns"].n_unique() == launches.height:
+        return _with_only_launch(rows, launches)
     ordered = launches.sort("extra", maintain_order=True) if launches["extra"].any() else launches
     first = ordered.unique(PLACE, keep="first")
     found = first.select(*PLACE, "extra", pl.col("from_start_ns").alias("launch_ns"), pl.col("from_tid").alias("launch_tid"))
     return rows.join(found, on=PLACE, how="left", maintain_order="left").with_columns(pl.col("extra").fill_null(False))
+
+
+def _with_only_launch(rows: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """The same where no two arrows end at one moment: one whole number finds them, several times faster than three columns."""
+    at = launches.select("start_ns", arrow=pl.int_range(pl.len(), dtype=pl.UInt32))
+    arrow = rows.select("start_ns").join(at, on="start_ns", how="left", maintain_order="left")["arrow"]
+    found = launches.select(pl.col("pid", "tid", "extra", "from_start_ns", "from_tid").gather(arrow))
+    here = (found["pid"] == rows["pid"]) & (found["tid"] == rows["tid"])
+    return rows.with_columns(
+        pl.lit(found["extra"] & here).fill_null(False).alias("extra"),
+        pl.when(here).then(found["from_start_ns"]).alias("launch_ns"),
+        pl.when(here).then(found["from_tid"]).alias("launch_tid"),
+    )
