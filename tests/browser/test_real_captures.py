@@ -6,11 +6,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
-from viewer.page import Page
+from viewer.page import Page, serving
 from viewer.timeline import npu_events, spans
 
 import stepscope
@@ -308,6 +310,23 @@ def test_preparing_is_in_the_pictures_of_the_overview(sample_page: Page, samples
         colour,
     )
     assert max(tall, default=0) > 10
+
+
+def test_a_damaged_file_is_unreadable_and_what_is_left_is_partial(driver: Any, samples: Path, tmp_path: Path) -> None:
+    shutil.copytree(samples / "npu_level2" / "rank0_ascend_pt", tmp_path / "run" / "rank0_ascend_pt")
+    files = tmp_path / "run" / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    (files / "operator_memory.csv").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00" * 50)
+    (files / "kernel_details.csv").write_bytes((files / "kernel_details.csv").read_bytes()[:20_000])
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("memory")
+        assert page.text(".problem h2") == "unreadable: operator_memory.csv"
+        assert "no single blocks" not in page.text("[data-testid=view-memory]")
+        page.choose("select-views", "kernel")
+        page.ready("kernel")
+        assert "1 row" in page.driver.execute_script("return document.querySelector('[data-testid=header-partial]').title")
+        page.click("[data-testid=header-partial]")
+        page.ready("files")
 
 
 def test_notes_of_the_mean_step_stand_below_it(sample_page: Page) -> None:

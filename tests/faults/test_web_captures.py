@@ -131,6 +131,20 @@ def test_broken_files_of_a_folder_leave_the_good_ones(viewer):
     assert get(viewer, "files").json["quality"]["issues"]
 
 
+def test_damaged_blocks_beside_a_good_curve_are_not_uncollected_blocks(viewer):
+    base = f"run/w_1/{OUTPUT}"
+    curve = (
+        "Component,Timestamp(us),Total Allocated(KB),Total Reserved(KB),Device Type\nPTA,10.0\t,1,2,NPU:0\nPTA,20.0\t,3,4,NPU:0\n"
+    )
+    write(viewer.root, f"{base}/memory_record.csv", curve)
+    answer = get(viewer, "memory/events")
+    assert (answer.status_code, answer.json["total"]) == (200, 0), "not collected"
+    write(viewer.root, f"{base}/operator_memory.csv", b"\x89PNG\r\n\x1a\n\x00\x00" * 50)
+    viewer.post("/api/v1/rescan", json={})
+    answer = get(viewer, "memory/events")
+    assert (answer.status_code, answer.json["error"]["file"]) == (415, "operator_memory.csv")
+
+
 def test_only_operator_details(viewer):
     """Any subset of files is fine; totals say that nested calls count."""
     times = [

@@ -5,10 +5,10 @@ import type { JSX } from "preact";
 import { helpOpen } from "./help";
 import { dark, language, theme, units } from "./settings";
 import { diffSide } from "./panel";
-import { linkHere, news, place, runs, selection, setParams, showsAllRanks, view, views } from "./state";
+import { linkHere, lostOf, news, openView, place, runs, selection, setParams, showsAllRanks, view, views } from "./state";
 import { copyText, IconButton, say } from "./ui/controls";
 import { Icon } from "./ui/icons";
-import { t } from "./words";
+import { inLanguage, t } from "./words";
 
 /** Every picture of a simulated device says so. */
 function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
@@ -16,11 +16,17 @@ function Simulated({ modelled }: { modelled: readonly string[] }): JSX.Element {
   return <span class="tag simulated" data-testid="simulated" title={`${modelledText ? `${modelledText}. ` : ""}${t("All other times are measured.")}`}>{t("simulated NPU")}{modelledText && ` · ${t("partly modelled")}`}</span>;
 }
 
+/** Figures of every view are of what could be read; the verdict says it in its answer. */
+function Incomplete(): JSX.Element | null {
+  const lost = lostOf(selection.value.span);
+  return lost && <button type="button" class="tag partial" title={`${inLanguage(lost)} · ${t("Details")}: Files`} data-testid="header-partial" onClick={() => openView("files")}>{t("partial")}</button>;
+}
+
 /** New steps and ranks are in the data already; the pill says so and leaves the window, the selection and the scrolling alone. */
 function Live(): JSX.Element | null {
   const found = news.value;
   if (!found) return null;
-  const parts = [found.steps && `${found.steps} ${t("new steps")}`, found.ranks && `${found.ranks} ${t("new ranks")}`].filter(Boolean);
+  const parts = [found.steps && `${found.steps} ${t(found.steps === 1 ? "new step" : "new steps")}`, found.ranks && `${found.ranks} ${t(found.ranks === 1 ? "new rank" : "new ranks")}`].filter(Boolean);
   return (
     <span role="status">
       <button type="button" class="chip live" data-testid="live" title={t("Close")} onClick={() => { news.value = null; }}>
@@ -56,6 +62,7 @@ export function Header(): JSX.Element {
         </span>
       )}
       {span?.simulated && slug !== "diff" && <Simulated modelled={span.modelled} />}
+      {slug !== "diff" && slug !== "verdict" && <Incomplete />}
       {step !== undefined && slug !== "diff" && (
         <button type="button" class="chip" title={t("All steps")} onClick={() => setParams({ step: null })}>
           {t("Step")} {step} <Icon name="close" />

@@ -29,6 +29,12 @@ export interface SpanEntry {
   error: { title?: string; detail?: string; hint?: string; file?: string; id?: string } | null;
 }
 
+/** Rows and files that could not be used, in words; null where all were. */
+export function lostOf(span: SpanEntry | null | undefined): Texts | null {
+  const quality = span?.quality;
+  return quality && (quality.complete === false || quality.warnings > 0) ? quality.summary : null;
+}
+
 export interface WorkerEntry {
   name: string;
   spans: SpanEntry[];

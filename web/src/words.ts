@@ -259,6 +259,8 @@ const CHINESE: Readonly<Record<string, string>> = {
   "The timeline did not load": "时间线未能加载",
   "Call stacks": "调用栈",
   "Launched by": "下发者",
+  "new step": "个新 Step",
+  "new rank": "个新 rank",
   "new steps": "个新 Step",
   "new ranks": "个新 rank",
   "Reading": "正在读取",

@@ -178,7 +178,13 @@ def memory_curve(request: ViewRequest) -> Answer:
 
 @_get("memory/events")
 def memory_events(request: ViewRequest) -> Answer:
-    return listing_page(request, memory_view.events(request.capture(), request.query), "memory_events")
+    capture = request.capture()
+    if not memory_view.blocks(capture).height:
+        # As with the timeline below: no blocks are an answer, blocks that cannot be read are not.
+        problem = request.explain(Problem(404, "missing_data", "no single blocks in this capture", file="operator_memory.csv"))
+        if problem.code == "unreadable":
+            raise problem
+    return listing_page(request, memory_view.events(capture, request.query), "memory_events")
 
 
 @_get("memory/components")

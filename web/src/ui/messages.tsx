@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Progress } from "../api";
 import { inLanguage, t } from "../words";
-import { cancelReading, openView, selection } from "../state";
+import { cancelReading, lostOf, openView, selection } from "../state";
 import { Snippet } from "./controls";
 import { Icon } from "./icons";
 import type { Loaded } from "./load";
@@ -73,11 +73,10 @@ export function Empty(props: { title: string; detail?: string; hint?: string; re
 
 /** Some rows or files could not be used: how many, and where the list of them is. */
 export function Partial(): JSX.Element | null {
-  const quality = selection.value.span?.quality;
-  if (!quality || quality.complete !== false && quality.warnings === 0) return null;
-  return (
+  const lost = lostOf(selection.value.span);
+  return lost && (
     <p class="partial" data-testid="partial">
-      <span class="tag partial">{t("partial")}</span> {inLanguage(quality.summary)} <button type="button" class="link" onClick={() => openView("files")}>{t("Details")}</button>
+      <span class="tag partial">{t("partial")}</span> {inLanguage(lost)} <button type="button" class="link" onClick={() => openView("files")}>{t("Details")}</button>
     </p>
   );
 }

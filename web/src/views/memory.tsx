@@ -13,7 +13,7 @@ import { Card, IconButton, Search, Select } from "../ui/controls";
 import { Lines } from "../ui/lines";
 import { Icicle, type Tree } from "../ui/icicle";
 import { type Loaded, useLoad } from "../ui/load";
-import { Await } from "../ui/messages";
+import { Await, Problem } from "../ui/messages";
 import { type Column, local, remote, type Row } from "../ui/pages";
 import { Table } from "../ui/table";
 import { t } from "../words";
@@ -111,7 +111,7 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
       {!data && !curve.problem ? null /* which device is meant comes with the curve */ : component ? (
         <Table id="components" key="components" label={t("Peaks of components")} q={q} source={remote(api, "memory/components", { device: shownDevice })} saved={{ value: param("t"), save: (value) => setParams({ t: value }) }} onPage={() => setReady(true)} onProblem={() => setReady(true)} remedy="memory" />
       ) : data && !data.blocks ? (
-        <Note text={t("This capture has no single blocks, only how much was held over time.")} onShown={() => setReady(true)} />
+        <NoBlocks api={api} onShown={() => setReady(true)} />
       ) : (
         <Table
           id="memory"
@@ -147,9 +147,12 @@ export function View({ api, device: kind }: ViewProps): JSX.Element {
   );
 }
 
-function Note({ text, onShown }: { text: string; onShown: () => void }): JSX.Element {
-  useEffect(onShown, []);
-  return <p class="table-note block">{text}</p>;
+/** Why there is no table: none were recorded, or their file cannot be read. */
+function NoBlocks({ api, onShown }: { api: Api; onShown: () => void }): JSX.Element | null {
+  const load = useLoad(JSON.stringify([api.capture, "no blocks"]), (options) => api.get("memory/events", { limit: 1 }, options));
+  useEffect(() => { if (!load.busy) onShown(); }, [load.busy]);
+  if (load.busy) return null;
+  return load.problem ? <Problem problem={load.problem} /> : <p class="table-note block">{t("This capture has no single blocks, only how much was held over time.")}</p>;
 }
 
 /** The chosen window, else where the curves are; either way on the clock of the whole capture. */

@@ -1,1 +1,1 @@
-export{t as render}from"./app-Djcv5dN4.js";
+export{t as render}from"./app-BI7TfjkB.js";

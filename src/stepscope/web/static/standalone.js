@@ -1,1 +1,1 @@
-import{t as e}from"./app-Djcv5dN4.js";e();
+import{t as e}from"./app-BI7TfjkB.js";e();
