@@ -7,6 +7,7 @@
 import runpy
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def __getattr__(name: str) -> Any:
 def _run() -> int:
     if len(sys.argv) < 2:
         print("usage: python -m stepscope.mindspore SCRIPT [ARGUMENTS]", file=sys.stderr)
+        return 2
+    if find_spec("mindspore") is None:
+        print("error: mindspore is not installed in this Python\n  do this: pip install mindspore", file=sys.stderr)
+        return 2
+    if not Path(sys.argv[1]).exists():
+        print(f"error: no such file\n  where: {sys.argv[1]}", file=sys.stderr)
         return 2
     import_module("mindspore")
     redirect.install()

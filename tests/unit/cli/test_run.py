@@ -13,6 +13,7 @@ import pytest
 from npu_process import reason_without_device
 
 import stepscope
+from stepscope.cli import main
 
 RUN = [sys.executable, "-m", "stepscope", "run"]
 
@@ -47,6 +48,15 @@ def test_a_script_sees_what_python_gives_it(words, tmp_path):
     plain, ours = (started(*start, name, *words, cwd=tmp_path) for start in ([sys.executable], [*RUN, "--devices", "3"]))
     assert (ours.returncode, ours.stdout, ours.stderr) == (plain.returncode, plain.stdout, plain.stderr)
     assert ours.returncode == {"7": 7, "fault": 1, "signal": -15}[words[0]]
+
+
+def test_profiling_without_torch_is_one_error(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["run", "--profile", "steps=1", "train.py"]) == 3
+    shown = capsys.readouterr().err
+    assert shown.startswith(
+        "error: nothing can be recorded\n  cause: torch is not installed in this Python\n  do this: pip install"
+    )
 
 
 def test_modules_and_missing_files_are_pythons_own(tmp_path):

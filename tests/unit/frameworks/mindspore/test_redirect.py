@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from stepscope import mindspore as runner
 from stepscope.collect import messages
 from stepscope.frameworks import mindspore as ours
 from stepscope.frameworks.mindspore import redirect, sources
@@ -100,3 +101,14 @@ def test_settings_that_only_a_device_could_follow():
     assert sources.without_effect(given, "CPU") == named
     assert sources.without_effect(given, "GPU") == named[:4]
     assert sources.without_effect(given, "Ascend") == sources.without_effect(Parameters(), "CPU") == []
+
+
+@pytest.mark.parametrize(
+    ("present", "said"),
+    [(False, "error: mindspore is not installed in this Python\n"), (True, "error: no such file\n  where: absent.py\n")],
+)
+def test_what_is_missing_is_one_error(monkeypatch, capsys, present, said):
+    monkeypatch.setattr(sys, "argv", ["mindspore", "absent.py"])
+    monkeypatch.setattr(runner, "find_spec", lambda name: sys if present else None)
+    assert runner._run() == 2
+    assert capsys.readouterr().err.startswith(said)
