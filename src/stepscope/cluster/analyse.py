@@ -152,7 +152,8 @@ def analyse(
     findings += slow_links(scenarios, matches.groups, digests)
     findings += stage_imbalance(scenarios, layout)
     explained = sum(finding.saving_ns for finding in findings if finding.kind != "pipeline_imbalance")
-    findings += moving_imbalance(scenarios, ranking, explained)
+    # Nor is a rank that was not recorded, for which all others wait, an imbalance among them.
+    findings += moving_imbalance(scenarios, ranking, explained + analysis.wait_outside_ns)
     # What somebody can repair first; that the model is cut unevenly, or that imbalance moves, holds for the run as a whole.
     rest = {"pipeline_imbalance": 1, "imbalance": 2}
     analysis.findings = sorted(findings, key=lambda one: (rest.get(one.kind, 0), -one.cost_ns, one.kind, one.ranks))

@@ -50,11 +50,12 @@ def wait_outside(digests: Digests, matches: Matches, steps: Sequence[int]) -> fl
     waits = digests["cluster_calls"].select("rank", "step", "index", pl.col("wait_ns").fill_null(0))
     calls = matches.rows.drop_nulls("call").filter(pl.col("gid").is_in(lacking) & pl.col("step").is_in(list(steps)))
     calls = calls.select("rank", "step", "index", "call").join(waits, on=["rank", "step", "index"])
-    least = calls.group_by("call").agg(pl.col("step").first(), pl.col("wait_ns").min())
-    by_step = least.group_by("step").agg(pl.col("wait_ns").sum())
-    exposed = digests["cluster_steps"].group_by("step").agg(pl.col("exposed_ns").min())
-    both = by_step.join(exposed, on="step", how="left")
-    return float(both.select(pl.min_horizontal("wait_ns", "exposed_ns")).to_series().sum()) / len(steps)
+    least = calls.with_columns(pl.col("wait_ns").min().over("call"))
+    # Several ranks wait at the same time, each in a pair or group of its own: the longest wait of a rank counts, not their sum.
+    by_rank = least.group_by("step", "rank").agg(pl.col("wait_ns").sum())
+    both = by_rank.join(digests["cluster_steps"].select("step", "rank", "exposed_ns"), on=["step", "rank"], how="left")
+    by_step = both.group_by("step").agg(pl.min_horizontal("wait_ns", "exposed_ns").max())
+    return float(by_step["wait_ns"].sum()) / len(steps)
 
 
 def latest_rank(matches: Matches, step: int) -> tuple[int, float]:

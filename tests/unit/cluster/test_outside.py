@@ -12,6 +12,7 @@ from stepscope.cluster.digest import Digests
 from stepscope.cluster.match import Matches, match
 from stepscope.cluster.outside import latest_rank, wait_outside
 from stepscope.cluster.simulate import Plan, digests_of, record
+from stepscope.cluster.simulate.programs import Fault
 
 PLAN = Plan("ddp", dp=4, layers=2, per_host=4)
 
@@ -49,6 +50,15 @@ def test_the_wait_is_said_when_it_is_a_share_of_the_step(digests):
     found = analyse(waiting(few, int(step_ns / 10)))
     assert found.wait_outside_ns > 0.02 * step_ns
     assert found.as_dict()["wait_outside_ms"] == pytest.approx(found.wait_outside_ns / 1e6, abs=1e-6)
+
+
+def test_a_rank_waits_no_longer_than_its_steps_take():
+    """A pipeline of which one rank is not recorded: both its neighbours wait for it, at the same time."""
+    plan = Plan("megatron", tp=2, pp=4, dp=2)
+    few = digests_of(record(plan, 4, 1, Fault("dispatch", 5, ns=200_000)), (5,))
+    found = analyse(few)
+    assert 0.1 * np.median(found.step_ns) < found.wait_outside_ns < np.median(found.step_ns)
+    assert [one.kind for one in found.findings] == [], "that they wait is no imbalance among those that were recorded"
 
 
 def test_members_of_a_group_without_a_list_are_known_by_its_links(digests):
