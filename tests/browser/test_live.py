@@ -44,7 +44,7 @@ def test_new_steps_and_ranks_come_and_nothing_moves(driver: object, tmp_path: Pa
         write(trace, 5, 0)
         write(tmp_path / "run" / "rank1.pt.trace.json", 5, 1)
         # No click: the page looks by itself.
-        page.until("return document.querySelector('[data-testid=live]')?.innerText.includes('1 new ranks')", "the new rank", 40)
+        page.until("return document.querySelector('[data-testid=live]')?.innerText.includes('1 new rank')", "the new rank", 40)
         page.until("return document.querySelector('[data-testid=live]')?.innerText.includes('2 new steps')", "the new steps", 40)
         page.ready("trace")
         assert page.driver.execute_script("return new URLSearchParams(location.hash.split('?')[1]).get('t')") == before
