@@ -4,12 +4,18 @@
     python -m benchmarks.analysis.sizes [--ops 10000 …] [--runs 3] [--python PYTHON] [--reference SOURCES] [--generator SCRIPT]
 
 Both tools write the json, csv and both databases of the same capture, which is what the documents call `text`, ours the store
-besides; the reference is run without its databases, too. Runs alternate, and every run starts from a fresh copy. `--python` names
-an interpreter with an installed wheel (`make bench` makes one). `--reference` is a folder with the Python files of a torch-npu
-wheel: `python tests/vendor/fetch.py FOLDER 2.13.0`, then FOLDER/2.13.0; it needs torch in the interpreter of this script. Its
-steps that call `msprof` are left out (reference.py), so the captures must hold what that command writes: `--generator` names a
-script that writes such captures, called with --out, --ops and --db. Without one the captures have no device, and the reference
-is not measured.
+besides; with `--without-databases` the reference is run without its databases, too. Every run starts from a fresh copy.
+
+All runs of ours come first, those of the reference after them, by size; above 300,000 operators the reference runs twice. In
+turns, ours paid for what the reference leaves behind: it frees up to 14 GB, a virtual machine gives them back to its host, and
+whoever comes next waits for every page of memory and of files again (at a million operators 7.2 s instead of 5.1 to 5.7 s). The
+first run of each tool still pays for memory that nobody has used yet; ratios are of the shortest runs.
+
+`--python` names an interpreter with an installed wheel (`make bench` makes one). `--reference` is a folder with the Python files
+of a torch-npu wheel: `python tests/vendor/fetch.py FOLDER 2.13.0`, then FOLDER/2.13.0; it needs torch in the interpreter of this
+script. Its steps that call `msprof` are left out (reference.py), so the captures must hold what that command writes: `--generator`
+names a script that writes such captures, called with --out, --ops and --db. Without one the captures have no device, and the
+reference is not measured.
 """
 
 from __future__ import annotations
@@ -30,7 +36,9 @@ from benchmarks import framework_capture, measure
 HERE = Path(__file__).resolve().parent
 OPS = (10_000, 100_000, 300_000, 1_000_000)
 MANY = 8  # captures of the smallest size, analysed with one command
-MOST_RUNS_OPS = 300_000  # larger ones are run once
+MOST_RUNS_OPS = 300_000  # above, each run of the reference takes minutes
+FEW_RUNS = 2
+OURS = "stepscope"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 
@@ -56,33 +64,37 @@ def copied(capture: Path, folder: Path) -> Path:
 
 
 def commands(args: argparse.Namespace) -> dict[str, list[str]]:
-    ours = {"stepscope": [args.python, "-m", "stepscope", "analyse", "--export", "text"]}
+    """What to measure, ours first."""
+    found = {OURS: [args.python, "-m", "stepscope", "analyse", "--export", "text"]}
     if args.reference and args.generator:
-        for tool, exports in (("reference", "text,db"), ("reference without databases", "text")):
-            ours[tool] = [sys.executable, str(HERE / "reference.py"), str(args.reference), exports]
-    return ours
+        exports = {"reference": "text,db"} | ({"reference without databases": "text"} if args.without_databases else {})
+        for tool, files in exports.items():
+            found[tool] = [sys.executable, str(HERE / "reference.py"), str(args.reference), files]
+    return found
 
 
-def runs(args: argparse.Namespace, data: Path, ops: int) -> dict[str, list[measure.Cost]]:
-    """The costs of each tool, run in turn; says which files only the reference wrote."""
-    capture = generate(data / f"source-{ops}", ops, args.generator)
-    costs: dict[str, list[measure.Cost]] = {tool: [] for tool in commands(args)}
-    written: dict[str, Path] = {}
-    for _ in range(args.runs if ops <= MOST_RUNS_OPS else 1):
-        for tool, command in commands(args).items():
-            target = copied(capture, data / f"{tool}-{ops}")
-            costs[tool].append(measure.run([*command, str(target)]))
-            written[tool] = target / OUTPUT
-    if "reference" in written and (missing := missing_files(written["stepscope"], written["reference"])):
-        print(f"{ops:,} operators: only the reference wrote {', '.join(missing)}", file=sys.stderr)
-    for folder in (capture.parent, *(path.parents[1] for path in written.values())):
-        shutil.rmtree(folder)
+def measured(args: argparse.Namespace, data: Path) -> dict[int, dict[str, list[measure.Cost]]]:
+    """The costs by size and tool; says which files only the reference wrote."""
+    captures = {ops: generate(data / f"source-{ops}", ops, args.generator) for ops in args.ops}
+    costs: dict[int, dict[str, list[measure.Cost]]] = {ops: {} for ops in args.ops}
+    written: dict[tuple[int, str], set[str]] = {}
+    for tool, command in commands(args).items():
+        for ops, capture in captures.items():
+            target = data / "target"
+            count = args.runs if tool == OURS or ops <= MOST_RUNS_OPS else min(args.runs, FEW_RUNS)
+            costs[ops][tool] = [measure.run([*command, str(copied(capture, target))]) for _ in range(count)]
+            written[ops, tool] = files_with_content(target / capture.name / OUTPUT)
+            shutil.rmtree(target)
+    for ops in args.ops:
+        if missing := written.get((ops, "reference"), set()) - written[ops, OURS]:
+            print(f"{ops:,} operators: only the reference wrote {', '.join(sorted(missing))}", file=sys.stderr)
+    for capture in captures.values():
+        shutil.rmtree(capture.parent)
     return costs
 
 
-def missing_files(ours: Path, theirs: Path) -> list[str]:
-    """Files with content that only the reference wrote."""
-    return sorted(path.name for path in theirs.iterdir() if path.stat().st_size and not (ours / path.name).is_file())
+def files_with_content(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.stat().st_size}
 
 
 def many(args: argparse.Namespace, data: Path) -> tuple[list[measure.Cost], int]:
@@ -97,7 +109,7 @@ def many(args: argparse.Namespace, data: Path) -> tuple[list[measure.Cost], int]
             copied(capture, folder / "one")
             (folder / "one" / capture.name).rename(folder / capture.name.replace("_ascend_pt", f"{number}_ascend_pt"))
         (folder / "one").rmdir()
-        costs.append(measure.run([*commands(args)["stepscope"], str(folder)]))
+        costs.append(measure.run([*commands(args)[OURS], str(folder)]))
     shutil.rmtree(folder)
     shutil.rmtree(source)
     return costs, args.ops[0]
@@ -122,9 +134,10 @@ def row(what: str, tool: str, costs: Sequence[measure.Cost], against: Sequence[m
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", type=int, nargs="+", default=list(OPS))
-    parser.add_argument("--runs", type=int, default=3, help="of sizes up to 300,000; larger ones are run once")
+    parser.add_argument("--runs", type=int, default=3, help="of each tool; of the reference two at most above 300,000 operators")
     parser.add_argument("--python", default=sys.executable, help="interpreter with stepscope installed")
     parser.add_argument("--reference", type=Path, help="unpacked Python files of a torch-npu wheel")
+    parser.add_argument("--without-databases", action="store_true", help="run the reference without its databases, too")
     parser.add_argument("--generator", type=Path, help="script that writes captures with the files of msprof")
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "bench-data")
     args = parser.parse_args()
@@ -135,18 +148,21 @@ def main() -> int:
     shutil.rmtree(args.data, ignore_errors=True)
     args.data.mkdir(parents=True)
     try:
-        for ops in args.ops:
-            costs = runs(args, args.data, ops)
+        of_many, least = many(args, args.data)
+        for ops, costs in measured(args, args.data).items():
             for tool, found in costs.items():
-                table.add_row(*row(f"{ops:,}", tool, found, costs["stepscope"] if tool != "stepscope" else ()))
-        found, ops = many(args, args.data)
-        table.add_row(*row(f"{MANY} × {ops:,}", "stepscope", found))
+                table.add_row(*row(f"{ops:,}", tool, found, costs[OURS] if tool != OURS else ()))
+        table.add_row(*row(f"{MANY} × {least:,}", OURS, of_many))
     finally:
         shutil.rmtree(args.data, ignore_errors=True)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
     load = os.getloadavg()[0]
-    note = "" if "reference" in commands(args) else "; the reference was not measured (see --reference and --generator)"
-    print(f"{len(os.sched_getaffinity(0))} cores, load at the end {load:.1f}; least and most of {args.runs} runs{note}")
+    note = f"{len(os.sched_getaffinity(0))} cores, load at the end {load:.1f}; least and most of {args.runs} runs"
+    if "reference" in commands(args):
+        note += ", those of stepscope first, of the reference two at most above 300,000 operators; ratios of the shortest runs"
+    else:
+        note += "; the reference was not measured (see --reference and --generator)"
+    print(note)
     return 0
 
 
