@@ -53,7 +53,11 @@ def _chips(english: str) -> str:
 
 
 def _row(line: str, words: dict[str, str]) -> str:
-    return "|".join(f" {words.get(cell.strip(), cell.strip())} " if cell else "" for cell in line.split("|"))
+    return "|".join(f" {_cell(cell.strip(), words)} " if cell else "" for cell in line.split("|"))
+
+
+def _cell(text: str, words: dict[str, str]) -> str:
+    return words.get(text, text).replace("`ts_track.data` for ", "`ts_track.data` 用于 ")
 
 
 def main() -> None:

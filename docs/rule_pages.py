@@ -72,6 +72,17 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield FOLDER / f"README{ending}.md", _index(lang, ending, found)
 
 
+# Comments of thresholds.toml in Chinese; one that is missing is a KeyError with its text.
+LIMITS_ZH = {
+    "": "",
+    "a longer gap is not the price of a launch": "更长的间隙不是下发的开销",
+    "a saving may exceed the idle time it was seen in by no more than this": "节省量超过其所在空闲时间的倍数不得大于此值",
+    "a smaller peak is nobody's problem": "更小的峰值不成问题",
+    "launching a kernel costs the host 4 to 12 us": "下发一个 kernel 主机需要 4 到 12 us",
+    "one wait per step (loss, logging) is customary": "每步一次等待（loss、日志）属于正常",
+}
+
+
 def _page(rule: Rule, lang: str, about: dict[str, str], finding: Finding) -> str:
     head, suffix = HEADINGS[lang], "" if lang == "en" else "_zh"
     saved = f" ({head['saves']} {finding.saved_ms:.1f} ms, {finding.share:.0%})" if finding.saved_ns else ""
@@ -88,12 +99,12 @@ def _page(rule: Rule, lang: str, about: dict[str, str], finding: Finding) -> str
         f"## {head['next']}",
         finding.text("next", lang),
     ]
-    if limits := _limits(rule.name):
+    if limits := _limits(rule.name, lang):
         parts += [f"## {head['limits']}", limits]
     return "\n\n".join(parts) + "\n"
 
 
-def _limits(rule: str) -> str:
+def _limits(rule: str, lang: str) -> str:
     lines = (ROOT / "src" / "stepscope" / "verdict" / "thresholds.toml").read_text(encoding="utf-8").splitlines()
     inside = False
     rows = []
@@ -101,7 +112,8 @@ def _limits(rule: str) -> str:
         if section := re.match(r"\[([\w-]+)\]", line):
             inside = section[1] == rule
         elif inside and (entry := re.match(r"(\w+) = (\S+)(?: # (.*))?", line)):
-            rows.append(f"| `{rule}.{entry[1]}` | {entry[2]} | {entry[3] or ''} |")
+            why = entry[3] or ""
+            rows.append(f"| `{rule}.{entry[1]}` | {entry[2]} | {why if lang == 'en' else LIMITS_ZH[why]} |")
     return "\n".join(["| | | |", "| --- | ---: | --- |", *rows]) if rows else ""
 
 
