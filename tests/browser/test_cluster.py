@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from viewer.page import Page, serving
 from viewer.timeline import Timeline
@@ -237,3 +240,18 @@ def test_a_run_that_lacks_ranks_says_so_and_whom_they_wait_for(sample_page: Page
     sample_page.click("[data-testid=cluster-verdict]")
     sample_page.ready("verdict")
     assert "waits for rank 5" in sample_page.text("[data-testid=verdict-answer] h2")
+
+
+@pytest.mark.parametrize("size", [(1280, 720)], indirect=True)
+def test_the_last_rank_below_its_bar_is_not_cut_off(driver: Any, tmp_path: Path, size: tuple[int, int]) -> None:
+    write_captures(tmp_path, record(Plan("ddp", dp=13, layers=1, per_host=13), 2, 1), "kineto")
+    with serving(tmp_path) as address:
+        page = Page(driver, address)
+        page.open("distributed")
+        beyond = page.until(
+            "const chart = document.querySelector('.bars svg'), names = [...(chart?.querySelectorAll('text') ?? [])];"
+            "const last = names.find((one) => one.textContent === 'rank-12');"
+            "return last && [chart.getBoundingClientRect().right - last.getBoundingClientRect().right]",
+            "the last rank",
+        )
+        assert beyond[0] >= 0

@@ -124,7 +124,10 @@ function draw(props: BarsProps, hidden: ReadonlySet<string>, width: number, heig
   const every = Math.max(1, Math.ceil(64 / step));
   props.bars.forEach((bar, index) => {
     if (index % every) return;
-    shapes.push({ kind: "text", x: left + step * (index + 0.5), y: height - 8, text: middle(bar.label, Math.max(6, Math.floor((step * every) / 7))), fill: text, size: 11, anchor: "middle" });
+    const label = middle(bar.label, Math.max(6, Math.floor((step * every) / 7)));
+    const at = left + step * (index + 0.5);
+    const inside = at + 5 * label.length < width; // half of a name in the widest of the fonts that the page may get
+    shapes.push({ kind: "text", x: inside ? at : width - 1, y: height - 8, text: label, fill: text, size: 11, anchor: inside ? "middle" : "end" });
   });
   if (lineReach) {
     const ly = (value: number): number => top + h - ((value - lineReach[0]) / (lineReach[1] - lineReach[0])) * h;
@@ -138,15 +141,20 @@ function draw(props: BarsProps, hidden: ReadonlySet<string>, width: number, heig
   return { shapes, left, step };
 }
 
+/** Room inside of a box, without its padding. */
 export function useWidth<T extends HTMLElement>(): [preact.RefObject<T | null>, number] {
   const box = useRef<T>(null);
   const [width, setWidth] = useState(0);
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return undefined;
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    const measure = (): void => {
+      const { paddingLeft, paddingRight } = getComputedStyle(element);
+      setWidth(element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight));
+    };
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
-    setWidth(element.clientWidth);
+    measure();
     return () => observer.disconnect();
   }, []);
   return [box, width];

@@ -1,1 +1,1 @@
-export{t as render}from"./app-BI7TfjkB.js";
+export{t as render}from"./app-CsgTeo1-.js";

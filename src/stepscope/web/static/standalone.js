@@ -1,1 +1,1 @@
-import{t as e}from"./app-BI7TfjkB.js";e();
+import{t as e}from"./app-CsgTeo1-.js";e();
