@@ -33,7 +33,6 @@ from stepscope.render.formulas import mark_formulas
 from stepscope.render.json_text import indent
 from stepscope.simplify import simplify
 from stepscope.tables import Facts, Tables
-from stepscope.tables.threads import side_by_side
 from stepscope.tables.whole_folder import replacing_folder
 
 EXPORTS = ("text", "db", "perfetto", "kineto", "parquet")
@@ -193,23 +192,26 @@ def source_bytes(capture: Capture) -> int:
 def export(tables: Tables, exports: Iterable[str], folder: Path, progress: Progress, *, parallel: bool = True) -> list[Path]:
     """Write the chosen files, two tasks at a time, long ones first: the short ones at the end let both threads end together."""
     with ThreadPoolExecutor(2 if parallel else 1) as pool:
-        running = [pool.submit(task) for task in _export_tasks(tables, set(exports), folder, progress, parallel)]
+        running = [pool.submit(task) for task in _export_tasks(tables, set(exports), folder, progress)]
         return [path for task in running for path in task.result()]
 
 
-def _export_tasks(
-    tables: Tables, wanted: set[str], folder: Path, progress: Progress, parallel: bool
-) -> Iterator[Callable[[], list[Path]]]:
+def _export_tasks(tables: Tables, wanted: set[str], folder: Path, progress: Progress) -> Iterator[Callable[[], list[Path]]]:
     # MindSpore makes a database only when asked for one.
-    if wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}):
-        yield partial(_databases, tables, folder, progress, parallel and "text" not in wanted)
+    with_databases = bool(wanted & ({"db"} if tables.facts.framework == "mindspore" else {"text", "db"}))
+    if with_databases:
+        yield partial(_profiler_db, tables, folder, progress)
+    texts: list[Callable[[], list[Path]]] = []
     if "text" in wanted:
         from stepscope.export.text_files import outputs_of, write_text
 
         *others, timeline = outputs_of(tables.facts)
         progress("writing json and csv")
-        for output in (timeline, *others):
-            yield partial(write_text, tables, folder, [output])
+        texts = [partial(write_text, tables, folder, [output]) for output in (timeline, *others)]
+    yield from texts[:1]
+    if with_databases:
+        yield partial(_analysis_db, tables, folder)
+    yield from texts[1:]
     if "perfetto" in wanted:
         yield partial(_perfetto, tables, folder, progress)
     if "kineto" in wanted:
@@ -256,16 +258,20 @@ def _parquet(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     return write_parquet(tables, folder / "parquet")
 
 
-def _databases(tables: Tables, folder: Path, progress: Progress, parallel: bool) -> list[Path]:
-    from stepscope.export.analysis_db import write_analysis_db
+def _profiler_db(tables: Tables, folder: Path, progress: Progress) -> list[Path]:
     from stepscope.export.ascend_db import write_profiler_db
 
     progress("writing the databases")
-    profiler, analysis = (folder / name for name in _database_names(tables.facts))
-    _, analysed = side_by_side(
-        lambda: write_profiler_db(tables, profiler), lambda: write_analysis_db(tables, analysis), parallel=parallel
-    )
-    return [profiler, analysis] if analysed else [profiler]
+    path = folder / _database_names(tables.facts)[0]
+    write_profiler_db(tables, path)
+    return [path]
+
+
+def _analysis_db(tables: Tables, folder: Path) -> list[Path]:
+    from stepscope.export.analysis_db import write_analysis_db
+
+    path = folder / _database_names(tables.facts)[1]
+    return [path] if write_analysis_db(tables, path) else []
 
 
 def _database_names(facts: Facts) -> tuple[str, str]:

@@ -64,16 +64,20 @@ def read_parsed(files: ParsedFiles) -> Parsed:
     """
     quality: Quality = []
     of_kernels: Quality = []
-    # While the timeline is read: the csv of kernels, then the operators of the json.
+    of_tasks: Quality = []
+    # While the timeline is read: the csv of kernels, that of tasks, then the operators of the json.
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(kernel_details.read, files.of("op_summary"), quality=of_kernels)
+        functions = beside.submit(task_time.read_functions, files.of("task_time") if files.timeline else (), quality=of_tasks)
         communication = beside.submit(recorded, files.communication, files.matrix)
         frames, devices, generation = _timeline(files.timeline, quality, files.most_bytes)
     has_events = any(_table(frames, name).height for name in ("ops", "kernels", "collectives"))
     device = files.device if files.device is not None else _single(devices)
     frames = _with_memory(frames, files, device, quality)
     device = device if device is not None else _single(_devices_of(frames))
-    frames = _with_kernels(frames, files, device, rows.result().on(device), quality)
+    if _table(frames, "kernels").height:
+        quality += of_tasks
+    frames = _with_kernels(frames, files, device, rows.result().on(device), functions.result(), quality)
     quality += of_kernels
     frames = _with_communication(frames, communication.result(), quality)
     frames = _with_hardware(frames, files, device, quality)
@@ -119,11 +123,16 @@ def _with_memory(
 
 
 def _with_kernels(
-    frames: dict[str, pl.DataFrame], files: ParsedFiles, device: int | None, rows: kernel_details.KernelRows, quality: Quality
+    frames: dict[str, pl.DataFrame],
+    files: ParsedFiles,
+    device: int | None,
+    rows: kernel_details.KernelRows,
+    functions: pl.DataFrame,
+    quality: Quality,
 ) -> dict[str, pl.DataFrame]:
     tasks = _table(frames, "kernels")
     if tasks.height:
-        tasks = task_time.with_functions(tasks, files.of("task_time"), quality=quality)
+        tasks = task_time.with_functions(tasks, functions)
     else:
         tasks = task_time.read(files.of("task_time"), quality=quality, device=device)
         tasks = matching.with_operator_names(tasks, rows.compute)

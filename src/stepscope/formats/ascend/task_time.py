@@ -76,10 +76,14 @@ def read(paths: Iterable[Path], *, quality: Quality, device: int | None = None) 
     return KERNELS.conform(rows)
 
 
-def with_functions(tasks: pl.DataFrame, paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
-    """Tasks of a timeline with the function that each ran (`kernel_name`), which only these files tell."""
+def read_functions(paths: Iterable[Path], *, quality: Quality) -> pl.DataFrame:
+    """Which function (`ran`) each task ran, by stream, task number and start."""
     rows = read_cells(paths, _READ, quality=quality)
-    ran = rows.filter(pl.col("name").is_not_null()).select(*_SAME_TASK, "start_ns", ran=pl.col("name")).drop_nulls(_SAME_TASK)
+    return rows.filter(pl.col("name").is_not_null()).select(*_SAME_TASK, "start_ns", ran=pl.col("name")).drop_nulls(_SAME_TASK)
+
+
+def with_functions(tasks: pl.DataFrame, ran: pl.DataFrame) -> pl.DataFrame:
+    """Tasks of a timeline with the function that each ran (`kernel_name`), which only `read_functions` tells."""
     if not ran.height or tasks["kernel_name"].count():
         return tasks
     keys = [pl.col(name).cast(pl.Int64) for name in _SAME_TASK]
