@@ -66,6 +66,18 @@ def test_the_key_column_is_the_row_number(tmp_path):
     assert read_back(tmp_path / "t.db", "id") == frame.sort("id").rows()
 
 
+def test_columns_in_pieces_are_put_together_a_few_rows_at_a_time(tmp_path, monkeypatch):
+    frame = pl.concat([pl.DataFrame({"a": NUMBERS}), pl.DataFrame({"a": NUMBERS + ROWS})], rechunk=False)
+    monkeypatch.setattr(sqlite_pages, "_ROWS_AT_ONCE", 4096)
+    lengths, rechunk = [], pl.Series.rechunk
+    monkeypatch.setattr(pl.Series, "rechunk", lambda column: lengths.append(len(column)) or rechunk(column))
+    with new_database(tmp_path / "t.db") as file:
+        file.fill(table(frame), frame)
+    assert max(lengths, default=0) <= 4096
+    monkeypatch.undo()
+    assert read_back(tmp_path / "t.db") == frame.rows()
+
+
 def test_several_levels_of_pages_and_several_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite_pages, "_FANOUT", 3)
     frame = pl.DataFrame({"a": NUMBERS, "b": NUMBERS + 10**18})

@@ -229,6 +229,26 @@ def test_layers_may_be_named_after_their_events_and_in_another_slice(read):
     assert quality == []
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        pytest.param([], [(2, 1000, 70), (3, None, None)], id="one-arrow-at-the-moment"),
+        pytest.param([("s", 72, "2.000"), ("f", 3, "10.000")], [(2, 1000, 70), (3, 2000, 72)], id="an-arrow-for-each"),
+    ],
+)
+def test_tasks_of_two_streams_at_one_moment_have_launches_of_their_own(read, second, expected):
+    events = [
+        *HARDWARE,
+        slice_("Add", pid_of(13), 2, "10.000", 1),
+        slice_("Mul", pid_of(13), 3, "10.000", 1),
+        arrow("s", 1, pid_of(7), 70, "1.000"),
+        arrow("f", 1, pid_of(13), 2, "10.000"),
+        *(arrow(ph, 2, pid_of(7 if ph == "s" else 13), tid, ts) for ph, tid, ts in second),
+    ]
+    timeline, _ = read(events)
+    assert sorted(rows(timeline, "kernels", "stream", "launch_ns", "launch_tid")) == expected
+
+
 def test_launch_is_the_first_start_and_further_ends_are_extra(read):
     big = str((2 << 64) + 5)  # ids beyond 64 bits
     events = [
