@@ -65,6 +65,12 @@ CUT = """
       break;
     }
   }
+  for (const text of document.querySelectorAll('.main svg text')) {
+    const box = text.getBoundingClientRect(), edge = text.ownerSVGElement.getBoundingClientRect();
+    if (!box.width || !edge.width) continue;
+    const out = Math.max(box.right - edge.right, edge.left - box.left, box.bottom - edge.bottom, edge.top - box.top);
+    if (out > 1.5) found.push(`${Math.round(out)} px out of its picture: ${text.textContent.slice(0, 60)}`);
+  }
   return [...new Set(found)];
 """
 VISIBLE = "return !!document.querySelector('[data-testid=\"view-{view}\"][data-ready=true]')"

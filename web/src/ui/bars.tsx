@@ -89,7 +89,7 @@ function draw(props: BarsProps, hidden: ReadonlySet<string>, width: number, heig
   if (lineReach && lineReach[1] <= lineReach[0]) lineReach[1] = lineReach[0] + 1;
   const text = themeColour("muted");
   const grid = themeColour("border");
-  const [left, right, top, bottom] = [70, lineReach ? 70 : 12, 10, 26];
+  const [left, right, top, bottom] = [70, lineReach ? 70 : 12, 14, 26];
   const [w, h] = [Math.max(10, width - left - right), height - top - bottom];
   const y = (value: number): number => top + h - ((value - low) / (high - low)) * h;
   const shapes: Shape[] = [];

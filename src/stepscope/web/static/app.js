@@ -1,1 +1,1 @@
-export{t as render}from"./app-CsgTeo1-.js";
+export{t as render}from"./app-cr-ewoj5.js";
