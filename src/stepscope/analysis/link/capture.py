@@ -32,7 +32,7 @@ def link(tables: Tables, *, parallel: bool = True) -> Tables:
         lambda: (_device_tables(tables), _memory_tables(tables)),
         parallel=parallel,
     )
-    linked = tables.replace(**device, **host, **memory_tables)
+    linked = tables.replace(**device, **memory_tables, **host)
     linked = linked.replace(overlap=overlap.device_layers(linked.replace(overlap=ALL_TABLES["overlap"].empty())))
     return linked.with_quality(*quality, *_unmatched(linked))
 
