@@ -181,7 +181,9 @@ def memory_events(request: ViewRequest) -> Answer:
     capture = request.capture()
     if not memory_view.blocks(capture).height:
         # As with the timeline below: no blocks are an answer, blocks that cannot be read are not.
-        problem = request.explain(Problem(404, "missing_data", "no single blocks in this capture", file="operator_memory.csv"))
+        problem = request.explain(
+            Problem(404, "missing_data", "no memory events of operators in this capture", file="operator_memory.csv")
+        )
         if problem.code == "unreadable":
             raise problem
     return listing_page(request, memory_view.events(capture, request.query), "memory_events")
