@@ -227,17 +227,24 @@ def _torch_libraries(folder: Path | None = None) -> list[str]:
 
 
 def _try(trial: str, library: Path) -> str:
-    """Run the trial in another process: an incompatible library may crash instead of failing."""
+    """Run the trial in another process: an incompatible library may crash instead of failing.
+
+    One that was ended by a signal runs a second time: on a busy machine, a thread of torch that asks for the interpreter while it
+    shuts down ends the process ("terminate called without an active exception"), and the failure would be kept for ever.
+    """
     path = os.pathsep.join([str(_HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-c", trial, str(library)],
-        capture_output=True,
-        text=True,
-        timeout=_TRIAL_SECONDS,
-        # Under `stepscope run` torch would load the library under trial, and wait for this build to end.
-        env={**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        check=False,
-    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", trial, str(library)],
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_SECONDS,
+            # Under `stepscope run` torch would load the library under trial, and wait for this build to end.
+            env={**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+            check=False,
+        )
+        if done.returncode >= 0:
+            break
     return "" if done.returncode == 0 else f"the library did not pass its trial: {_tail(done.stderr) or f'exit {done.returncode}'}"
 
 

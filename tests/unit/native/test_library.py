@@ -84,6 +84,14 @@ def test_library_that_crashes_its_trial(compiler):
     assert "did not pass its trial" in reason
 
 
+def test_a_trial_that_crashes_once_is_not_the_librarys_fault(compiler, tmp_path):
+    compiler('echo made > "$2"')
+    first = tmp_path / "first"
+    trial = f"import os, pathlib; p = pathlib.Path({str(first)!r}); p.exists() or (p.touch(), os.abort())"
+    assert isinstance(find_library("observer", trial), Library)
+    assert first.exists()
+
+
 def test_no_room_for_thread_local_data_takes_the_other_variant(compiler):
     calls = compiler('echo "$@" > "$2"')
     trial = """
