@@ -47,14 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
-    from stepscope.compat.launch import Launch
-
     if args.profile and find_spec("torch") is None:
         raise CaptureError(
             "nothing can be recorded",
             cause="torch is not installed in this Python",
             fix="pip install 'stepscope[torch]'; captures are read without it",
         )
+    from stepscope.compat.launch import Launch  # which changes what this process imports
+
     command = (*(["-m"] if args.module else []), args.script, *args.arguments)
     _check_ranks(args.sim_fault, args.nproc)
     faults = tuple(args.sim_fault)
