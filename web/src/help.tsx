@@ -44,7 +44,7 @@ export function Help(): JSX.Element | null {
                 <dl>
                   {keys.map(([key, text]) => (
                     <div key={key}>
-                      <dt><kbd>{key}</kbd></dt>
+                      <dt><kbd>{t(key)}</kbd></dt>
                       <dd>{t(text)}</dd>
                     </div>
                   ))}

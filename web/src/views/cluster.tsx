@@ -114,7 +114,7 @@ function Answer({ data }: { data: Run }): JSX.Element {
         {data.saving_ms !== null && data.saving_ms > 0 && <p>{t(data.findings.length > 1 ? "All of these as their peers" : "As its peers")}{t(": ")}{ms(data.step_ms.median - data.saving_ms)} ms</p>}
       </div>
       <dl>
-        <div><dd>{data.run.ranks.length}{data.run.expected ? ` / ${data.run.expected}` : ""}</dd><dt>{t("ranks")}, {data.run.steps.length} {t("steps")}</dt></div>
+        <div><dd>{data.run.ranks.length}{data.run.expected ? ` / ${data.run.expected}` : ""}</dd><dt>{t("ranks")}, {t(`${data.run.steps.length} ${data.run.steps.length === 1 ? "step" : "steps"}`)}</dt></div>
         <div><dd>± {sigma.toLocaleString("en-US", { maximumFractionDigits: sigma < 10 ? 1 : 0 })} µs</dd><dt>{t("clocks")}, {refused} {t("not aligned")}</dt></div>
       </dl>
     </section>
@@ -214,6 +214,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
     if (!data.has.clock || clock.data || (steps.data && !aligned.length) || clock.problem || steps.problem) onDrawn();
   }, [heat.data, clock.data, clock.problem, steps.data, steps.problem, heatWide, timeWide, step, theme]);
   const row = tall / Math.max(1, rows.length);
+  const drawn = useMemo(() => new Set(clock.data?.ranks.flatMap((one) => one.work.kind.map((kind) => clock.data!.kinds[kind]))), [clock.data]);
   const rankAt = (event: MouseEvent): number | undefined => rows[Math.floor(event.offsetY / row)];
   const openRank = (rank: number | undefined): void => {
     const own = data.ranks.find((one) => one.rank === rank);
@@ -249,7 +250,7 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
           <ul style={{ width: `${names}px` }}>
             {rows.map((rank, at) =>
               named.has(rank) || row >= 15 || String(rank) === focus ? (
-                <li key={rank} style={{ top: `${at * row}px` }} class={named.has(rank) || String(rank) === focus ? "named" : ""}>
+                <li key={rank} style={{ top: `${Math.max(0, (at + 0.5) * row - 7.5)}px` }} class={named.has(rank) || String(rank) === focus ? "named" : ""}>
                   <button type="button" data-testid={`rank-${rank}`} aria-current={String(rank) === focus} onClick={() => openRank(rank)} title={`rank ${rank} · ${t("Show in Trace")}`}>rank {rank}</button> {sigmaOf(rank)}
                 </li>
               ) : null)}
@@ -283,6 +284,8 @@ function Ranks({ api, data, onDrawn }: { api: Api; data: Run; onDrawn: () => voi
           <li><i class="part computing" aria-hidden="true" /> {t("computing")}</li>
           <li><i class="part" style={{ background: "var(--comm-pale)" }} aria-hidden="true" /> {t("waits in a call")}</li>
           <li><i class="part dispatch" aria-hidden="true" /> {t("host")}</li>
+          {drawn.has("copy") && <li><i class="part copy" aria-hidden="true" /> {t("copies")}</li>}
+          {drawn.has("other") && <li><i class="part" style={{ background: "var(--unknown)" }} aria-hidden="true" /> {t("other")}</li>}
           <li><i class="part communication" aria-hidden="true" /> {t("calls")}</li>
         </ul>
         {(steps.data?.refused.length ?? 0) > 0 && <p class="muted">{t("Not drawn, clock not aligned")}{t(": ")}{steps.data!.refused.map((one) => `rank ${one.rank}`).join(", ")}</p>}
@@ -302,6 +305,7 @@ function aboutBand(hostOf: ReadonlyMap<number, string | null>, ranks: readonly n
 /** Up to how many ms each tone of the heat map goes. */
 function toneEdges(heat: Heat): readonly string[] {
   const edge = (tone: number): number => toneEdge(heat, tone) / 1000;
+  if (edge(TONES) <= edge(0)) return ["0"];
   const digits = edge(TONES) - edge(0) >= 10 ? 0 : 1;
   const text = (value: number): string => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return Array.from({ length: TONES }, (_, tone) => (tone === 0 ? `< ${text(edge(1))}` : `${tone === TONES - 1 ? "≤ " : ""}${text(edge(tone + 1))}`));

@@ -174,7 +174,7 @@ function BandwidthCard({ api, step }: { api: Api; step: string | null }): JSX.El
               const most = Math.max(...row.packets.map((packet) => packet.count));
               return (
                 <figure key={String(row["Transport Type"])} class="packets">
-                  <figcaption>{String(row["Transport Type"])} · packet size (MB) × count</figcaption>
+                  <figcaption>{String(row["Transport Type"])} · {t("packet size (MB) × count")}</figcaption>
                   <ul>{row.packets.map((packet) => <li key={packet.size_mb}><span>{packet.size_mb.toFixed(3)}</span><i style={{ width: `${(packet.count / most) * 60}%` }} /><b>{packet.count}</b><small>{three(packet.time_ms)} ms</small></li>)}</ul>
                 </figure>
               );

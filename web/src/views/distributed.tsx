@@ -4,7 +4,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Api } from "../api";
-import { auto, three } from "../format";
+import { auto, middle, three } from "../format";
 import { param, selection, setParams } from "../state";
 import { Bars } from "../ui/bars";
 import { Card, Select } from "../ui/controls";
@@ -49,7 +49,7 @@ export function View({ api }: ViewProps): JSX.Element {
   return (
     <Frame name="distributed" ready={!load.busy && !pending && (tableReady || !communicates) && (data === null || slowReady === data.workers.length)}>
       <Toolbar>
-        <Select label={t("Step")} testid="select-step" value={String(step)} options={[{ value: "all", label: "all" }, ...(data?.steps ?? []).map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ dstep: value })} />
+        <Select label={t("Step")} testid="select-step" value={String(step)} options={[{ value: "all", label: t("all") }, ...(data?.steps ?? []).map((one) => ({ value: String(one), label: String(one) }))]} onChange={(value) => setParams({ dstep: value })} />
         <Select label={t("Order by")} testid="select-order" value={order} options={[{ value: "worker", label: "Worker" }, { value: "total", label: "Total" }, ...(data?.computation?.series ?? []).map((one) => ({ value: one, label: one }))]} onChange={(value) => setParams({ order: value })} />
         <Select label={t("Top N")} testid="select-top" value={String(most)} options={[0, 8, 16, 32, 64].map((one) => ({ value: String(one), label: one ? String(one) : t("all") }))} onChange={(value) => setParams({ n: value })} />
         {(data?.missing.length ?? 0) > 0 && <span class="table-note">{data!.missing.map((one) => `${one.worker}: ${one.state}`).join(", ")}</span>}
@@ -117,8 +117,8 @@ function SlowRanks({ api, onShown }: { api: Api; onShown: () => void }): JSX.Ele
                   <td class="nowrap">{row.worker}</td>
                   <td class="number">{row.step_us === null ? "" : three(row.step_us)}</td>
                   <td class="number">{three(row.behind_us)}</td>
-                  <td>{row.cause ? t(row.cause) : "–"}</td>
-                  <td>{row.operators.map((one) => `${one.name} +${auto(one.difference_us, "us")}`).join(", ")}</td>
+                  <td class="nowrap">{row.cause ? t(row.cause) : "–"}</td>
+                  <td title={row.operators.map((one) => one.name).join("\n")}>{row.operators.map((one) => `${middle(one.name, 56)} +${auto(one.difference_us, "us")}`).join(", ")}</td>
                 </tr>
               ))}
             </tbody>

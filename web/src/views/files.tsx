@@ -77,7 +77,7 @@ export function View({ api }: ViewProps): JSX.Element {
               </div>
             </Card>
             <div class="grid2">
-              <Values title="Facts" value={data.facts} />
+              <Values title={t("Facts")} value={data.facts} />
               {data.profiler_info && Object.keys(data.profiler_info).length > 0 && <Values title="profiler_info" value={data.profiler_info} />}
               {data.metadata && Object.keys(data.metadata).length > 0 && <Values title="profiler_metadata" value={data.metadata} />}
             </div>
@@ -213,7 +213,7 @@ function Sql({ api, tables }: { api: Api; tables: readonly string[] }): JSX.Elem
 function Values({ title, value }: { title: string; value: Readonly<Record<string, unknown>> }): JSX.Element {
   return (
     <Card title={title}>
-      <table class="plain"><tbody>{Object.entries(value).map(([key, one]) => <tr key={key}><td>{key}</td><td>{typeof one === "object" ? JSON.stringify(one) : String(one)}</td></tr>)}</tbody></table>
+      <table class="plain"><tbody>{Object.entries(value).map(([key, one]) => <tr key={key}><td class="nowrap">{key}</td><td>{typeof one === "object" ? JSON.stringify(one) : String(one)}</td></tr>)}</tbody></table>
     </Card>
   );
 }

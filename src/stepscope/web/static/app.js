@@ -1,1 +1,1 @@
-export{t as render}from"./app-cr-ewoj5.js";
+export{t as render}from"./app-CAX6cSpN.js";

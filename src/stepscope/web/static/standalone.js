@@ -1,1 +1,1 @@
-import{t as e}from"./app-cr-ewoj5.js";e();
+import{t as e}from"./app-CAX6cSpN.js";e();

@@ -398,7 +398,7 @@ function originOf(detail: Detail, go: (id: number | null) => void): HTMLElement 
   if (origin.id !== detail.id) entries.push([t("operator"), origin.id === null ? origin.operator : button(origin.operator, origin.operator, () => go(origin.id), { class: "trace-link" })]);
   if (origin.line) entries.push([t("line"), shortPath(origin.line)]);
   if (origin.module) entries.push([t("module"), origin.module]);
-  return entries.length ? h("section", { class: "trace-origin", "data-testid": "origin" }, h("h2", { class: "trace-h" }, t("Source")),
+  return entries.length ? h("section", { "data-testid": "origin" }, h("h2", { class: "trace-h" }, t("Source")),
     h("dl", { class: "trace-place" }, ...entries.flatMap(([word, value]) => [h("dt", {}, word), h("dd", typeof value === "string" ? { title: value } : {}, value)]))) : null;
 }
 

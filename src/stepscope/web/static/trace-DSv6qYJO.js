@@ -1,0 +1,1 @@
+import{U as e,b as t}from"./messages-anTdnUkZ.js";import{t as n}from"./timeline-DhXSZBHq.js";function r({api:r}){let{run:i}=t.value,a=(i?.workers??[]).flatMap(e=>{let t=e.spans[0];return t?[{run:i.name,worker:e.name,span:t.name,version:t.version}]:[]});return e(`div`,{class:`view fill`,children:e(n,{api:r,workers:a})})}export{r as View};
