@@ -143,7 +143,7 @@ class Writer {
         callees{"torch.python_tracer_hash"};
     template <class F>
     void each(F f) {
-      f(ops), f(marks), f(memory), f(calls), f(callees);
+      f(callees), f(ops), f(marks), f(memory), f(calls);
     }
   } files;
 
@@ -167,6 +167,9 @@ class Writer {
     for (auto& reader : readers_)
       reader->look();
     clock_.advance();
+    // Names come before the calls that bear them, of which a full buffer is written at once: the process may be killed in between.
+    write_callees();
+    files.callees.flush();
     for (auto& reader : readers_)
       read(*reader);
     if (last)
@@ -174,7 +177,6 @@ class Writer {
         close_calls(*reader, end);
         quarantine(*reader);
       }
-    write_callees();
     files.each([](File& file) { file.flush(); });
   }
 

@@ -70,6 +70,41 @@ class TestProcesses:
         tables = read(tmp_path, FrameworkClock())
         assert tables.python_calls.filter(pl.col("name").cast(pl.String).str.contains("add")).height
 
+    def test_calls_that_reached_the_disk_have_names_whenever_it_is_killed(self, tmp_path):
+        done = script(
+            """
+            def new_functions(number):
+                for group in range(10**6):
+                    names = {}
+                    exec("".join(f"def f{number}_{group}_{i}(): pass\\n" for i in range(200)), names)
+                    functions = [function for name, function in names.items() if name[0] == "f"]
+                    for _ in range(40):
+                        for function in functions:
+                            function()
+            for number in range(6):
+                child = os.fork()
+                if not child:
+                    (folder / str(number)).mkdir()
+                    observer.prepare(folder / str(number), ObserverOptions(with_stack=True))
+                    observer.start()
+                    new_functions(number)
+                calls = folder / str(number) / "torch.python_tracer_func"
+                size = 0
+                while not size:
+                    size = calls.stat().st_size if calls.is_file() else 0
+                while calls.stat().st_size == size:  # until more of them is written
+                    pass
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+            """,
+            tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        for folder in tmp_path.iterdir():
+            frames, _ = read_records(folder)
+            assert frames["python_tracer_func"].height
+            assert set(frames["python_tracer_func"]["key"]) <= set(frames["python_tracer_hash"]["key"]), folder.name
+
     def test_forked_child_goes_on_without_recording(self, tmp_path):
         done = script(
             """
