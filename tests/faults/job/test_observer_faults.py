@@ -56,7 +56,8 @@ class TestProcesses:
             """
             record(record_shapes=True, profile_memory=True, with_stack=True)
             before = torch.ones(3)
-            while not (folder / "torch.op_range").is_file() or not (folder / "torch.python_tracer_hash").is_file():
+            files = [folder / f"torch.{name}" for name in ("op_range", "memory_usage", "python_tracer_func")]
+            while not all(file.is_file() for file in files):
                 torch.add(before, 1)
             os.kill(os.getpid(), 9)
             """,
