@@ -129,12 +129,12 @@ $(DOCS_VENV)/ready: $(VENV)/core
 # Side by side, since most of it waits for the network.
 environments: $(VENV)/native $(VENV)/simnpu $(VENV)/torch_npu $(MINDSPORE_VENV)/ready $(PEERS_VENV)/ready $(FRAMEWORKS_VENV)/ready $(TRACKERS_VENV)/ready $(DOCS_VENV)/ready web/node_modules/.package-lock.json browser
 
-# One process more than there are cores: one drives the browser and waits for it, and many tests wait for a process.
+# Two processes more than there are cores: one drives the browser and waits for it, and many tests wait for a process.
 test: $(VENV)/core ## style, types and the whole test suite, with coverage
 	@$(MAKE) --no-print-directory --jobs=4 check environments
 	@$(MAKE) --no-print-directory cross prometheus
 	@test ! -x web/node_modules/.bin/tsc || npm --prefix web run --silent types
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 
 # Longer: `make fuzz SECONDS=3600`; the corpora stay in fuzz-corpus/ and are used again.
 SECONDS ?= 120

@@ -219,7 +219,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(damages=st.lists(DAMAGE, min_size=1, max_size=4))
 def test_no_damage_stops_a_reader(reader: str, damages: list[Damage]):
     files = dict(FILES)
@@ -327,7 +327,7 @@ def _extremes(layout: Layout, field: str) -> Damage:
 def test_no_extreme_value_of_a_sampled_field_stops_a_reader(layout: Layout):
     """Every field that is a number: bounded, where the draws above are not."""
     fields = [field for other, field in FIELDS if other is layout and layout.dtype[field].base.kind in "ui"]
-    for field in some(fields, 3):
+    for field in some(fields, 6):
         files = dict(FILES)
         _extremes(layout, field)(files)
         with folder(files) as path:

@@ -60,7 +60,7 @@ def _found(folder):
 def check_all_pairs(captures):
     assert len(captures) >= 8
     pairs = list(itertools.combinations_with_replacement(captures, 2))
-    for number, (one, other) in enumerate(some(pairs, 9)):
+    for number, (one, other) in enumerate(some(pairs, 18)):
         # Each pair at one level and by part; levels take turns.
         by = list(LEVELS)[number % len(LEVELS)]
         found = compare_sides(Side([captures[one]]), Side([captures[other]]), by=by)

@@ -27,7 +27,7 @@ def captures() -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in found)
 
 
-@pytest.mark.parametrize("name", some(captures(), 2))
+@pytest.mark.parametrize("name", some(captures(), 4))
 def test_no_error_and_no_dropped_slice(golden: Path, tmp_path: Path, name: str):
     path = write_perfetto(open_capture(golden / name).tables, tmp_path / "trace.json")
     events = json.loads(path.read_bytes())["traceEvents"]
